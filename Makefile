@@ -1,0 +1,76 @@
+# Every target sets itself up: a virtual environment in .venv with the exact versions of requirements/*.txt.
+# Needs Python >= 3.11 (PYTHON=... picks one), make and a package index; no compiler, no system LLVM.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+WORKERS ?= 2
+ARGS ?=
+SECONDS ?= 2
+ROUNDS ?= 3
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "autojit needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "creating $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -r requirements/build.txt
+
+# One stamp per requirements file: the pinned packages, then autojit itself without resolving anything again.
+$(VENV)/installed-%: requirements/%.txt requirements/runtime.txt requirements/build.txt pyproject.toml | $(BIN)/python
+	@echo "installing requirements/$*.txt"
+	$(PIP) install -r $<
+	$(PIP) install --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/installed-test: requirements/examples.txt
+
+.PHONY: demo
+demo: $(VENV)/installed-examples ## train on handwritten digits, eager and compiled (ARGS="--show schedule" prints a stage)
+	$(BIN)/python -m autojit demo $(ARGS)
+
+.PHONY: test
+test: $(VENV)/installed-test ## the whole test suite, doctests and the code of docs/ included
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/installed-lint ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=src $(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/installed-lint ## rewrite the sources in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: examples
+examples: $(VENV)/installed-examples ## every example at small size
+	@set -e; for example in examples/[a-z]*.py; do \
+		[ -e "$$example" ] || continue; \
+		echo "== $$example --small"; $(BIN)/python "$$example" --small; \
+	done
+
+.PHONY: bench
+bench: $(VENV)/installed-bench ## step times, start-up, memory and machine limits; compares with the peers that are installed
+	$(BIN)/python -m benchmarks.run --rounds $(ROUNDS) --seconds $(SECONDS) --out results/bench $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: $(VENV)/installed-peers bench ## the same with torch, JAX, Dr.Jit, tinygrad and autograd installed first
+
+.PHONY: clean
+clean: ## caches and results
+	rm -rf build dist out results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+.PHONY: clean-venv
+clean-venv: ## the virtual environment
+	rm -rf $(VENV)

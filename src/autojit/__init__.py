@@ -1,0 +1,1 @@
+"""autojit: a tracing compiler with PyTorch's face."""

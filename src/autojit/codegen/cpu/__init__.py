@@ -1,0 +1,1 @@
+"""Lowering for CPUs: loop nests, matrix products, the plan that runs them."""

@@ -1,0 +1,442 @@
+"""Matrix products for one thread, as an LLVM module that is compiled once per machine and dtype.
+
+What a caller gets (``<t>`` is ``f32`` or ``f64``; every argument but the pointers is an ``i64``; strides count elements,
+may be anything positive, so transposes are free; ``accumulate`` 1 means C += AB, 0 means C = AB)::
+
+    void aj_gemm_<t>(m, n, k, A, rsa, csa, B, rsb, csb, C, rsc, csc, accumulate, scratch)
+    void aj_pack_b_<t>(k, n, B, rsb, csb, packed)
+    void aj_gemm_packed_<t>(m, n, k, A, rsa, csa, packed, C, rsc, csc, accumulate, scratch)
+
+``scratch`` holds `scratch_bytes` and belongs to the calling thread; ``packed`` holds `packed_b_bytes` and may be shared
+by threads that multiply different rows. Both are best aligned to 64 bytes.
+
+How blocking works (names as in Goto and van de Geijn, ACM TOMS 34(3), 2008)::
+
+    for n in steps of COLUMN_BLOCK             B's block stays in the shared cache
+      for k in even steps of at most DEPTH_BLOCK
+        for m in steps of row_block            A's block stays in the second-level cache
+          [copy A's block, if its strides are bad]
+          for n in steps of one panel          B's panel stays in the first-level cache
+            [pack the panel, on the first round over m]
+            micro-kernels down the rows of A   (gemm_tiles)
+
+Packing pays only when B is read often or cannot be read by vectors, so it is decided per call from extents and strides.
+A C whose columns are not contiguous but whose rows are is computed as C^T = B^T A^T; any other C goes through a small
+tile on the stack. A single column (n = 1) with contiguous rows of A is done by dot products.
+
+Every element of C is the sum over depth blocks of one multiply-add chain in ascending k, whatever path computes it, so
+the bits of the result depend on k and dtype, for n = 1 also on A's layout, and never on how rows are cut into calls.
+"""
+
+from __future__ import annotations
+
+from autojit.codegen.cpu.gemm_pack import (
+    copy_block_function,
+    copy_block_symbol,
+    copy_element,
+    pack_panel_function,
+    pack_panel_symbol,
+)
+from autojit.codegen.cpu.gemm_text import MODULE_TAIL, SCALAR_DECLARATIONS, FunctionText, Vector, vector_declarations
+from autojit.codegen.cpu.gemm_tiles import TileSet, tile_set, tiles_function, tiles_symbol
+from autojit.codegen.target import HostTarget
+from autojit.core.dtypes import DType
+
+DEPTH_BLOCK = 384
+"""Most steps of k per block. A panel of B is then 48 KiB, and C is read and written once per block."""
+
+ROW_BLOCK_BYTES = 192 << 10
+"""Size of a block of A: part of the second-level cache of any current core."""
+
+COLUMN_BLOCK = 1536
+"""Columns of B per block; a multiple of every panel."""
+
+PACK_B_BYTES = 48 << 10
+"""A larger B is packed if it is read more often than `PACK_B_ROWS` rows of A."""
+
+PACK_B_ROWS = 64
+PACK_A_COLUMNS = 128
+PACK_A_STRIDE_BYTES = 1024
+"""A is copied if its lines are at least this far apart and it is read for at least `PACK_A_COLUMNS` columns."""
+
+PADDING = 16
+"""Elements between the lines of a copied block of A beyond their length, against strides of a page."""
+
+WIDEST_PANEL = 64
+MOST_TRANSPOSE_LANES = 8
+
+
+def row_block(dtype: DType) -> int:
+    """Rows of A per block: a multiple of every tile height."""
+    return ROW_BLOCK_BYTES // (DEPTH_BLOCK * dtype.size_bytes) // 24 * 24
+
+
+def scratch_bytes(dtype: DType, m: int, n: int, k: int) -> int:
+    """Upper bound of what one call of ``aj_gemm`` or ``aj_gemm_packed`` with these extents uses of ``scratch``."""
+    a_block, b_block = _a_block_elements(dtype), 0
+    for columns in (n, m):  # C^T = B^T A^T exchanges the roles
+        padded = _round_up(min(columns, COLUMN_BLOCK), WIDEST_PANEL)
+        b_block = max(b_block, padded * min(k, DEPTH_BLOCK) + MOST_TRANSPOSE_LANES * WIDEST_PANEL)
+    return dtype.size_bytes * (a_block + max(b_block, k))
+
+
+def packed_b_bytes(dtype: DType, k: int, n: int) -> int:
+    """Upper bound of what ``aj_pack_b`` writes."""
+    return dtype.size_bytes * (_round_up(n, WIDEST_PANEL) * k + MOST_TRANSPOSE_LANES * WIDEST_PANEL)
+
+
+def gemm_module(dtype: DType, host: HostTarget) -> str:
+    """The module's text for float32 or float64 on a machine."""
+    tiles = tile_set(dtype, host)
+    vectors = tiles.vectors()
+    declarations = [line for vector in vectors for line in vector_declarations(vector)]
+    widest = vectors[-1]
+    declarations.append(
+        f"declare {widest.element} @llvm.vector.reduce.fadd.{widest.suffix}({widest.element}, {widest.text})"
+    )
+    return "\n".join(
+        [
+            *SCALAR_DECLARATIONS,
+            *declarations,
+            *[tiles_function(tiles, shape) for shape in tiles.shapes],
+            pack_panel_function(tiles),
+            copy_block_function(tiles),
+            _columns_function(tiles),
+            _scattered_function(tiles),
+            _blocks_function(tiles),
+            _dots_function(tiles),
+            _gemm_function(tiles),
+            _gemm_packed_function(tiles),
+            _pack_b_function(tiles),
+            MODULE_TAIL,
+        ]
+    )
+
+
+def _round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def _a_block_elements(dtype: DType) -> int:
+    return (row_block(dtype) + PADDING) * (DEPTH_BLOCK + PADDING)
+
+
+def _symbol(tiles: TileSet, name: str) -> str:
+    return f"aj_{name}_{tiles.dtype.short}"
+
+
+_TILE_ARGUMENTS = "i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %ldb"
+
+
+def _columns_function(tiles: TileSet) -> str:
+    """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: the narrowest tiles that hold the columns."""
+    arguments = f"{_TILE_ARGUMENTS}, ptr %c, i64 %ldc, i64 %columns, i64 %accumulate"
+    text = FunctionText(f"internal void @{_symbol(tiles, 'columns')}({arguments}) #1")
+    for shape in sorted(tiles.shapes, key=lambda shape: shape.columns):
+        fits = text.test("sle", "%columns", shape.columns)
+        with text.when(fits):
+            text.line(f"call void @{tiles_symbol(tiles, shape)}({arguments})")
+        text.return_when(fits)
+    return text.finish()
+
+
+def _scattered_function(tiles: TileSet) -> str:
+    """The same for a C with any strides ``rsc, csc``: tile by tile through the stack."""
+    size, panel = tiles.dtype.size_bytes, tiles.panel
+    element = Vector(tiles.dtype, 1).element
+    text = FunctionText(
+        f"internal void @{_symbol(tiles, 'scattered')}({_TILE_ARGUMENTS}, ptr %c, i64 %rsc, i64 %csc, i64 %columns, "
+        "i64 %accumulate) #1"
+    )
+    text.line(f"%tile = alloca [{tiles.tallest * panel} x {element}], align 64")
+    adds = text.test("ne", "%accumulate", 0)
+    with text.loop(0, "%m", tiles.tallest) as row:
+        rows = text.least(text.sub("%m", row), tiles.tallest)
+        a = text.at("%a", text.mul(row, "%rsa"))
+        text.line(
+            f"call void @{_symbol(tiles, 'columns')}(i64 {rows}, i64 %k, ptr {a}, i64 %rsa, i64 %csa, ptr %b, i64 %ldb, "
+            f"ptr %tile, i64 {panel * size}, i64 %columns, i64 0)"
+        )
+        with text.loop(0, rows, 1) as i, text.loop(0, "%columns", 1) as j:
+            source = text.at("%tile", text.add(text.mul(i, panel * size), text.mul(j, size)))
+            line = text.mul(text.add(row, i), "%rsc")
+            target = text.at("%c", text.add(line, text.mul(j, "%csc")))
+            with text.when(adds):
+                old, new = (text.value(f"load {element}, ptr {p}, align {size}") for p in (target, source))
+                text.line(f"store {element} {text.value(f'fadd {element} {old}, {new}')}, ptr {source}, align {size}")
+            copy_element(text, tiles, source, target)
+    return text.finish()
+
+
+def _even_depth(text: FunctionText) -> str:
+    """The depth of all blocks of k but the last: k cut evenly, in multiples of 8, at most `DEPTH_BLOCK`; at least 8."""
+    count = text.value(f"sdiv i64 {text.add('%k', DEPTH_BLOCK - 1)}, {DEPTH_BLOCK}")
+    count = text.most(count, 1)
+    even = text.value(f"sdiv i64 {text.sub(text.add('%k', count), 1)}, {count}")
+    return text.most(text.round_up(even, 8), 8)
+
+
+def _blocks_function(tiles: TileSet) -> str:
+    """The blocked product with strides in bytes; ``prepacked`` 1 says that B is what ``aj_pack_b`` wrote."""
+    text = FunctionText(
+        f"internal void @{_symbol(tiles, 'blocks')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, "
+        "i64 %rsb, i64 %csb, ptr %c, i64 %rsc, i64 %csc, i64 %accumulate, ptr %scratch, i64 %prepacked) #1"
+    )
+    _BlockLoops(text, tiles).write()
+    return text.finish()
+
+
+class _BlockLoops:
+    """Writes the loop nest of the module's head comment."""
+
+    def __init__(self, text: FunctionText, tiles: TileSet) -> None:
+        self.text = text
+        self.tiles = tiles
+        self.size = tiles.dtype.size_bytes
+        self.row_block = row_block(tiles.dtype)
+
+    def write(self) -> None:
+        text = self.text
+        self.prepacked = text.test("ne", "%prepacked", 0)
+        self.packs_b = self._packs_b()
+        self.packs_a = self._packs_a()
+        self.rows_of_a_contiguous = text.test("eq", "%csa", self.size)
+        self.b_panels = text.at("%scratch", _a_block_elements(self.tiles.dtype) * self.size)
+        self.padded_n = self._whole_panels("%n")
+        self.unit_c = text.test("eq", "%csc", self.size)
+        self.one_row_block = text.test("sle", "%m", self.row_block)
+        self.depth_step = _even_depth(text)
+        column_step = text.choose(self.packs_b, COLUMN_BLOCK, text.most("%n", 1))
+        depths = text.most("%k", 1)  # k = 0 still takes one round, which writes zeros
+        with text.loop(0, "%n", column_step) as first_column, text.loop(0, depths, self.depth_step) as first_depth:
+            self._depth_block(first_column, text.least(text.sub("%n", first_column), column_step), first_depth)
+
+    def _packs_b(self) -> str:
+        text = self.text
+        plain = text.test("eq", "%csb", self.size)
+        large = text.test("sgt", text.mul(text.mul("%n", "%k"), self.size), PACK_B_BYTES)
+        often = text.test("sgt", "%m", PACK_B_ROWS)
+        pays = text.choose(plain, text.both(large, often), "true", "i1")
+        return text.choose(self.prepacked, "false", pays, "i1")
+
+    def _packs_a(self) -> str:
+        text = self.text
+        far = text.test("sge", text.most("%rsa", "%csa"), PACK_A_STRIDE_BYTES)
+        return text.both(far, text.test("sge", "%n", PACK_A_COLUMNS))
+
+    def _whole_panels(self, columns: str) -> str:
+        text, panel = self.text, self.tiles.panel
+        return text.mul(text.value(f"sdiv i64 {text.add(columns, panel - 1)}, {panel}"), panel)
+
+    def _depth_block(self, first_column: str, columns: str, first_depth: str) -> None:
+        text, size, panel = self.text, self.size, self.tiles.panel
+        depth = text.least(text.sub("%k", first_depth), self.depth_step)
+        later = text.value(f"zext i1 {text.test('sgt', first_depth, 0)} to i64")
+        accumulate = text.value(f"or i64 %accumulate, {later}")
+        plain_b = text.at("%b", text.add(text.mul(first_depth, "%rsb"), text.mul(first_column, "%csb")))
+        done_before = text.add(text.mul(first_depth, self.padded_n), text.mul(first_column, depth))
+        ready_b = text.at("%b", text.mul(done_before, size))
+        packed_row = text.mul(depth, size)  # bytes of one column of a panel
+        own_step = text.choose(self.one_row_block, 0, packed_row)  # one buffer does if each panel is used once
+        in_panels = text.either(self.prepacked, self.packs_b)
+        column_step = text.choose(self.prepacked, packed_row, text.choose(self.packs_b, own_step, "%csb"))
+        base = text.choose(self.packs_b, self.b_panels, text.choose(self.prepacked, ready_b, plain_b, "ptr"), "ptr")
+        ldb = text.choose(in_panels, panel * size, "%rsb")
+        with text.loop(0, "%m", self.row_block) as first_row:
+            rows = text.least(text.sub("%m", first_row), self.row_block)
+            a, rsa, csa = self._block_of_a(first_row, rows, first_depth, depth)
+            packs_now = text.both(self.packs_b, text.test("eq", first_row, 0))
+            c_row = text.at("%c", text.add(text.mul(first_row, "%rsc"), text.mul(first_column, "%csc")))
+            with text.loop(0, columns, panel) as column:
+                width = text.least(text.sub(columns, column), panel)
+                b = text.at(base, text.mul(column, column_step))
+                with text.when(packs_now):
+                    source = text.at(plain_b, text.mul(column, "%csb"))
+                    text.line(
+                        f"call void @{pack_panel_symbol(self.tiles)}(i64 {depth}, i64 {width}, ptr {source}, "
+                        f"i64 %rsb, i64 %csb, ptr {b})"
+                    )
+                c = text.at(c_row, text.mul(column, "%csc"))
+                self._tiles(
+                    f"i64 {rows}, i64 {depth}, ptr {a}, i64 {rsa}, i64 {csa}, ptr {b}, i64 {ldb}, ptr {c}, i64 %rsc",
+                    f"i64 {width}, i64 {accumulate}",
+                )
+
+    def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str]:
+        """Address and strides in bytes of the block, after copying it if that pays."""
+        text, size = self.text, self.size
+        plain = text.at("%a", text.add(text.mul(first_row, "%rsa"), text.mul(first_depth, "%csa")))
+        by_rows = self.rows_of_a_contiguous
+        lines, length = text.choose(by_rows, rows, depth), text.choose(by_rows, depth, rows)
+        line_stride, stride = text.choose(by_rows, "%rsa", "%csa"), text.choose(by_rows, "%csa", "%rsa")
+        padded = text.mul(text.add(text.round_up(length, PADDING), PADDING), size)
+        with text.when(self.packs_a):
+            text.line(
+                f"call void @{copy_block_symbol(self.tiles)}(i64 {lines}, i64 {length}, ptr {plain}, "
+                f"i64 {line_stride}, i64 {stride}, ptr %scratch, i64 {padded})"
+            )
+        row_stride = text.choose(self.packs_a, text.choose(by_rows, padded, size), "%rsa")
+        column_stride = text.choose(self.packs_a, text.choose(by_rows, size, padded), "%csa")
+        return text.choose(self.packs_a, "%scratch", plain, "ptr"), row_stride, column_stride
+
+    def _tiles(self, before: str, after: str) -> None:
+        text = self.text
+        contiguous, scattered, done = text.label("contiguous"), text.label("scattered"), text.label("done")
+        text.line(f"br i1 {self.unit_c}, label %{contiguous}, label %{scattered}")
+        text.start(contiguous)
+        text.line(f"call void @{_symbol(self.tiles, 'columns')}({before}, {after})")
+        text.jump(done)
+        text.start(scattered)
+        text.line(f"call void @{_symbol(self.tiles, 'scattered')}({before}, i64 %csc, {after})")
+        text.jump(done)
+        text.start(done)
+
+
+DOT_CHAINS = 4
+"""Independent vector sums of a dot product, which hide the latency of the multiply-add."""
+
+
+def _dots_function(tiles: TileSet) -> str:
+    """``void (m, k, A, rsa, x, C, rsc, accumulate)``: C[i] = A[i] . x with contiguous rows and x, strides in bytes.
+
+    The order of the sum depends on k alone: `DOT_CHAINS` vectors at a time, then single vectors, then across lanes.
+    """
+    vector = tiles.vectors()[-1]
+    size, v = vector.dtype.size_bytes, vector.text
+    chain, step = vector.size_bytes, vector.lanes * DOT_CHAINS
+    text = FunctionText(
+        f"internal void @{_symbol(tiles, 'dots')}(i64 %m, i64 %k, ptr %a, i64 %rsa, ptr %x, ptr %c, i64 %rsc, "
+        "i64 %accumulate) #1"
+    )
+    sums = [text.value(f"alloca {v}, align 64") for _ in range(DOT_CHAINS)]
+    adds = text.test("ne", "%accumulate", 0)
+    whole = text.mul(text.value(f"sdiv i64 %k, {step}"), step)
+
+    def multiply_add(total_address: str, a: str, x: str) -> None:
+        total = text.load(vector, total_address)
+        if tiles.fused:
+            new = text.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {x}, {v} {total})")
+        else:
+            new = text.value(f"fadd {v} {total}, {text.value(f'fmul {v} {a}, {x}')}")
+        text.store(vector, new, total_address)
+
+    with text.loop(0, "%m", 1) as i:
+        row = text.at("%a", text.mul(i, "%rsa"))
+        for total in sums:
+            text.store(vector, "zeroinitializer", total)
+        with text.loop(0, whole, step) as p:
+            for number, total in enumerate(sums):
+                skip = text.add(text.mul(p, size), number * chain)
+                multiply_add(total, text.load(vector, text.at(row, skip)), text.load(vector, text.at("%x", skip)))
+        with text.loop(whole, "%k", vector.lanes) as p:
+            mask, skip = text.mask_below(vector, text.sub("%k", p)), text.mul(p, size)
+            a, x = (text.masked_load(vector, text.at(base, skip), mask) for base in (row, "%x"))
+            multiply_add(sums[0], a, x)
+        values = [text.load(vector, total) for total in sums]
+        while len(values) > 1:
+            values = [text.value(f"fadd {v} {a}, {b}") for a, b in zip(values[::2], values[1::2], strict=True)]
+        element = vector.element
+        dot = text.value(
+            f"call reassoc {element} @llvm.vector.reduce.fadd.{vector.suffix}({element} -0.0, {v} {values[0]})"
+        )
+        target = text.at("%c", text.mul(i, "%rsc"))
+        old_address = text.choose(adds, target, "@" + _symbol(tiles, "nothing"), "ptr")
+        old = text.value(f"load {element}, ptr {old_address}, align {size}")
+        text.line(f"store {element} {text.value(f'fadd {element} {old}, {dot}')}, ptr {target}, align {size}")
+    nothing = f"@{_symbol(tiles, 'nothing')} = internal constant {vector.element} -0.0"
+    return f"{nothing}\n{text.finish()}"
+
+
+def _byte_strides(text: FunctionText, tiles: TileSet, names: tuple[str, ...]) -> dict[str, str]:
+    return {name: text.mul(f"%{name}", tiles.dtype.size_bytes) for name in names}
+
+
+def _gemm_function(tiles: TileSet) -> str:
+    size = tiles.dtype.size_bytes
+    text = FunctionText(
+        f"void @{_symbol(tiles, 'gemm')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, "
+        "i64 %csb, ptr %c, i64 %rsc, i64 %csc, i64 %accumulate, ptr %scratch) #0"
+    )
+    _return_when_nothing_changes(text)
+    stride = _byte_strides(text, tiles, ("rsa", "csa", "rsb", "csb", "rsc", "csc"))
+    single = text.test("eq", "%n", 1)
+    rows_contiguous = text.test("eq", "%csa", 1)
+    dots = text.both(single, rows_contiguous)
+    with text.when(dots):
+        _write_dots(text, tiles, stride)
+    text.return_when(dots)
+    only_rows = text.both(text.test("ne", "%csc", 1), text.test("eq", "%rsc", 1))
+    turned = text.either(single, only_rows)
+    m, n = text.choose(turned, "%n", "%m"), text.choose(turned, "%m", "%n")
+    a, b = text.choose(turned, "%b", "%a", "ptr"), text.choose(turned, "%a", "%b", "ptr")
+    rsa, csa = text.choose(turned, stride["csb"], stride["rsa"]), text.choose(turned, stride["rsb"], stride["csa"])
+    rsb, csb = text.choose(turned, stride["csa"], stride["rsb"]), text.choose(turned, stride["rsa"], stride["csb"])
+    rsc, csc = text.choose(turned, stride["csc"], stride["rsc"]), text.choose(turned, stride["rsc"], stride["csc"])
+    csb = text.choose(text.test("eq", n, 1), size, csb)  # the stride of a single column does not matter
+    text.line(
+        f"call void @{_symbol(tiles, 'blocks')}(i64 {m}, i64 {n}, i64 %k, ptr {a}, i64 {rsa}, i64 {csa}, ptr {b}, "
+        f"i64 {rsb}, i64 {csb}, ptr %c, i64 {rsc}, i64 {csc}, i64 %accumulate, ptr %scratch, i64 0)"
+    )
+    return text.finish()
+
+
+def _return_when_nothing_changes(text: FunctionText) -> None:
+    text.return_when(text.test("sle", text.least("%m", "%n"), 0))
+    text.return_when(text.both(text.test("sle", "%k", 0), text.test("ne", "%accumulate", 0)))
+
+
+def _write_dots(text: FunctionText, tiles: TileSet, stride: dict[str, str]) -> None:
+    """n = 1 and contiguous rows of A; the column of B is made contiguous in ``scratch`` first if it is not."""
+    size = tiles.dtype.size_bytes
+    scattered = text.test("ne", "%rsb", 1)
+    with text.when(scattered):
+        text.line(
+            f"call void @{copy_block_symbol(tiles)}(i64 1, i64 %k, ptr %b, i64 0, i64 {stride['rsb']}, "
+            f"ptr %scratch, i64 {size})"
+        )
+    x = text.choose(scattered, "%scratch", "%b", "ptr")
+    text.line(
+        f"call void @{_symbol(tiles, 'dots')}(i64 %m, i64 %k, ptr %a, i64 {stride['rsa']}, ptr {x}, ptr %c, "
+        f"i64 {stride['rsc']}, i64 %accumulate)"
+    )
+
+
+def _gemm_packed_function(tiles: TileSet) -> str:
+    text = FunctionText(
+        f"void @{_symbol(tiles, 'gemm_packed')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %packed, "
+        "ptr %c, i64 %rsc, i64 %csc, i64 %accumulate, ptr %scratch) #0"
+    )
+    _return_when_nothing_changes(text)
+    stride = _byte_strides(text, tiles, ("rsa", "csa", "rsc", "csc"))
+    size = tiles.dtype.size_bytes
+    csc = text.choose(text.test("eq", "%n", 1), size, stride["csc"])
+    text.line(
+        f"call void @{_symbol(tiles, 'blocks')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 {stride['rsa']}, "
+        f"i64 {stride['csa']}, ptr %packed, i64 0, i64 0, ptr %c, i64 {stride['rsc']}, i64 {csc}, "
+        "i64 %accumulate, ptr %scratch, i64 1)"
+    )
+    return text.finish()
+
+
+def _pack_b_function(tiles: TileSet) -> str:
+    """Panels in the order `_BlockLoops` reads them: block of k by block of k, in each from left to right."""
+    size, panel = tiles.dtype.size_bytes, tiles.panel
+    text = FunctionText(
+        f"void @{_symbol(tiles, 'pack_b')}(i64 %k, i64 %n, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #0"
+    )
+    stride = _byte_strides(text, tiles, ("rsb", "csb"))
+    padded_n = text.mul(text.value(f"sdiv i64 {text.add('%n', panel - 1)}, {panel}"), panel)
+    depth_step = _even_depth(text)
+    with text.loop(0, "%k", depth_step) as first_depth:
+        depth = text.least(text.sub("%k", first_depth), depth_step)
+        source = text.at("%b", text.mul(first_depth, stride["rsb"]))
+        target = text.at("%packed", text.mul(text.mul(first_depth, padded_n), size))
+        with text.loop(0, "%n", panel) as column:
+            width = text.least(text.sub("%n", column), panel)
+            from_column = text.at(source, text.mul(column, stride["csb"]))
+            panel_address = text.at(target, text.mul(text.mul(column, depth), size))
+            text.line(
+                f"call void @{pack_panel_symbol(tiles)}(i64 {depth}, i64 {width}, ptr {from_column}, "
+                f"i64 {stride['rsb']}, i64 {stride['csb']}, ptr {panel_address})"
+            )
+    return text.finish()

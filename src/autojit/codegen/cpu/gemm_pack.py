@@ -1,0 +1,129 @@
+"""Copying blocks of A and B to where the micro-kernels read them fast.
+
+B goes into panels: ``k`` rows of `TileSet.panel` contiguous columns, so that a tile walks B straight through. A block of A keeps its
+major order and only becomes dense, because large strides put all rows of a tile into one set of the cache.
+
+Three ways to fill a panel: rows of B are contiguous (vector copies), columns are (square blocks transposed in
+registers), neither (element by element). Columns beyond B are never read from memory; what the panel holds there is
+zero or a copy of the last column, and no tile stores it.
+"""
+
+from __future__ import annotations
+
+from autojit.codegen.cpu.gemm_text import FunctionText, Vector
+from autojit.codegen.cpu.gemm_tiles import TileSet
+
+
+def pack_panel_symbol(tiles: TileSet) -> str:
+    return f"aj_pack_panel_{tiles.dtype.short}"
+
+
+def pack_panel_function(tiles: TileSet) -> str:
+    """``void (k, columns, B, rsb, csb, packed)``: one panel, ``1 <= columns <= panel``, strides in bytes.
+
+    Writes up to `transpose_lanes` - 1 rows beyond the panel's end.
+    """
+    size = tiles.dtype.size_bytes
+    text = FunctionText(
+        f"internal void @{pack_panel_symbol(tiles)}(i64 %k, i64 %columns, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #1"
+    )
+    rows_contiguous = text.test("eq", "%csb", size)
+    with text.when(rows_contiguous):
+        _copy_rows(text, tiles)
+    text.return_when(rows_contiguous)
+    columns_contiguous = text.test("eq", "%rsb", size)
+    with text.when(columns_contiguous):
+        _transpose_columns(text, tiles)
+    text.return_when(columns_contiguous)
+    _copy_elements(text, tiles)
+    return text.finish()
+
+
+def _copy_rows(text: FunctionText, tiles: TileSet) -> None:
+    vectors = [Vector(tiles.dtype, lanes) for lanes in tiles.shapes[0].lanes]
+    firsts = [sum(v.lanes for v in vectors[:k]) for k in range(len(vectors))]
+    masks = [text.mask_below(v, "%columns", first) for v, first in zip(vectors, firsts, strict=True)]
+    size = tiles.dtype.size_bytes
+    with text.loop(0, "%k", 1) as p:
+        source = text.at("%b", text.mul(p, "%rsb"))
+        target = text.at("%packed", text.mul(p, tiles.panel * size))
+        for vector, first, mask in zip(vectors, firsts, masks, strict=True):
+            value = text.masked_load(vector, text.at(source, first * size), mask)
+            text.store(vector, value, text.at(target, first * size))
+
+
+def _transpose_columns(text: FunctionText, tiles: TileSet) -> None:
+    vector = Vector(tiles.dtype, tiles.transpose_lanes)
+    side, size = vector.lanes, tiles.dtype.size_bytes
+    with text.loop(0, "%columns", side) as column:
+        last = text.sub("%columns", 1)
+        sources = [text.at("%b", text.mul(text.least(text.add(column, i), last), "%csb")) for i in range(side)]
+        target = text.at("%packed", text.mul(column, size))
+        with text.loop(0, "%k", side) as p:
+            mask = text.mask_below(vector, text.sub("%k", p))
+            skip = text.mul(p, size)
+            rows = [text.masked_load(vector, text.at(source, skip), mask) for source in sources]
+            row = text.at(target, text.mul(p, tiles.panel * size))
+            for i, value in enumerate(transposed(text, vector, rows)):
+                text.store(vector, value, text.at(row, i * tiles.panel * size))
+
+
+def transposed(text: FunctionText, vector: Vector, rows: list[str]) -> list[str]:
+    """Transpose a square block held in registers: log2(side) rounds of two-input shuffles.
+
+    Round by round, halves of distance ``d`` change places: row ``i`` and row ``i + d`` exchange their off-diagonal
+    groups of ``d`` lanes.
+    """
+    side = vector.lanes
+    distance = side // 2
+    while distance:
+        low = [lane if not lane & distance else lane - distance + side for lane in range(side)]
+        high = [lane + distance if not lane & distance else lane + side for lane in range(side)]
+        for i in range(side):
+            if not i & distance:
+                a, b = rows[i], rows[i + distance]
+                rows[i], rows[i + distance] = text.shuffle(vector, a, b, low), text.shuffle(vector, a, b, high)
+        distance //= 2
+    return rows
+
+
+def _copy_elements(text: FunctionText, tiles: TileSet) -> None:
+    size = tiles.dtype.size_bytes
+    with text.loop(0, "%k", 1) as p:
+        row = text.at("%b", text.mul(p, "%rsb"))
+        target = text.at("%packed", text.mul(p, tiles.panel * size))
+        with text.loop(0, "%columns", 1) as j:
+            copy_element(text, tiles, text.at(row, text.mul(j, "%csb")), text.at(target, text.mul(j, size)))
+
+
+def copy_element(text: FunctionText, tiles: TileSet, source: str, target: str) -> None:
+    element = Vector(tiles.dtype, 1).element
+    value = text.value(f"load {element}, ptr {source}, align {tiles.dtype.size_bytes}")
+    text.line(f"store {element} {value}, ptr {target}, align {tiles.dtype.size_bytes}")
+
+
+def copy_block_symbol(tiles: TileSet) -> str:
+    return f"aj_copy_block_{tiles.dtype.short}"
+
+
+def copy_block_function(tiles: TileSet) -> str:
+    """``void (lines, length, source, line_stride, stride, target, target_line_stride)``: strides in bytes.
+
+    The target's lines are contiguous; the source's usually are too.
+    """
+    size = tiles.dtype.size_bytes
+    text = FunctionText(
+        f"internal void @{copy_block_symbol(tiles)}(i64 %lines, i64 %length, ptr %source, i64 %line_stride, "
+        "i64 %stride, ptr %target, i64 %target_line_stride) #1"
+    )
+    contiguous = text.test("eq", "%stride", size)
+    line_bytes = text.mul("%length", size)
+    with text.loop(0, "%lines", 1) as i:
+        source = text.at("%source", text.mul(i, "%line_stride"))
+        target = text.at("%target", text.mul(i, "%target_line_stride"))
+        with text.when(contiguous):
+            text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {line_bytes}, i1 false)")
+        elements = text.choose(contiguous, 0, "%length")
+        with text.loop(0, elements, 1) as j:
+            copy_element(text, tiles, text.at(source, text.mul(j, "%stride")), text.at(target, text.mul(j, size)))
+    return text.finish()

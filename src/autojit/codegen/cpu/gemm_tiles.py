@@ -1,0 +1,319 @@
+"""The micro-kernels of the matrix product: a few rows of C held in vector registers while k runs.
+
+A tile is ``rows x columns`` of C. Every step of k loads the tile's columns of one row of B (the last vector under a
+mask), broadcasts one element of A per row, and adds ``rows x vectors`` fused products. Strides of A are arguments, so a
+packed, a transposed and a plain A run through the same code; B's and C's columns are contiguous.
+
+How to read it: `tile_set` chooses shapes for a machine; `tiles_function` writes one function per shape of columns,
+which walks down all rows of C in tiles of falling height; `_RowTile` writes one tile.
+
+An element of C is ``sum over blocks of k of (fma chain over the block, ascending from zero)`` whatever tile computes
+it. That is why results do not depend on how rows are cut among threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autojit.codegen.cpu.gemm_text import NO_UNROLL, FunctionText, Vector
+from autojit.codegen.target import HostTarget
+from autojit.core.dtypes import DType
+
+ROWS_PER_BASE = 3
+"""Rows 0, 1 and 2 of A are addressed as base, base + stride, base + 2 * stride: one x86 address mode each."""
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """Columns of a tile as vectors from left to right, and the heights it exists in.
+
+    Args:
+        lanes: lanes of each vector; the last one is masked.
+        rows: heights in falling order, ending with 1.
+    """
+
+    lanes: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def columns(self) -> int:
+        return sum(self.lanes)
+
+
+@dataclass(frozen=True)
+class TileSet:
+    """All tiles of one dtype on one machine.
+
+    Args:
+        dtype: float32 or float64.
+        shapes: widest first; the first is the panel that B is packed for.
+        fused: whether the machine has fused multiply-add; else products are rounded before the sum.
+        masks_are_cheap: whether a masked store costs what a plain one does (mask registers).
+        transpose_lanes: side of the square blocks that packing transposes in registers.
+    """
+
+    dtype: DType
+    shapes: tuple[TileShape, ...]
+    fused: bool
+    masks_are_cheap: bool
+    transpose_lanes: int
+
+    @property
+    def panel(self) -> int:
+        """Columns of a packed panel of B."""
+        return self.shapes[0].columns
+
+    @property
+    def tallest(self) -> int:
+        return max(shape.rows[0] for shape in self.shapes)
+
+    def vectors(self) -> list[Vector]:
+        """Every vector type the generated code uses."""
+        lanes = {self.transpose_lanes} | {lanes for shape in self.shapes for lanes in shape.lanes}
+        return [Vector(self.dtype, count) for count in sorted(lanes)]
+
+
+def tile_set(dtype: DType, host: HostTarget) -> TileSet:
+    """The shapes that fill the machine's registers: 32 with 64-byte vectors and on aarch64, else 16."""
+    x86 = host.triple.startswith("x86_64")
+    features = host.features.split(",")
+    lanes = host.vector_bytes // dtype.size_bytes
+    half = lanes // 2
+    if host.vector_bytes == 64:
+        tall, short = (12, 4, 1), (12, 4, 1)
+        shapes = (
+            TileShape((lanes, lanes), tall),
+            TileShape((lanes, half), tall),
+            TileShape((lanes,), short),
+            TileShape((half,), short),
+        )
+    elif x86:
+        shapes = (TileShape((lanes, lanes), (6, 4, 1)), TileShape((lanes,), (12, 4, 1)))
+    else:
+        shapes = tuple(TileShape((lanes,) * count, (6, 4, 1)) for count in (4, 3, 2, 1))
+    return TileSet(
+        dtype=dtype,
+        shapes=shapes,
+        fused=not x86 or "+fma" in features,
+        masks_are_cheap=host.vector_bytes == 64,
+        transpose_lanes=min(host.vector_bytes, 32) // dtype.size_bytes,
+    )
+
+
+def tiles_symbol(tiles: TileSet, shape: TileShape) -> str:
+    return f"aj_tiles_{tiles.dtype.short}_{shape.columns}"
+
+
+def tiles_function(tiles: TileSet, shape: TileShape) -> str:
+    """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: one column of tiles, all rows.
+
+    Strides are in bytes; ``1 <= columns <= shape.columns``; ``accumulate`` is 0 or 1.
+    """
+    text = FunctionText(
+        f"internal void @{tiles_symbol(tiles, shape)}(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, "
+        "ptr %b, i64 %ldb, ptr %c, i64 %ldc, i64 %columns, i64 %accumulate) #1"
+    )
+    columns = _Columns.begin(text, tiles, shape)
+    rows_left, a, c = "%m", "%a", "%c"
+    for rows in shape.rows:
+        rows_left, a, c = _tiles_of_height(text, columns, rows, (rows_left, a, c))
+    return text.finish()
+
+
+def _tiles_of_height(
+    text: FunctionText, columns: _Columns, rows: int, at: tuple[str, str, str]
+) -> tuple[str, str, str]:
+    """``while rows_left >= rows``: one tile, then step A and C down; returns what is left."""
+    head, body, done = text.label("head"), text.label("body"), text.label("done")
+    names = text.fresh("m"), text.fresh("a"), text.fresh("c")
+    following = text.fresh("m"), text.fresh("a"), text.fresh("c")
+    before = text.block
+    text.jump(head)
+    text.start(head)
+    phi_position = len(text.lines)
+    text.line(f"br i1 {text.test('sge', names[0], rows)}, label %{body}, label %{done}")
+    text.start(body)
+    _RowTile(text, columns, rows, names[1], names[2]).write()
+    text.line(f"{following[0]} = sub nsw i64 {names[0]}, {rows}")
+    for k, stride in ((1, "%rsa"), (2, "%ldc")):
+        text.line(f"{following[k]} = getelementptr i8, ptr {names[k]}, i64 {text.mul(stride, rows)}")
+    text.line(f"br label %{head}, {NO_UNROLL}")
+    text.lines[phi_position:phi_position] = [
+        f"  {name} = phi {kind} [ {first}, %{before} ], [ {later}, %{text.block} ]"
+        for name, kind, first, later in zip(names, ("i64", "ptr", "ptr"), at, following, strict=True)
+    ]
+    text.start(done)
+    return names
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What all tiles of a function share: vector types and masks."""
+
+    tiles: TileSet
+    vectors: tuple[Vector, ...]
+    mask: str  # of the last vector, for B and stores to C
+    accumulate: str
+    full: str
+
+    @classmethod
+    def begin(cls, text: FunctionText, tiles: TileSet, shape: TileShape) -> _Columns:
+        vectors = tuple(Vector(tiles.dtype, lanes) for lanes in shape.lanes)
+        accumulate = text.test("ne", "%accumulate", 0)
+        mask = text.mask_below(vectors[-1], "%columns", shape.columns - shape.lanes[-1])
+        full = text.test("eq", "%columns", shape.columns)
+        return cls(tiles, vectors, mask, accumulate, full)
+
+
+class _RowTile:
+    """One tile of ``rows`` rows at ``a`` and ``c``."""
+
+    def __init__(self, text: FunctionText, columns: _Columns, rows: int, a: str, c: str) -> None:
+        self.text = text
+        self.columns = columns
+        self.rows = rows
+        self.a = a
+        self.c = c
+        self.count = rows * len(columns.vectors)  # accumulators, row by row
+
+    def write(self) -> None:
+        self._store(self._products())
+
+    # -- the loop over k
+
+    def _products(self) -> list[str]:
+        text = self.text
+        bases = [self.a]
+        if self.rows > ROWS_PER_BASE:
+            skip = text.mul("%rsa", ROWS_PER_BASE)
+            while len(bases) * ROWS_PER_BASE < self.rows:
+                bases.append(text.at(bases[-1], skip))
+        state = ["%k", "%b", *bases, *["zeroinitializer"] * self.count]
+        return self._loop(state)[2 + len(bases) :]
+
+    def _loop(self, state: list[str]) -> list[str]:
+        """``while steps_left``: one step of k. `state` is steps left, B, bases of A, accumulators."""
+        text = self.text
+        kinds = ["i64", *["ptr"] * (len(state) - 1 - self.count), *self._accumulator_types()]
+        head, body, done = text.label("k.head"), text.label("k.body"), text.label("k.done")
+        names, before = [text.fresh("s") for _ in state], text.block
+        text.jump(head)
+        text.start(head)
+        phi_position = len(text.lines)
+        text.line(f"br i1 {text.test('sgt', names[0], 0)}, label %{body}, label %{done}")
+        text.start(body)
+        later = self._step(names)
+        later[0] = text.sub(names[0], 1)
+        text.line(f"br label %{head}, {NO_UNROLL}")
+        text.lines[phi_position:phi_position] = [
+            f"  {name} = phi {kind} [ {first}, %{before} ], [ {last}, %{body} ]"
+            for name, kind, first, last in zip(names, kinds, state, later, strict=True)
+        ]
+        text.start(done)
+        return names
+
+    def _accumulator_types(self) -> list[str]:
+        return [vector.text for vector in self.columns.vectors] * self.rows
+
+    def _step(self, state: list[str]) -> list[str]:
+        text = self.text
+        b, bases, sums = state[1], state[2:-self.count], state[-self.count :]
+        row_of_b = self._load_b(b)
+        rows_of_a = [self._address(bases, row) for row in range(self.rows)]
+        element = self.columns.vectors[0].element
+        new_sums = []
+        for row, address in enumerate(rows_of_a):
+            scalar = text.value(f"load {element}, ptr {address}, align {self.columns.tiles.dtype.size_bytes}")
+            broadcast = {v.lanes: text.splat(scalar, element, v.lanes) for v in self.columns.vectors}
+            for k, vector in enumerate(self.columns.vectors):
+                total = sums[row * len(self.columns.vectors) + k]
+                new_sums.append(self._multiply_add(vector, broadcast[vector.lanes], row_of_b[k], total))
+        return [state[0], text.at(b, "%ldb"), *[text.at(base, "%csa") for base in bases], *new_sums]
+
+    def _multiply_add(self, vector: Vector, a: str, b: str, total: str) -> str:
+        v = vector.text
+        if self.columns.tiles.fused:
+            return self.text.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {b}, {v} {total})")
+        return self.text.value(f"fadd {v} {total}, {self.text.value(f'fmul {v} {a}, {b}')}")
+
+    def _load_b(self, b: str) -> list[str]:
+        values = []
+        for k, vector in enumerate(self.columns.vectors):
+            address = self.text.at(b, self._offset(k))
+            if k + 1 < len(self.columns.vectors):
+                values.append(self.text.load(vector, address))
+            else:
+                values.append(self.text.masked_load(vector, address, self.columns.mask))
+        return values
+
+    def _address(self, bases: list[str], row: int) -> str:
+        base, within = bases[row // ROWS_PER_BASE], row % ROWS_PER_BASE
+        if within == 0:
+            return base
+        return self.text.at(base, "%rsa" if within == 1 else self.text.mul("%rsa", within))
+
+    def _offset(self, vector: int) -> int:
+        return sum(v.size_bytes for v in self.columns.vectors[:vector])
+
+    # -- the end of a tile
+
+    def _store(self, sums: list[str]) -> None:
+        """Add C's old values if asked, then write.
+
+        All loads come before all stores: a row of C may begin where the masked store of the row before it ends, and a
+        load that overlaps a store in flight waits for it.
+        """
+        places = self._places()
+        totals = self._with_old_values(sums, places)
+        if self.columns.tiles.masks_are_cheap:
+            self._write(totals, places, masked=True)
+        else:
+            self._write_by_fullness(totals, places)
+
+    def _places(self) -> list[tuple[int, Vector, str]]:
+        """Position among the vectors, vector and address of every accumulator, row by row."""
+        places = []
+        row_address = self.c
+        for row in range(self.rows):
+            if row:
+                row_address = self.text.at(row_address, "%ldc")
+            for k, vector in enumerate(self.columns.vectors):
+                places.append((k, vector, self.text.at(row_address, self._offset(k))))
+        return places
+
+    def _write(self, totals: list[str], places: list[tuple[int, Vector, str]], *, masked: bool) -> None:
+        for total, (k, vector, address) in zip(totals, places, strict=True):
+            if masked and k == len(self.columns.vectors) - 1:
+                self.text.masked_store(vector, total, address, self.columns.mask)
+            else:
+                self.text.store(vector, total, address)
+
+    def _write_by_fullness(self, totals: list[str], places: list[tuple[int, Vector, str]]) -> None:
+        """Masked stores are slow here, so only a tile that sticks out of C uses them."""
+        text = self.text
+        full, cut, done = text.label("full"), text.label("cut"), text.label("done")
+        text.line(f"br i1 {self.columns.full}, label %{full}, label %{cut}")
+        for label, masked in ((full, False), (cut, True)):
+            text.start(label)
+            self._write(totals, places, masked=masked)
+            text.jump(done)
+        text.start(done)
+
+    def _with_old_values(self, sums: list[str], places: list[tuple[int, Vector, str]]) -> list[str]:
+        text = self.text
+        read, joined, before = text.label("read"), text.label("joined"), text.block
+        text.line(f"br i1 {self.columns.accumulate}, label %{read}, label %{joined}")
+        text.start(read)
+        news = []
+        for total, (k, vector, address) in zip(sums, places, strict=True):
+            if k == len(self.columns.vectors) - 1:
+                old = text.masked_load(vector, address, self.columns.mask)
+            else:
+                old = text.load(vector, address)
+            news.append(text.value(f"fadd {vector.text} {old}, {total}"))
+        text.jump(joined)
+        text.start(joined)
+        return [
+            text.value(f"phi {vector.text} [ {new}, %{read} ], [ {total}, %{before} ]")
+            for new, total, (_, vector, _address) in zip(news, sums, places, strict=True)
+        ]

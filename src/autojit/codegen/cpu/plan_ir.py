@@ -1,0 +1,212 @@
+"""The plan runner and the bodies every plan can call, as LLVM IR text: compiled once per machine.
+
+A *plan* is data, not code: a compiled step is a list of entries (body, context, chunks, parallel) that ``aj_step`` walks,
+so a new step costs no compilation beyond its own new kernels. Layout, all 64-bit words:
+
+| plan word | meaning |
+|---|---|
+| 0, 1 | number of patches, address of the patches: (address to write, table entry to read, bytes to add) |
+| 2, 3 | number of entries, address of the entries: (body, context, chunks, 1 if parallel) |
+| 4 | workers that scratch was laid out for |
+
+``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is its
+array of buffer pointers.
+
+``aj_many`` runs independent kernels as one parallel loop: its context is (count, then per kernel: first chunk, body,
+context). ``aj_copy`` copies bytes: context (target, source, bytes). ``aj_matmul_<t>``: see ``MATMUL_WORDS``.
+"""
+
+from __future__ import annotations
+
+MATMUL_WORDS = (
+    "m", "n", "k", "rsa", "csa", "rsb", "csb", "rsc", "csc", "accumulate",
+    "row_block", "row_blocks", "units_per_chunk", "units", "inner_batch",
+    "a_outer", "a_inner", "b_outer", "b_inner", "c_outer", "c_inner", "scratch_bytes",
+)  # fmt: skip
+
+PLAN_IR = """
+declare void @aj_parallel_for(ptr, ptr, i64, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smin.i64(i64, i64)
+
+define void @aj_step(ptr %table) {
+entry:
+  %plan.at = getelementptr ptr, ptr %table, i64 -1
+  %plan = load ptr, ptr %plan.at
+  %np = load i64, ptr %plan
+  %patches.at = getelementptr i64, ptr %plan, i64 1
+  %patches = load ptr, ptr %patches.at
+  %ne.at = getelementptr i64, ptr %plan, i64 2
+  %ne = load i64, ptr %ne.at
+  %entries.at = getelementptr i64, ptr %plan, i64 3
+  %entries = load ptr, ptr %entries.at
+  %workers.at = getelementptr i64, ptr %plan, i64 4
+  %workers = load i64, ptr %workers.at
+  br label %patch.head
+patch.head:
+  %p = phi i64 [ 0, %entry ], [ %p.next, %patch.body ]
+  %p.more = icmp slt i64 %p, %np
+  br i1 %p.more, label %patch.body, label %run.head
+patch.body:
+  %p2 = mul i64 %p, 3
+  %slot.at = getelementptr ptr, ptr %patches, i64 %p2
+  %slot = load ptr, ptr %slot.at
+  %which.at = getelementptr i64, ptr %slot.at, i64 1
+  %which = load i64, ptr %which.at
+  %from = getelementptr ptr, ptr %table, i64 %which
+  %buffer = load ptr, ptr %from
+  %bytes.at = getelementptr i64, ptr %slot.at, i64 2
+  %bytes = load i64, ptr %bytes.at
+  %pointer = getelementptr i8, ptr %buffer, i64 %bytes
+  store ptr %pointer, ptr %slot
+  %p.next = add i64 %p, 1
+  br label %patch.head
+run.head:
+  %e = phi i64 [ 0, %patch.head ], [ %e.next, %run.next ]
+  %e.more = icmp slt i64 %e, %ne
+  br i1 %e.more, label %run.body, label %done
+run.body:
+  %e4 = shl i64 %e, 2
+  %entry.at = getelementptr i64, ptr %entries, i64 %e4
+  %body = load ptr, ptr %entry.at
+  %context.at = getelementptr i64, ptr %entry.at, i64 1
+  %context = load ptr, ptr %context.at
+  %chunks.at = getelementptr i64, ptr %entry.at, i64 2
+  %chunks = load i64, ptr %chunks.at
+  %parallel.at = getelementptr i64, ptr %entry.at, i64 3
+  %parallel = load i64, ptr %parallel.at
+  %is.parallel = icmp ne i64 %parallel, 0
+  br i1 %is.parallel, label %run.parallel, label %serial.head
+run.parallel:
+  call void @aj_parallel_for(ptr %body, ptr %context, i64 %chunks, i64 %workers)
+  br label %run.next
+serial.head:
+  %c = phi i64 [ 0, %run.body ], [ %c.next, %serial.body ]
+  %c.more = icmp slt i64 %c, %chunks
+  br i1 %c.more, label %serial.body, label %run.next
+serial.body:
+  call void %body(ptr %context, i64 %c, i64 0)
+  %c.next = add i64 %c, 1
+  br label %serial.head
+run.next:
+  %e.next = add i64 %e, 1
+  br label %run.head
+done:
+  ret void
+}
+
+define void @aj_many(ptr %context, i64 %chunk, i64 %worker) {
+entry:
+  %count = load i64, ptr %context
+  br label %head
+head:
+  %i = phi i64 [ 1, %entry ], [ %i.next, %next ]
+  %last = icmp sge i64 %i, %count
+  br i1 %last, label %found, label %test
+test:
+  %w = mul i64 %i, 3
+  %first.at = getelementptr i64, ptr %context, i64 %w
+  %first.at1 = getelementptr i64, ptr %first.at, i64 1
+  %first = load i64, ptr %first.at1
+  %beyond = icmp slt i64 %chunk, %first
+  br i1 %beyond, label %found, label %next
+next:
+  %i.next = add i64 %i, 1
+  br label %head
+found:
+  %k = add i64 %i, -1
+  %kw = mul i64 %k, 3
+  %at = getelementptr i64, ptr %context, i64 %kw
+  %start.at = getelementptr i64, ptr %at, i64 1
+  %start = load i64, ptr %start.at
+  %body.at = getelementptr i64, ptr %at, i64 2
+  %body = load ptr, ptr %body.at
+  %inner.at = getelementptr i64, ptr %at, i64 3
+  %inner = load ptr, ptr %inner.at
+  %local = sub i64 %chunk, %start
+  call void %body(ptr %inner, i64 %local, i64 %worker)
+  ret void
+}
+
+define void @aj_copy(ptr %context, i64 %chunk, i64 %worker) {
+  %to = load ptr, ptr %context
+  %from.at = getelementptr ptr, ptr %context, i64 1
+  %from = load ptr, ptr %from.at
+  %size.at = getelementptr i64, ptr %context, i64 2
+  %size = load i64, ptr %size.at
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %size, i1 false)
+  ret void
+}
+"""
+
+_MATMUL_TEMPLATE = """
+declare void @aj_gemm_@T@(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, ptr)
+
+define void @aj_matmul_@T@(ptr %context, i64 %chunk, i64 %worker) {
+entry:
+  %a0 = load ptr, ptr %context
+  %b.at = getelementptr ptr, ptr %context, i64 1
+  %b0 = load ptr, ptr %b.at
+  %c.at = getelementptr ptr, ptr %context, i64 2
+  %c0 = load ptr, ptr %c.at
+  %w.at = getelementptr ptr, ptr %context, i64 3
+  %w = load ptr, ptr %w.at
+  %s.at = getelementptr ptr, ptr %context, i64 4
+  %s0 = load ptr, ptr %s.at
+@LOADS@
+  %skip = mul i64 %worker, %scratch_bytes
+  %s = getelementptr i8, ptr %s0, i64 %skip
+  %first = mul i64 %chunk, %units_per_chunk
+  %stop0 = add i64 %first, %units_per_chunk
+  %stop = call i64 @llvm.smin.i64(i64 %stop0, i64 %units)
+  br label %head
+head:
+  %u = phi i64 [ %first, %entry ], [ %u.next, %body ]
+  %more = icmp slt i64 %u, %stop
+  br i1 %more, label %body, label %done
+body:
+  %batch = udiv i64 %u, %row_blocks
+  %block = urem i64 %u, %row_blocks
+  %outer = udiv i64 %batch, %inner_batch
+  %inner = urem i64 %batch, %inner_batch
+  %row = mul i64 %block, %row_block
+  %left = sub i64 %m, %row
+  %rows = call i64 @llvm.smin.i64(i64 %left, i64 %row_block)
+@OFFSETS@
+  call void @aj_gemm_@T@(i64 %rows, i64 %n, i64 %k, ptr %ap, i64 %rsa, i64 %csa, ptr %bp, i64 %rsb, i64 %csb, ptr %cp, i64 %rsc, i64 %csc, i64 %accumulate, ptr %s)
+  %u.next = add i64 %u, 1
+  br label %head
+done:
+  ret void
+}
+"""  # noqa: E501
+
+
+def _offset(name: str, row_stride: str | None, kind: str) -> list[str]:
+    lines = [
+        f"  %{name}o = mul i64 %outer, %{name}_outer",
+        f"  %{name}i = mul i64 %inner, %{name}_inner",
+        f"  %{name}s = add i64 %{name}o, %{name}i",
+    ]
+    total = f"%{name}s"
+    if row_stride:
+        lines += [f"  %{name}r = mul i64 %row, %{row_stride}", f"  %{name}t = add i64 %{name}s, %{name}r"]
+        total = f"%{name}t"
+    return [*lines, f"  %{name}p = getelementptr {kind}, ptr %{name}0, i64 {total}"]
+
+
+def matmul_ir(short: str) -> str:
+    """The batched matrix product's body for ``f32`` or ``f64``; it calls the GEMM of that type."""
+    kind = {"f32": "float", "f64": "double"}[short]
+    loads: list[str] = []
+    for position, name in enumerate(MATMUL_WORDS):
+        loads.append(f"  %{name}.at = getelementptr i64, ptr %w, i64 {position}")
+        loads.append(f"  %{name} = load i64, ptr %{name}.at")
+    offsets = [*_offset("a", "rsa", kind), *_offset("b", None, kind), *_offset("c", "rsc", kind)]
+    text = _MATMUL_TEMPLATE.replace("@T@", short).replace("@LOADS@", "\n".join(loads))
+    return text.replace("@OFFSETS@", "\n".join(offsets))
+
+
+def plan_ir() -> str:
+    """The whole module but the GEMMs."""
+    return PLAN_IR

@@ -1,0 +1,68 @@
+"""erf, erfc, erfinv.
+
+erfc(a) for a >= 0 is exp(-a^2) * H(v) / (1 + 2a) on the whole half line: H = (1 + 2a) erfcx(a) = 1 + (v + 1) G(v) lies
+between 1 and 1.3, so rounding errors of G and of v = (a - K)/(a + K) hardly matter, while 1, exp(-a^2) and 1/(1 + 2a)
+carry their rounding errors along as low-order parts. Thus the tail keeps its relative accuracy down to the denormals. The form of H follows
+Shepherd and Laframboise, Math. Comp. 36 (1981).
+"""
+
+from __future__ import annotations
+
+from autojit.codegen.coefficients import ERF_FAR, ERF_NEAR, ERFCX, EXP_TAIL
+from autojit.codegen.exponentials import exp_normal, reduce_by_ln2, scale
+from autojit.codegen.float_format import polynomial, quick_two_sum
+from autojit.codegen.instructions import InstructionEmitter
+from autojit.codegen.scalar import Scalar
+from autojit.core.dtypes import float32
+
+CENTRE = {"f32": 3.0, "f64": 4.0}  # K
+VANISHED = {"f32": 10.1, "f64": 27.3}  # erfc beyond rounds to zero
+ERF_ONE = {"f32": 4.0, "f64": 6.0}  # erf beyond rounds to one
+ERF_SPLIT = {"f32": 0.92, "f64": 1.0}
+
+
+def _erfc_positive(emit: InstructionEmitter, a: Scalar) -> Scalar:
+    """erfc(a) for 0 <= a <= VANISHED."""
+    centre = CENTRE[a.dtype.short]
+    slope = emit.multiply_add(a, 2.0, 1.0)
+    slope_error = emit.multiply_add(a, 2.0, emit.sub(1.0, slope))
+    shifted_a = emit.add(a, centre)
+    inverse = emit.div(1.0, emit.mul(slope, shifted_a))
+    twice = emit.add(a, a)
+    inverse_shifted = emit.mul(slope, inverse)
+    w = emit.mul(twice, inverse_shifted)  # 2a/(a + K) = v + 1, rounded thrice; a Newton step makes good for it
+    w = emit.multiply_add(emit.fma(emit.neg(w), shifted_a, twice), inverse_shifted, w)
+    above_one = emit.mul(w, polynomial(emit, emit.sub(w, 1.0), ERFCX[a.dtype.short]))
+    h, h_low = quick_two_sum(emit, emit.one(a), above_one)
+    reciprocal = emit.mul(shifted_a, inverse)  # 1/slope to about 3 ulp; one Newton step gives the missing part
+    missing = emit.fma(emit.neg(reciprocal), slope, 1.0)
+    missing = emit.mul(reciprocal, emit.multiply_add(emit.neg(reciprocal), slope_error, missing))
+    product = emit.mul(h, reciprocal)
+    product_low = emit.fma(h, reciprocal, emit.neg(product))
+    product_low = emit.multiply_add(h, missing, emit.multiply_add(h_low, reciprocal, product_low))
+    square = emit.mul(a, a)
+    square_error = emit.fma(a, a, emit.neg(square))
+    n, r = reduce_by_ln2(emit, emit.neg(square), emit.neg(square_error))
+    curved = emit.mul(emit.mul(r, r), polynomial(emit, r, EXP_TAIL[a.dtype.short]))  # exp(r) = 1 + r + curved
+    product_low = emit.multiply_add(product, curved, product_low)
+    return scale(emit, emit.add(product, emit.multiply_add(product, r, product_low)), n)
+
+
+def erfc(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    positive = _erfc_positive(emit, emit.minimum(emit.abs(x), VANISHED[x.dtype.short]))
+    return emit.select(emit.lt(x, 0.0), emit.sub(2.0, positive), positive)
+
+
+def erf(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """Near zero an odd polynomial; beyond 1 - erfc, of which float32 needs few bits: exp of a polynomial."""
+    short = x.dtype.short
+    a = emit.abs(x)
+    square = emit.mul(x, x)
+    near = emit.multiply_add(x, polynomial(emit, square, ERF_NEAR[short]), x)
+    limited = emit.minimum(a, ERF_ONE[short])
+    if x.dtype is float32:
+        complement = exp_normal(emit, emit.mul(limited, polynomial(emit, limited, ERF_FAR[short])))
+    else:
+        complement = _erfc_positive(emit, limited)
+    far = emit.copysign(emit.sub(1.0, complement), x)
+    return emit.select(emit.lt(a, ERF_SPLIT[short]), near, far)

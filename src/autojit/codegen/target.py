@@ -1,0 +1,68 @@
+"""The machine that code is generated for.
+
+`HostTarget` is plain data: code generators read `vector_bytes` and never import LLVM. `host_target()` asks LLVM once
+per process. The feature string is always passed on beside the CPU name, because virtual machines mask features that
+the CPU's name promises (a Zen 4 without AVX-512, for example).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+_AVX512_NEEDED = frozenset({"+avx512f", "+avx512vl", "+avx512bw", "+avx512dq"})
+
+
+@dataclass(frozen=True)
+class HostTarget:
+    """What LLVM needs to know of one machine.
+
+    Args:
+        triple: LLVM target triple, such as ``x86_64-unknown-linux-gnu``.
+        cpu: LLVM's name of the CPU, which selects the scheduling model.
+        features: comma-separated ``+name``/``-name`` list in sorted order, which selects the instructions.
+        vector_bytes: width of the widest vector register with fused multiply-add: 16, 32 or 64.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+
+    def limited_to(self, vector_bytes: int) -> HostTarget:
+        """The same machine with its wider vector instructions switched off (for tests and comparisons)."""
+        if vector_bytes >= self.vector_bytes:
+            return self
+        banned = ("+avx512",) if vector_bytes >= 32 else ("+avx512", "+avx", "+fma", "+f16c", "+vaes", "+vpclmul")
+        names = [f"-{n[1:]}" if n.startswith(banned) else n for n in self.features.split(",")]
+        return replace(self, features=",".join(sorted(names, key=_feature_name)), vector_bytes=vector_bytes)
+
+
+@cache
+def host_target() -> HostTarget:
+    """The machine this process runs on."""
+    import llvmlite.binding as llvm
+
+    triple: str = llvm.get_process_triple()
+    names = [name for name in str(llvm.get_host_cpu_features().flatten()).split(",") if name]
+    return HostTarget(
+        triple=triple,
+        cpu=str(llvm.get_host_cpu_name()),
+        features=",".join(sorted(names, key=_feature_name)),
+        vector_bytes=vector_bytes_of(triple, frozenset(names)),
+    )
+
+
+def vector_bytes_of(triple: str, features: frozenset[str]) -> int:
+    """Bytes of the widest vector register that `features` allow on `triple`'s architecture."""
+    if not triple.startswith("x86_64"):
+        return 16
+    if features >= _AVX512_NEEDED:
+        return 64
+    if "+avx2" in features and "+fma" in features:
+        return 32
+    return 16
+
+
+def _feature_name(flag: str) -> str:
+    return flag[1:]

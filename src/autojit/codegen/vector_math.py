@@ -1,0 +1,118 @@
+"""The mathematical functions by name, and their LLVM definitions.
+
+A function is built once per dtype as an ``alwaysinline internal`` LLVM function: kernels call it, LLVM inlines it
+before it vectorises, so kernel text stays short and every kernel of a module shares one copy of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+from autojit.codegen import (
+    error_functions,
+    exponentials,
+    inverse_hyperbolics,
+    inverse_trigonometry,
+    logarithms,
+    rare_calls,
+    trigonometry,
+)
+from autojit.codegen.instructions import InstructionEmitter
+from autojit.codegen.quarter_turns import QUARTER_TURNS
+from autojit.codegen.scalar import Scalar, literal, register_type
+from autojit.core.dtypes import DType, float32, float64
+
+Builder = Callable[..., Scalar]
+
+
+class Function(NamedTuple):
+    """How a function is made: its builder, its number of operands, whether float32 is computed in float64."""
+
+    build: Builder
+    arity: int = 1
+    widened: bool = False
+
+
+FUNCTIONS: dict[str, Function] = {
+    "exp": Function(exponentials.exp),
+    "exp2": Function(exponentials.exp2),
+    "expm1": Function(exponentials.expm1),
+    "sinh": Function(exponentials.sinh),
+    "cosh": Function(exponentials.cosh),
+    "tanh": Function(exponentials.tanh),
+    "sigmoid": Function(exponentials.sigmoid),
+    "log": Function(logarithms.log),
+    "log2": Function(logarithms.log2),
+    "log10": Function(logarithms.log10),
+    "log1p": Function(logarithms.log1p),
+    "asinh": Function(inverse_hyperbolics.asinh, widened=True),
+    "acosh": Function(inverse_hyperbolics.acosh, widened=True),
+    "atanh": Function(inverse_hyperbolics.atanh, widened=True),
+    "sin": Function(trigonometry.sin),
+    "cos": Function(trigonometry.cos),
+    "tan": Function(trigonometry.tan),
+    "sin_large": Function(trigonometry.sin_large, widened=True),
+    "cos_large": Function(trigonometry.cos_large, widened=True),
+    "tan_large": Function(trigonometry.tan_large, widened=True),
+    "asin": Function(inverse_trigonometry.asin),
+    "acos": Function(inverse_trigonometry.acos),
+    "atan": Function(inverse_trigonometry.atan),
+    "atan2": Function(inverse_trigonometry.atan2, arity=2, widened=True),
+    "erf": Function(error_functions.erf),
+    "erfc": Function(error_functions.erfc),
+}
+
+TABLES: dict[str, tuple[tuple[float, ...], ...]] = {"quarter_turns": QUARTER_TURNS}
+
+
+def symbol(name: str, dtype: DType) -> str:
+    """The LLVM name of a function for one dtype."""
+    return f"@aj.{name}.{dtype.short}"
+
+
+class Definition(NamedTuple):
+    """Module-level text of one function and of everything it calls, by symbol, callees first."""
+
+    symbol: str
+    texts: dict[str, str]
+
+
+@cache
+def definition(name: str, dtype: DType, emitter: type[InstructionEmitter]) -> Definition:
+    """The LLVM definition of function ``name`` for float32 or float64, emitted by a class of emitters."""
+    operands = [Scalar(f"%x{i}", dtype) for i in range(FUNCTIONS[name].arity)]
+    body = emitter(flags="")
+    result = _build(name, body, operands)
+    kind = register_type(dtype)
+    parameters = ", ".join(f"{kind} {x.text}" for x in operands)
+    text = [f"define internal {kind} {symbol(name, dtype)}({parameters}) alwaysinline nounwind {{", *body.lines]
+    text += [f"  ret {kind} {result.text}", "}"]
+    return Definition(symbol(name, dtype), {**body.definitions, symbol(name, dtype): "\n".join(text)})
+
+
+@cache
+def rare_definition(name: str, dtype: DType, limit: float, emitter: type[InstructionEmitter]) -> Definition:
+    """Function ``name`` of one operand for |x| > limit only, with its vector variants: see `rare_calls`."""
+    body = emitter(flags="")
+    result = _build(name, body, [Scalar("%x0", dtype)])
+    texts = rare_calls.definitions(symbol(name, dtype), dtype, limit, body, result)
+    return Definition(symbol(name, dtype), texts)
+
+
+def _build(name: str, body: InstructionEmitter, operands: list[Scalar]) -> Scalar:
+    function = FUNCTIONS[name]
+    dtype = operands[0].dtype
+    if function.widened and dtype is float32:
+        wide = [body.cast(x, float64) for x in operands]
+        return body.cast(body.call(name, *wide), dtype)
+    return function.build(body, *operands)
+
+
+@cache
+def table_definition(name: str) -> str:
+    """The constant array of float64 that `InstructionEmitter.table` reads, row after row."""
+    values = [value for row in TABLES[name] for value in row]
+    items = ", ".join(f"double {literal(value, float64)}" for value in values)
+    return f"@aj.{name} = private unnamed_addr constant [{len(values)} x double] [{items}], align 64"

@@ -1,0 +1,55 @@
+"""The compiler's one door: ``compile(graph) -> Executable``: passes, schedule, code generation, runtime in a row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autojit.codegen.cpu.lower import LoweredStep, lower
+from autojit.ir.graph import Graph
+from autojit.passes.pipeline import optimize
+from autojit.runtime.executable import Executable
+from autojit.runtime.plan import build_executable
+from autojit.schedule.schedule import Schedule, schedule
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An executable with every stage that led to it, and how long each took (seconds)."""
+
+    graph: Graph
+    schedule: Schedule
+    lowered: LoweredStep
+    executable: Executable
+    elapsed_s: Mapping[str, float]
+
+
+def compile(
+    graph: Graph,
+    donated: Mapping[int, int] | None = None,
+    fixed_inputs: Mapping[int, int] | None = None,
+    fixed_outputs: Mapping[int, int] | None = None,
+) -> Compiled:
+    """Compile a graph for this machine's CPU.
+
+    Args:
+        graph: a verified graph.
+        donated: output position -> position of the input whose storage it overwrites.
+        fixed_inputs, fixed_outputs: position -> address of memory that never moves (state).
+
+    Raises:
+        CompileError: an op cannot be lowered; names it and carries the graph text.
+    """
+    times = [time.perf_counter()]
+    optimized = optimize(graph)
+    times.append(time.perf_counter())
+    plan = schedule(optimized, donated)
+    times.append(time.perf_counter())
+    lowered = lower(plan)
+    times.append(time.perf_counter())
+    executable = build_executable(lowered, fixed_inputs or {}, fixed_outputs or {})
+    times.append(time.perf_counter())
+    stages = ("passes", "schedule", "lower", "native")
+    elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}
+    return Compiled(optimized, plan, lowered, executable, elapsed)

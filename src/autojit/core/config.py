@@ -1,0 +1,27 @@
+"""Configuration from the environment, read once and changeable from Python.
+
+| variable | meaning |
+|---|---|
+| ``AUTOJIT_DISABLE`` | 1: ``@aj.jit`` runs the function eagerly |
+| ``AUTOJIT_CHECK`` | 1: verify the graph between passes, bounds-test every access, poison buffers |
+| ``AUTOJIT_NUM_THREADS`` | threads of a compiled step; default: the cores this process may use |
+| ``AUTOJIT_CACHE_DIR`` | the object cache's directory |
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def _flag(name: str) -> bool:
+    return os.environ.get(name, "").lower() in ("1", "true", "yes", "on")
+
+
+class Config:
+    """Process-wide switches."""
+
+    disable: bool = _flag("AUTOJIT_DISABLE")
+    check: bool = _flag("AUTOJIT_CHECK")
+
+
+config = Config()

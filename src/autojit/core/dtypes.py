@@ -1,0 +1,229 @@
+"""Element types and torch's promotion rules.
+
+``DType`` objects are singletons compared by identity. ``promote_types`` is torch's lattice for two tensors of equal
+rank class; ``result_type`` adds torch's priority of dimensioned tensors over zero-dimensional ones over Python numbers.
+Source: https://pytorch.org/docs/stable/tensor_attributes.html (type promotion).
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+_KIND_ORDER = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
+
+
+class DType:
+    """One element type: torch's name, a short name for IR text, the NumPy dtype and its size."""
+
+    __slots__ = ("category", "kind", "name", "numpy", "short", "size_bytes")
+
+    def __init__(self, name: str, short: str, numpy: object, kind: str) -> None:
+        self.name = name
+        self.short = short
+        self.numpy: np.dtype = np.dtype(numpy)  # type: ignore[type-arg,call-overload]
+        self.kind = kind
+        self.size_bytes = int(self.numpy.itemsize)
+        self.category = _KIND_ORDER[kind]
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind in ("int", "float", "complex")
+
+    @property
+    def is_differentiable(self) -> bool:
+        return self.category >= 2
+
+    @property
+    def itemsize(self) -> int:
+        return self.size_bytes
+
+    def to_real(self) -> DType:
+        """The dtype of the real part."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    def to_complex(self) -> DType:
+        """The complex dtype with parts of this dtype."""
+        return {"float32": complex64, "float64": complex128, "float16": complex64, "bfloat16": complex64}.get(
+            self.name, self
+        )
+
+    def __repr__(self) -> str:
+        return f"autojit.{self.name}"
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return dtype_of_name, (self.name,)
+
+    def __copy__(self) -> DType:
+        return self
+
+    def __deepcopy__(self, memo: object) -> DType:
+        return self
+
+
+bool_ = DType("bool", "bool", np.bool_, "bool")
+uint8 = DType("uint8", "u8", np.uint8, "uint")
+uint16 = DType("uint16", "u16", np.uint16, "uint")
+uint32 = DType("uint32", "u32", np.uint32, "uint")
+uint64 = DType("uint64", "u64", np.uint64, "uint")
+int8 = DType("int8", "i8", np.int8, "int")
+int16 = DType("int16", "i16", np.int16, "int")
+int32 = DType("int32", "i32", np.int32, "int")
+int64 = DType("int64", "i64", np.int64, "int")
+float16 = DType("float16", "f16", np.float16, "float")
+bfloat16 = DType("bfloat16", "bf16", ml_dtypes.bfloat16, "float")
+float32 = DType("float32", "f32", np.float32, "float")
+float64 = DType("float64", "f64", np.float64, "float")
+complex64 = DType("complex64", "c64", np.complex64, "complex")
+complex128 = DType("complex128", "c128", np.complex128, "complex")
+
+ALL_DTYPES = (
+    bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
+    float16, bfloat16, float32, float64, complex64, complex128,
+)  # fmt: skip
+BY_NAME = {dtype.name: dtype for dtype in ALL_DTYPES}
+BY_SHORT = {dtype.short: dtype for dtype in ALL_DTYPES}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in ALL_DTYPES}
+
+
+def dtype_of_name(name: str) -> DType:
+    """The dtype called ``name`` in torch's spelling."""
+    return BY_NAME[name]
+
+
+def dtype_of_numpy(numpy_dtype: np.dtype) -> DType:  # type: ignore[type-arg]
+    """The dtype of a NumPy array; TypeError when there is none (strings, objects, structured, ...)."""
+    try:
+        return _BY_NUMPY[numpy_dtype]
+    except KeyError:
+        native = numpy_dtype.newbyteorder("=")
+        if native in _BY_NUMPY:
+            return _BY_NUMPY[native]
+        raise TypeError(f"no autojit dtype for NumPy dtype {numpy_dtype}") from None
+
+
+_INT_RANK = {"int8": 1, "int16": 2, "int32": 3, "int64": 4}
+_UINT_RANK = {"uint8": 1, "uint16": 2, "uint32": 3, "uint64": 4}
+_SIGNED = {rank: BY_NAME[name] for name, rank in _INT_RANK.items()}
+
+
+def _promote_integers(a: DType, b: DType) -> DType:
+    if a.kind == b.kind:
+        return a if a.size_bytes >= b.size_bytes else b
+    signed, unsigned = (a, b) if a.kind == "int" else (b, a)
+    if unsigned is uint8:
+        return signed if signed is not int8 else int16
+    raise TypeError(f"promotion of {a} and {b} is not defined")
+
+
+def _promote_floats(a: DType, b: DType) -> DType:
+    if a.size_bytes == b.size_bytes:
+        return float32  # float16 with bfloat16
+    return a if a.size_bytes > b.size_bytes else b
+
+
+def _promote(a: DType, b: DType) -> DType:
+    if a is b:
+        return a
+    if a.category != b.category:
+        low, high = (a, b) if a.category < b.category else (b, a)
+        if high.kind == "complex" and low is float64:
+            return complex128
+        return high
+    if a.category == 1:
+        return _promote_integers(a, b)
+    if a.category == 2:
+        return _promote_floats(a, b)
+    return complex128
+
+
+_PROMOTED: dict[tuple[DType, DType], DType] = {}
+
+
+def promote_types(a: DType, b: DType) -> DType:
+    """The smallest dtype both ``a`` and ``b`` convert to, as torch.promote_types.
+
+    >>> promote_types(int64, float16)
+    autojit.float16
+    """
+    found = _PROMOTED.get((a, b))
+    if found is None:
+        found = _PROMOTED[a, b] = _promote(a, b)
+    return found
+
+
+class _Default:
+    """torch.set_default_dtype's value."""
+
+    dtype: DType = float32
+
+
+def default_dtype() -> DType:
+    """The dtype of floating-point literals (torch.get_default_dtype)."""
+    return _Default.dtype
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Set the dtype of floating-point literals; only floating dtypes are allowed (TypeError)."""
+    if not dtype.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, not {dtype}")
+    _Default.dtype = dtype
+
+
+def dtype_of_number(value: object) -> DType:
+    """The dtype a Python number has by itself: bool, int64, the default float, its complex.
+
+    >>> dtype_of_number(2.5)
+    autojit.float32
+    """
+    if isinstance(value, bool | np.bool_):
+        return bool_
+    if isinstance(value, int | np.integer):
+        return int64
+    if isinstance(value, float | np.floating):
+        return _Default.dtype
+    if isinstance(value, complex | np.complexfloating):
+        return _Default.dtype.to_complex()
+    raise TypeError(f"not a number: {value!r}")
+
+
+def promote_with_number(dtype: DType, value: object) -> DType:
+    """Promotion of a tensor dtype with a Python number: only a higher category changes the dtype.
+
+    >>> promote_with_number(float16, 3)
+    autojit.float16
+    """
+    number = dtype_of_number(value)
+    if number.category <= dtype.category:
+        return dtype
+    if number.kind == "complex":
+        return dtype.to_complex() if dtype.kind == "float" else number
+    return number
+
+
+def result_type(operands: list[tuple[DType, int]]) -> DType:
+    """torch's result type for (dtype, rank) pairs; rank 0 gives way to rank > 0 of the same or a higher category."""
+    dimensioned: DType | None = None
+    scalar: DType | None = None
+    for dtype, rank in operands:
+        if rank > 0:
+            dimensioned = dtype if dimensioned is None else promote_types(dimensioned, dtype)
+        else:
+            scalar = dtype if scalar is None else promote_types(scalar, dtype)
+    if dimensioned is None or scalar is None:
+        found = dimensioned if scalar is None else scalar
+        assert found is not None
+        return found
+    if scalar.category > dimensioned.category:
+        if scalar.kind == "complex" and dimensioned.kind == "float":
+            return dimensioned.to_complex()
+        return scalar
+    return dimensioned

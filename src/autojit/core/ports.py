@@ -1,0 +1,67 @@
+"""Ports: the few calls that go up the house, through a protocol instead of an import.
+
+- ``Trace``: what ``jit`` offers to ``tensor`` while a step is being captured.
+- ``Engine``: what ``autograd`` offers to ``Tensor.backward``.
+
+``tensor`` talks to the active trace only through ``Trace``; types of higher layers are therefore left open here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Trace(Protocol):
+    """A capture in progress, stored in ``tensor.state.state.trace`` of the capturing thread.
+
+    Storages (``tensor.storage.Storage``) are the unit of state: a concrete tensor's storage holds its root array, and
+    views and detached tensors share it. ``tensor`` replays chains of views itself.
+    """
+
+    def apply(self, op: Any, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Record one op on IR values; the results' IR values. ``op`` may be a source (no values)."""
+        ...
+
+    def lift(self, storage: Any) -> Any:
+        """The present IR value of a concrete storage's root array: a graph input, or what was written in this trace."""
+        ...
+
+    def in_place(self, storage: Any, value: Any) -> None:
+        """The whole root of a concrete storage now has ``value``; it is written back after the step."""
+        ...
+
+    def concretize(self, value: Any) -> Any:
+        """The NumPy array of an IR value that Python control flow needs (``item``, ``bool``): splits the trace."""
+        ...
+
+    def read_grad(self, leaf: Any) -> Any:
+        """``.grad`` of a concrete tensor as of this point of the trace (a Tensor or None)."""
+        ...
+
+    def write_grad(self, leaf: Any, grad: Any) -> None:
+        """``.grad`` of a concrete tensor becomes ``grad`` (a Tensor or None) as of this point of the trace."""
+        ...
+
+
+class Engine(Protocol):
+    """Reverse accumulation, as ``autograd.backward``."""
+
+    def __call__(
+        self,
+        tensors: Any,
+        grad_tensors: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        *,
+        inputs: Any = None,
+    ) -> None: ...
+
+
+class Ports:
+    """Filled in by the higher layers when they are imported."""
+
+    backward: Engine | None = None
+
+
+ports = Ports()

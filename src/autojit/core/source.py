@@ -1,0 +1,71 @@
+"""Source locations: the user's line behind every node.
+
+``here()`` walks out of autojit's own frames; it keeps only the code object and the instruction offset (two pointers),
+the line is computed when somebody asks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OWN: dict[CodeType, bool] = {}
+
+
+class SourceLocation:
+    """A user's code object and an instruction in it; ``str`` gives ``file.py:41``."""
+
+    __slots__ = ("code", "instruction")
+
+    def __init__(self, code: CodeType | None, instruction: int) -> None:
+        self.code = code
+        self.instruction = instruction
+
+    @property
+    def file(self) -> str:
+        return self.code.co_filename if self.code else "<unknown>"
+
+    @property
+    def function(self) -> str:
+        return self.code.co_name if self.code else "<unknown>"
+
+    @property
+    def line(self) -> int:
+        if self.code is None:
+            return 0
+        for start, end, line in self.code.co_lines():
+            if start <= self.instruction < end and line is not None:
+                return line
+        return self.code.co_firstlineno
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}" if self.code else "<unknown>"
+
+    __repr__ = __str__
+
+
+UNKNOWN = SourceLocation(None, 0)
+
+
+def is_own(code: CodeType) -> bool:
+    """Whether a code object belongs to autojit (and not to the user or to autojit's tests)."""
+    own = _OWN.get(code)
+    if own is None:
+        own = _OWN[code] = os.path.abspath(code.co_filename).startswith(_PACKAGE)
+    return own
+
+
+def here() -> SourceLocation:
+    """The innermost frame outside autojit."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        own = _OWN.get(code)
+        if own is None:
+            own = is_own(code)
+        if not own:
+            return SourceLocation(code, frame.f_lasti)
+        frame = frame.f_back
+    return UNKNOWN

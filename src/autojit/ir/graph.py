@@ -1,0 +1,75 @@
+"""Value, Node, Graph: immutable typed SSA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from autojit.core.source import UNKNOWN, SourceLocation
+from autojit.core.types import TensorType
+from autojit.ir.op import Op
+
+__all__ = ["Graph", "Node", "Value", "replace"]
+
+
+class Value:
+    """A typed name, defined by exactly one Node or a Graph input. Compared by identity."""
+
+    __slots__ = ("name", "type")
+
+    def __init__(self, type: TensorType, name: str = "") -> None:
+        self.type = type
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"{self.name or '%'}: {self.type}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One application of an op in SSA form: ``outputs = op(*inputs)``. Compared by identity."""
+
+    op: Op  # static parameters live in the op
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]  # a Value is defined by exactly one Node, or is a Graph input
+    source: SourceLocation = UNKNOWN  # the user's line; survives every pass, for errors and profiles
+
+    @property
+    def output(self) -> Value:
+        return self.outputs[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Inputs, nodes in topological order, outputs."""
+
+    inputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Value, ...]
+
+    def definitions(self) -> dict[Value, Node]:
+        """Value -> the node that defines it (inputs are absent)."""
+        return {value: node for node in self.nodes for value in node.outputs}
+
+    def uses(self) -> dict[Value, list[Node]]:
+        """Value -> the nodes that read it, in order; graph outputs do not count."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                found.setdefault(value, []).append(node)
+        return found
+
+    def __str__(self) -> str:
+        from autojit.ir.text import print_graph
+
+        return print_graph(self)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def values_of(graph: Graph) -> Iterable[Value]:
+    """Every value of the graph, inputs first."""
+    yield from graph.inputs
+    for node in graph.nodes:
+        yield from node.outputs

@@ -1,0 +1,193 @@
+"""Index arithmetic: how an output position maps to an operand position.
+
+``Index`` is an integer expression over loop variables: an affine sum plus opaque ``//`` and ``%`` terms of affine sums.
+Reindexing ops state their map with it once; code generation turns it into addresses for any target. Each variable knows
+its extent, so divisions that split a variable exactly are simplified away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+
+@dataclass(frozen=True, slots=True)
+class LoopVariable:
+    """A loop counter in [0, extent)."""
+
+    name: str
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """``base // divisor`` of a non-negative index."""
+
+    base: Index
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """``base % divisor`` of a non-negative index."""
+
+    base: Index
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A run-time integer (an SSA name), for gathers."""
+
+    text: str
+
+
+Term = LoopVariable | Quotient | Remainder | Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """``offset + sum(coefficient * term)``; terms are unique and sorted by first use."""
+
+    terms: tuple[tuple[Term, int], ...] = ()
+    offset: int = 0
+
+    @staticmethod
+    def of(term: Term) -> Index:
+        if isinstance(term, LoopVariable) and term.extent == 1:
+            return Index()
+        return Index(((term, 1),), 0)
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.offset + other)
+        merged: dict[Term, int] = dict(self.terms)
+        for term, coefficient in other.terms:
+            merged[term] = merged.get(term, 0) + coefficient
+        found = Index(tuple((t, c) for t, c in merged.items() if c != 0), self.offset + other.offset)
+        return found._rejoin() if any(type(t) is Remainder for t in merged) else found
+
+    def _rejoin(self) -> Index:
+        """``(b // d) * d * k + (b % d) * k`` is ``b * k``."""
+        have = dict(self.terms)
+        for term, k in self.terms:
+            if type(term) is not Remainder:
+                continue
+            found = term.base // term.divisor
+            quotient = found.terms[0][0] if len(found.terms) == 1 and found.offset == 0 else None
+            if quotient is not None and have.get(quotient) == k * term.divisor * found.terms[0][1]:
+                others = tuple((t, c) for t, c in self.terms if t != term and t != quotient)
+                return Index(others, self.offset) + term.base * k
+        return self
+
+    def substitute(self, values: dict[LoopVariable, Index]) -> Index:
+        """Replace loop variables by indices and simplify again."""
+        total = Index((), self.offset)
+        for term, coefficient in self.terms:
+            if isinstance(term, LoopVariable):
+                part = values.get(term, Index.of(term))
+            elif isinstance(term, Quotient):
+                part = term.base.substitute(values) // term.divisor
+            elif isinstance(term, Remainder):
+                part = term.base.substitute(values) % term.divisor
+            else:
+                part = Index.of(term)
+            total = total + part * coefficient
+        return total
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 0:
+            return Index()
+        return Index(tuple((t, c * factor) for t, c in self.terms), self.offset * factor)
+
+    def __floordiv__(self, divisor: int) -> Index:
+        if divisor == 1:
+            return self
+        exact, rest = self._split(divisor)
+        low, high = rest.bounds()
+        if 0 <= low and high < divisor:
+            return exact
+        for unit, large, _ in rest._scales(divisor):
+            return exact + large // (divisor // unit)
+        if len(rest.terms) == 1 and rest.offset == 0 and rest.terms[0][1] == 1:
+            term = rest.terms[0][0]
+            if type(term) is Quotient:
+                return exact + term.base // (term.divisor * divisor)
+        return exact + Index.of(Quotient(rest, divisor))
+
+    def __mod__(self, divisor: int) -> Index:
+        if divisor == 1:
+            return Index()
+        _, rest = self._split(divisor)
+        low, high = rest.bounds()
+        if 0 <= low and high < divisor:
+            return rest
+        for unit, large, small in rest._scales(divisor):
+            return (large % (divisor // unit)) * unit + small
+        return Index.of(Remainder(rest, divisor))
+
+    def _scales(self, divisor: int) -> list[tuple[int, Index, Index]]:
+        """Ways to write self as ``unit * large + small`` with small in [0, unit) and unit dividing the divisor."""
+        found = []
+        for unit in sorted({gcd(divisor, c) for _, c in self.terms}, reverse=True):
+            if unit <= 1:
+                continue
+            small = Index(tuple((t, c) for t, c in self.terms if c % unit), self.offset % unit)
+            low, high = small.bounds()
+            if 0 <= low and high < unit:
+                large = tuple((t, c // unit) for t, c in self.terms if c % unit == 0)
+                found.append((unit, Index(large, self.offset // unit), small))
+        return found
+
+    def _split(self, divisor: int) -> tuple[Index, Index]:
+        """(self // divisor of the exactly divisible part, the rest)."""
+        exact = tuple((t, c // divisor) for t, c in self.terms if c % divisor == 0)
+        rest = tuple((t, c) for t, c in self.terms if c % divisor != 0)
+        return Index(exact, self.offset // divisor), Index(rest, self.offset % divisor)
+
+    def bounds(self) -> tuple[int, int]:
+        """Least and greatest value; opaque terms count as [0, 2**62]."""
+        low = high = self.offset
+        for term, coefficient in self.terms:
+            top = _greatest(term)
+            low += min(0, coefficient * top)
+            high += max(0, coefficient * top)
+        return low, high
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+
+def _greatest(term: Term) -> int:
+    if isinstance(term, LoopVariable):
+        return term.extent - 1
+    if isinstance(term, Quotient):
+        return term.base.bounds()[1] // term.divisor
+    if isinstance(term, Remainder):
+        return term.divisor - 1
+    return 1 << 62
+
+
+def linearize(index: tuple[Index, ...], shape: tuple[int, ...]) -> Index:
+    """Row-major position of a multi-dimensional index."""
+    position = Index()
+    for part, extent in zip(index, shape, strict=True):
+        position = position * extent + part
+    return position
+
+
+def delinearize(position: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
+    """The multi-dimensional index of a row-major position (the inverse of ``linearize``)."""
+    found: list[Index] = []
+    stride = 1
+    for axis in range(len(shape) - 1, -1, -1):
+        part = position // stride
+        if axis > 0:
+            part = part % shape[axis]
+        found.append(Index() if shape[axis] == 1 else part)
+        stride *= shape[axis]
+    return tuple(reversed(found))

@@ -1,0 +1,122 @@
+"""Op: what every op must know, and ``bind``, the one way to apply one.
+
+An op is a frozen dataclass whose fields are its static parameters, so equality and hashing are structural. Rules
+(vjp, jvp, batch) are written in autojit ops over *operands*: a Tensor computes at once, a tracer records. ``bind`` asks
+the first operand to apply the op, so one rule serves eager mode, tracing and graph transforms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+
+import numpy as np
+
+from autojit.core.types import TensorType
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Ndarray = "NDArray[Any]"
+
+
+class Operand(Protocol):
+    """What an op is applied to: a Tensor, a tracer."""
+
+    @property
+    def type(self) -> TensorType: ...
+
+    def _bind(self, op: Op, operands: Sequence[Any]) -> Any: ...
+
+    def _literal(self, value: object, type: TensorType) -> Any: ...
+
+
+Operands = Sequence[Any]
+Cotangent = Any  # an operand, None (symbolic zero), or a zero-argument function that makes it when it is wanted
+Rule = Callable[..., Any]
+
+RULES = ("result_type", "eager", "vjp", "jvp", "batch")
+
+
+def not_differentiable(why: str) -> Rule:
+    """Spell out that an op has no derivative: a rule that yields symbolic zeros.
+
+    Used for both ``vjp`` and ``jvp``; ``why`` is shown when somebody asks for the derivative.
+    """
+
+    def rule(self: Op, primals: Operands, result: Any, co: Any) -> Any:
+        return None
+
+    rule.not_differentiable = why  # type: ignore[attr-defined]
+    return rule
+
+
+class Op:
+    """Base of all ops. Subclasses are frozen dataclasses and define every rule in ``RULES``.
+
+    ``result_type(*types)`` checks operands and returns the TensorType (a tuple of them when ``n_outputs > 1``).
+    ``eager(*arrays)`` computes with NumPy: the reference semantics.
+    ``vjp(primals, result, y_bar)`` returns one cotangent per operand: an operand, ``None`` for a symbolic zero, or a
+    zero-argument function, called only if that cotangent is wanted. With several outputs ``result`` and ``y_bar`` are
+    tuples and entries of ``y_bar`` may be None.
+    ``jvp(primals, result, tangents)`` returns the tangent (``None`` tangents are symbolic zeros).
+    ``batch(args, batched)`` applies the op where flagged operands have a leading batch axis; its result has it too.
+    """
+
+    name: ClassVar[str] = "op"
+    registry: ClassVar[dict[str, type[Op]]] = {}
+    abstract: ClassVar[bool] = True
+    n_outputs: ClassVar[int] = 1
+    has_effect: ClassVar[bool] = False
+    is_view: ClassVar[bool] = False
+    is_random: ClassVar[bool] = False
+
+    if TYPE_CHECKING:
+
+        def result_type(self, *types: TensorType) -> Any: ...
+        def eager(self, *arrays: NDArray[Any]) -> Any: ...
+        def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Cotangent]: ...
+        def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any: ...
+        def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any: ...
+
+    def __init_subclass__(cls, abstract: bool = False, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.abstract = abstract
+        if abstract:
+            return
+        cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        missing = [rule for rule in RULES if not callable(getattr(cls, rule, None))]
+        if missing:
+            raise TypeError(f"op {cls.__name__} lacks the rules {', '.join(missing)}")
+        if cls.name in Op.registry and Op.registry[cls.name].__module__ != cls.__module__:
+            raise TypeError(f"two ops are called {cls.name}")
+        Op.registry[cls.name] = cls
+
+    @property
+    def is_differentiable(self) -> bool:
+        return not hasattr(type(self).vjp, "not_differentiable")
+
+    def parameters(self) -> tuple[tuple[str, object], ...]:
+        """The static parameters as (name, value) pairs."""
+        return tuple((f.name, getattr(self, f.name)) for f in fields(cast(Any, self)))
+
+    def unbroadcast(self, x_bar: Any, x: Any) -> Any:
+        """Bring the cotangent of an operand to the operand's shape; only broadcasting ops have work here."""
+        return x_bar
+
+    def __str__(self) -> str:
+        from autojit.ir.text import print_op
+
+        return print_op(self)
+
+
+def bind(op: Op, *operands: Any) -> Any:
+    """Apply an op to operands: the first operand decides whether that computes or records."""
+    return operands[0]._bind(op, operands)
+
+
+def as_arrays(values: Sequence[Any]) -> list[NDArray[Any]]:
+    """NumPy arrays of values (scalars become 0-d arrays)."""
+    return [np.asarray(v) for v in values]

@@ -1,0 +1,196 @@
+"""The text form: printer and parser. The grammar is the docstring of ``autojit.ir``."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from typing import Any
+
+from autojit.core.dtypes import BY_SHORT, DType
+from autojit.core.types import TensorType, parse_type
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.op import Op
+
+_LINE = 120
+
+
+def print_literal(value: object) -> str:
+    """A static parameter as text the parser reads back."""
+    if isinstance(value, DType):
+        return value.short
+    if isinstance(value, Op):
+        inner = ", ".join(f"{k}={print_literal(v)}" for k, v in value.parameters())
+        return f"{value.name}({inner})"
+    if isinstance(value, tuple):
+        inner = ", ".join(print_literal(v) for v in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, TensorType):
+        return repr(str(value))
+    return repr(value)
+
+
+def print_op(op: Op) -> str:
+    """``sum[axes=(0,)]``; no brackets when there are no parameters."""
+    inner = ", ".join(f"{k}={print_literal(v)}" for k, v in op.parameters())
+    return f"{op.name}[{inner}]" if inner else op.name
+
+
+def _names(graph: Graph) -> dict[Value, str]:
+    taken: dict[str, Value] = {}
+    names: dict[Value, str] = {}
+    values = [*graph.inputs, *(v for node in graph.nodes for v in node.outputs)]
+    for value in values:
+        if value.name and value.name not in taken:
+            taken[value.name] = value
+            names[value] = value.name
+    counter = 0
+    for value in values:
+        if value in names:
+            continue
+        while f"v{counter}" in taken:
+            counter += 1
+        names[value] = f"v{counter}"
+        taken[f"v{counter}"] = value
+    return names
+
+
+def print_node(node: Node, names: dict[Value, str]) -> str:
+    left = ", ".join(f"{names[v]}: {v.type}" for v in node.outputs)
+    return f"{left} = {print_op(node.op)}({', '.join(names[v] for v in node.inputs)})"
+
+
+def print_graph(graph: Graph, *, sources: bool = False) -> str:
+    """The graph as text: on one line when it fits, else a line per node; ``sources`` appends the user's lines."""
+    names = _names(graph)
+    head = "(" + ", ".join(f"{names[v]}: {v.type}" for v in graph.inputs) + ")"
+    tail = "return " + ", ".join(names[v] for v in graph.outputs)
+    body = [print_node(node, names) + ";" for node in graph.nodes]
+    one_line = " ".join([head, "{", *body, tail, "}"])
+    if len(one_line) <= _LINE and not sources:
+        return one_line
+    if sources:
+        body = [f"{text}  # {node.source}" for text, node in zip(body, graph.nodes, strict=True)]
+    return "\n".join([f"{head} {{", *(f"  {line}" for line in [*body, tail]), "}"])
+
+
+class _Reader:
+    """Recursive-descent reader of the grammar; positions are used for error messages."""
+
+    def __init__(self, text: str) -> None:
+        self.text = re.sub(r"#[^\n]*", "", text)
+        self.position = 0
+
+    def space(self) -> None:
+        while self.position < len(self.text) and self.text[self.position].isspace():
+            self.position += 1
+
+    def fail(self, expected: str) -> ValueError:
+        near = self.text[self.position : self.position + 30]
+        return ValueError(f"graph text: expected {expected} at character {self.position}, found {near!r}")
+
+    def take(self, token: str) -> bool:
+        self.space()
+        if self.text.startswith(token, self.position):
+            self.position += len(token)
+            return True
+        return False
+
+    def expect(self, token: str) -> None:
+        if not self.take(token):
+            raise self.fail(repr(token))
+
+    def name(self) -> str:
+        self.space()
+        match = re.compile(r"[A-Za-z_%][\w.]*").match(self.text, self.position)
+        if match is None:
+            raise self.fail("a name")
+        self.position = match.end()
+        return match.group()
+
+    def bracketed(self, opening: str, closing: str) -> str:
+        """The text between balanced brackets."""
+        self.expect(opening)
+        start, depth = self.position, 1
+        while self.position < len(self.text):
+            char = self.text[self.position]
+            depth += (char in "([{") - (char in ")]}")
+            self.position += 1
+            if depth == 0:
+                return self.text[start : self.position - 1]
+        raise self.fail(repr(closing))
+
+    def type(self) -> TensorType:
+        self.space()
+        match = re.compile(r"\w+\[[^\]]*\](@[\w:]+)?").match(self.text, self.position)
+        if match is None:
+            raise self.fail("a type such as f32[2, 3]")
+        self.position = match.end()
+        return parse_type(match.group())
+
+    def parameter(self) -> Value:
+        name = self.name()
+        self.expect(":")
+        return Value(self.type(), name)
+
+    def list(self, end: str) -> list[str]:
+        names: list[str] = []
+        while not self.take(end):
+            names.append(self.name())
+            self.take(",")
+        return names
+
+
+def _literal(tree: ast.expr) -> Any:
+    if isinstance(tree, ast.Name):
+        if tree.id in BY_SHORT:
+            return BY_SHORT[tree.id]
+        if tree.id in ("inf", "nan"):
+            return float(tree.id)
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        return -_literal(tree.operand)
+    if isinstance(tree, ast.Tuple):
+        return tuple(_literal(item) for item in tree.elts)
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+        return Op.registry[tree.func.id](**{str(k.arg): _literal(k.value) for k in tree.keywords})
+    return ast.literal_eval(tree)
+
+
+def _op(name: str, fields: str) -> Op:
+    if name not in Op.registry:
+        raise ValueError(f"graph text: no op is called {name!r}")
+    call = ast.parse(f"_({fields})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    return Op.registry[name](**{str(k.arg): _literal(k.value) for k in call.keywords})
+
+
+def parse_graph(text: str) -> Graph:
+    """Read a graph from its text form; ValueError says what was expected where."""
+    reader = _Reader(text)
+    values: dict[str, Value] = {}
+    inputs: list[Value] = []
+    reader.expect("(")
+    while not reader.take(")"):
+        inputs.append(reader.parameter())
+        reader.take(",")
+    values.update({v.name: v for v in inputs})
+    reader.expect("{")
+    nodes: list[Node] = []
+    while not reader.take("return"):
+        outputs = [reader.parameter()]
+        while reader.take(","):
+            outputs.append(reader.parameter())
+        reader.expect("=")
+        op_name = reader.name()
+        reader.space()
+        has_fields = reader.text.startswith("[", reader.position)
+        op = _op(op_name, reader.bracketed("[", "]") if has_fields else "")
+        reader.expect("(")
+        operands = tuple(values[name] for name in reader.list(")"))
+        nodes.append(Node(op, operands, tuple(outputs)))
+        values.update({v.name: v for v in outputs})
+        reader.take(";")
+    results = tuple(values[name] for name in reader.list("}"))
+    return Graph(tuple(inputs), tuple(nodes), results)

@@ -1,0 +1,78 @@
+"""What ``explain()`` and ``show()`` print."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autojit.core.errors import ArgumentError
+from autojit.ir.text import print_graph
+from autojit.schedule.text import print_schedule
+
+if TYPE_CHECKING:
+    from autojit.jit.function import JitFunction
+    from autojit.jit.step import CompiledStep
+
+STAGES = ("graph", "adjoint", "schedule", "llvm", "asm")
+
+
+def explain_function(function: JitFunction) -> str:
+    """A page about a jitted function."""
+    lines = [f"{function.function.__name__}: {function.counts.captures} capture(s)"]
+    for steps in function.steps.values():
+        for step in steps:
+            lines += _explain_step(step)
+    if function.counts.reasons:
+        lines.append("captured again because")
+        lines += [f"  {reason}" for reason in function.counts.reasons]
+        lines.append("  to avoid it: pass changing values as tensors, or keep them constant between calls")
+    return "\n".join(lines)
+
+
+def _explain_step(step: CompiledStep) -> list[str]:
+    compiled = step.compiled
+    inputs = ", ".join(str(leaf.value.type) for leaf in step.capture.arguments if leaf.value is not None)
+    modified = [e for e in step.entries if e.is_modified]
+    elapsed = ", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in compiled.elapsed_s.items())
+    lines = [
+        f"step({inputs})",
+        f"  graph      {len(step.graph.nodes)} nodes captured, {len(compiled.graph.nodes)} after passes",
+        f"  kernels    {len(compiled.lowered.entries)}, one native call per step",
+        f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
+        f"{len(step.grad_results)} gradients",
+        f"  memory     arena {compiled.schedule.memory.arena_bytes} bytes",
+        f"  compile    {elapsed}",
+        f"  entry      {'native' if step.entry is not None else 'Python'}",
+    ]
+    if compiled.lowered.fallbacks:
+        lines.append(f"  fallbacks  ops called back from the step: {', '.join(compiled.lowered.fallbacks)}")
+    for split in step.trace.splits:
+        lines.append(f"  split      on {split.value.type} == {split.outcome!r} at {split.source}")
+    lines.append(f"  guards     {len(step.capture.guards)}")
+    lines += [f"    {guard.name} == {guard.expected!r:.60}" for guard in step.capture.guards[:40]]
+    return lines
+
+
+def show_stage(function: JitFunction, stage: str) -> str:
+    """The text of one stage of the step captured last."""
+    if stage not in STAGES:
+        raise ArgumentError(f"show: unknown stage {stage!r}", {"stages": ", ".join(STAGES)})
+    step = function.last_step()
+    compiled = step.compiled
+    if stage == "graph":
+        return print_graph(step.graph, sources=True)
+    if stage == "adjoint":
+        return print_graph(compiled.graph, sources=True)
+    if stage == "schedule":
+        return print_schedule(compiled.schedule)
+    texts = _kernel_texts(compiled)
+    if stage == "llvm":
+        return "\n\n".join(texts)
+    from autojit.runtime.host import cached_host_target
+    from autojit.runtime.llvm import assembly
+
+    return "\n\n".join(assembly(text, cached_host_target()) for text in texts)
+
+
+def _kernel_texts(compiled: Any) -> list[str]:
+    bodies = [e.body for e in compiled.lowered.entries if isinstance(e.body, str) and not e.body.startswith("@")]
+    return list(dict.fromkeys(bodies))

@@ -1,0 +1,176 @@
+"""Batch and instance normalisation: layers with running statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import autojit as aj
+from autojit.core.dtypes import DType
+from autojit.nn import functional as F
+from autojit.nn import init
+from autojit.nn.module import Module
+from autojit.nn.parameter import Parameter
+from autojit.tensor import Tensor
+
+
+class _NormBase(Module):
+    """Parameters and buffers that both kinds share."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+    _version = 2
+    _ranks: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        self.register_parameter("weight", None)
+        self.register_parameter("bias", None)
+        if affine:
+            self.weight = Parameter(aj.empty(num_features, device=device, dtype=dtype))
+            if bias:
+                self.bias = Parameter(aj.empty(num_features, device=device, dtype=dtype))
+        tracked = track_running_stats
+        self.register_buffer("running_mean", aj.zeros(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer("running_var", aj.ones(num_features, device=device, dtype=dtype) if tracked else None)
+        self.register_buffer(
+            "num_batches_tracked", aj.zeros((), dtype=aj.int64, device=device) if tracked else None
+        )
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Mean 0, variance 1, no batch seen."""
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Running statistics as new, scale 1, shift 0."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim not in self._ranks:
+            expected = " or ".join(f"{rank}D" for rank in self._ranks)
+            raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_NormBase):
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        use_batch = self.training or (self.running_mean is None and self.running_var is None)
+        keep = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if keep else None,
+            self.running_var if keep else None,
+            self.weight,
+            self.bias,
+            use_batch,
+            self._next_momentum(),
+            self.eps,
+        )
+
+    def _next_momentum(self) -> Any:
+        """The weight of this batch in the running statistics; without momentum their plain average."""
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if not (self.training and self.track_running_stats) or self.num_batches_tracked is None:
+            return momentum
+        self.num_batches_tracked.add_(1)
+        if self.momentum is None:
+            return 1.0 / self.num_batches_tracked.to(aj.float64)
+        return momentum
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of ``[n, c]`` or ``[n, c, l]``."""
+
+    _ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of ``[n, c, h, w]``."""
+
+    _ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of ``[n, c, d, h, w]``."""
+
+    _ranks = (5,)
+
+
+class _InstanceNorm(_NormBase):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        is_single = input.ndim == self._ranks[0]
+        x = input.unsqueeze(0) if is_single else input
+        if self.affine and x.shape[1] != self.num_features:
+            raise ValueError(
+                f"expected input's size at dim=1 to match num_features ({self.num_features}), but got: {x.shape[1]}."
+            )
+        use_input = self.training or not self.track_running_stats
+        found = F.instance_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, use_input, self.momentum or 0.0, self.eps
+        )
+        return found.squeeze(0) if is_single else found
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalisation of ``[n, c, l]`` or ``[c, l]``."""
+
+    _ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalisation of ``[n, c, h, w]`` or ``[c, h, w]``."""
+
+    _ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalisation of ``[n, c, d, h, w]`` or ``[c, d, h, w]``."""
+
+    _ranks = (4, 5)

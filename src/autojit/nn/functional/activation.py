@@ -1,0 +1,279 @@
+"""Activations, elementwise and softmax-like.
+
+Every formula keeps to branches whose derivative is finite wherever the branch is not taken (clamp before exp), so that
+gradients of any order hold no ``0 * inf``.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import autojit as aj
+from autojit.core.dtypes import DType
+from autojit.tensor import Tensor
+
+_SELU_ALPHA = 1.6732632423543772848170429916717  # Klambauer et al., arXiv:1706.02515, eq. 14
+_SELU_SCALE = 1.0507009873554804934193349852946
+
+
+def _maybe_in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
+    """``function(input)``; with ``inplace`` written back, computed from a copy where the backward pass needs it."""
+    if not inplace:
+        return function(input)
+    source = input.clone() if input.requires_grad and aj.is_grad_enabled() else input
+    return input.copy_(function(source))
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0), elementwise."""
+    return input.relu_() if inplace else input.relu()
+
+
+def relu_(input: Tensor) -> Tensor:
+    """In-place ``relu``."""
+    return input.relu_()
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-x)), elementwise."""
+    return input.sigmoid()
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent, elementwise."""
+    return input.tanh()
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where x > threshold, else ``value``."""
+    return _maybe_in_place(lambda x: aj.where(x <= threshold, value, x), input, inplace)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """In-place ``threshold``."""
+    return _maybe_in_place(lambda x: aj.where(x <= threshold, value, x), input, True)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x where x > 0, else ``negative_slope * x``."""
+    return _maybe_in_place(lambda x: aj.where(x > 0, x, x * negative_slope), input, inplace)
+
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """In-place ``leaky_relu``."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """x where x > 0, else ``weight * x``; one weight, or one per channel (axis 1)."""
+    if weight.numel() != 1:
+        channels = input.shape[1] if input.ndim >= 2 else 1
+        if weight.ndim != 1 or weight.numel() != channels:
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. "
+                f"Found parameter numbers = {weight.numel()} and channel size = {channels}."
+            )
+        weight = weight.reshape([1, channels] + [1] * (input.ndim - 2))
+    elif weight.ndim > 0:
+        weight = weight.reshape([1] * input.ndim)
+    return aj.where(input > 0, input, weight * input)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Leaky ReLU whose slope is drawn from [lower, upper) per element in training, else their mean."""
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slope = aj.rand_like(input) * (upper - lower) + lower
+    return _maybe_in_place(lambda x: aj.where(x > 0, x, x * slope), input, inplace)
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """In-place ``rrelu``."""
+    return rrelu(input, lower, upper, training, True)
+
+
+def _elu(x: Tensor, alpha: float, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    negative = x.clamp(max=0.0)
+    curve = aj.expm1(negative if input_scale == 1.0 else negative * input_scale) * (alpha * scale)
+    return aj.where(x > 0, x if scale == 1.0 else x * scale, curve)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where x > 0, else alpha (exp(x) - 1)."""
+    return _maybe_in_place(lambda x: _elu(x, alpha), input, inplace)
+
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """In-place ``elu``."""
+    return elu(input, alpha, True)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Scaled ELU with the self-normalising constants."""
+    return _maybe_in_place(lambda x: _elu(x, _SELU_ALPHA, _SELU_SCALE), input, inplace)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """In-place ``selu``."""
+    return selu(input, True)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return _maybe_in_place(lambda x: _elu(x, alpha, 1.0, 1.0 / alpha), input, inplace)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """In-place ``celu``."""
+    return celu(input, alpha, True)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """x Phi(x), exact by erf or with ``approximate="tanh"`` by tanh. Source: arXiv:1606.08415."""
+    if approximate == "none":
+        return input * (0.5 * (1.0 + aj.erf(input * math.sqrt(0.5))))
+    if approximate == "tanh":
+        inner = math.sqrt(2.0 / math.pi) * (input + 0.044715 * (input * input * input))
+        return 0.5 * input * (1.0 + aj.tanh(inner))
+    raise RuntimeError("approximate argument must be either none or tanh.")
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x sigmoid(x)."""
+    return _maybe_in_place(lambda x: x * x.sigmoid(), input, inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x tanh(softplus(x)). Source: arXiv:1908.08681."""
+    return _maybe_in_place(lambda x: x * aj.tanh(softplus_of(x)), input, inplace)
+
+
+def softplus_of(x: Tensor) -> Tensor:
+    """log(1 + exp(x)) to full precision, with derivatives of every order exact everywhere."""
+    # beyond the limit log1p(exp(-x)) is below half an ulp of x; exp(limit) is finite in the dtype
+    limit = 10.0 if x.dtype is aj.float16 else 40.0
+    return aj.where(x > limit, x, aj.log1p(aj.exp(x.clamp(max=limit))))
+
+
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """log(1 + exp(beta x)) / beta; the identity where beta x > threshold."""
+    scaled = input if beta == 1 else input * beta
+    curve = aj.log1p(aj.exp(scaled.clamp(max=threshold)))
+    return aj.where(scaled > threshold, input, curve if beta == 1 else curve / beta)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(x)), accurate at both ends."""
+    return -softplus_of(-input)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return input - input.tanh()
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x shrunk towards zero by ``lambd``."""
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    return aj.where(input > lambd, input - lambd, aj.where(input < -lambd, input + lambd, input * 0.0))
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x where |x| > lambd, else 0."""
+    return aj.where((input >= -lambd) & (input <= lambd), 0.0, input)
+
+
+def _hardtanh(x: Tensor, low: float, high: float) -> Tensor:
+    return aj.where(x <= low, low, aj.where(x >= high, high, x))
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """x clamped to [min_val, max_val]; the gradient at the bounds is zero."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return _maybe_in_place(lambda x: _hardtanh(x, min_val, max_val), input, inplace)
+
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """In-place ``hardtanh``."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(x, 0), 6)."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6."""
+    return _maybe_in_place(lambda x: _hardtanh(x + 3.0, 0.0, 6.0) / 6.0, input, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x relu6(x + 3) / 6."""
+    return _maybe_in_place(
+        lambda x: aj.where(x <= -3.0, x * 0.0, aj.where(x >= 3.0, x, x * (x + 3.0) / 6.0)), input, inplace
+    )
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """a sigmoid(b) of the two halves a, b along ``dim``."""
+    if input.ndim == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    size = input.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    a, b = input.split(size // 2, dim)
+    return a * b.sigmoid()
+
+
+def _softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel + 1,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
+    """exp(x) / sum(exp(x)) along ``dim``."""
+    dim = _softmax_dim("softmax", input.ndim, _stacklevel) if dim is None else dim
+    return input.softmax(dim) if dtype is None else input.softmax(dim, dtype=dtype)
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
+    """Softmax of -x."""
+    dim = _softmax_dim("softmin", input.ndim, _stacklevel) if dim is None else dim
+    return softmax(-input, dim, dtype=dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
+    """x - logsumexp(x) along ``dim``."""
+    dim = _softmax_dim("log_softmax", input.ndim, _stacklevel) if dim is None else dim
+    return input.log_softmax(dim) if dtype is None else input.log_softmax(dim, dtype=dtype)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A sample of the Gumbel-softmax distribution; ``hard`` makes it one-hot with the soft sample's gradient."""
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    uniform = aj.rand_like(logits).clamp(min=aj.finfo(logits.dtype).tiny)
+    gumbels = (logits - aj.log(-aj.log(uniform))) / tau
+    soft = gumbels.softmax(dim)
+    if not hard:
+        return soft
+    index = soft.argmax(dim, keepdim=True)
+    one_hot = aj.zeros_like(logits).scatter(dim, index, 1.0)
+    return one_hot - soft.detach() + soft

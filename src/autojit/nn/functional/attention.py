@@ -1,0 +1,216 @@
+"""Scaled dot-product attention and the multi-head form around it."""
+
+from __future__ import annotations
+
+import math
+
+import autojit as aj
+from autojit.nn.functional.dropout import dropout
+from autojit.nn.functional.linear import linear
+from autojit.nn.functional.padding import pad
+from autojit.tensor import Tensor
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(q k^T scale + mask) v. Shapes: ``f[..., l, e], f[..., s, e], f[..., s, v] -> f[..., l, v]``.
+
+    Args:
+        attn_mask: added to the scores when floating; where boolean, False removes a key.
+        dropout_p: probability of dropping a weight, always applied when positive.
+        is_causal: query i sees keys 0..i only.
+        scale: defaults to 1 / sqrt(e).
+        enable_gqa: repeat the key and value heads (axis -3) to the number of query heads.
+
+    A query that sees no key gets zeros. Source: arXiv:1706.03762.
+    """
+    if attn_mask is not None and is_causal:
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    weights = _attention_weights(query, key, attn_mask, is_causal, scale)
+    if dropout_p > 0.0:
+        weights = dropout(weights, dropout_p)
+    return aj.matmul(weights, value)
+
+
+def _attention_weights(
+    query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None
+) -> Tensor:
+    """softmax over keys; every row sums to 1, or is all zero when a mask removes every key."""
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = aj.matmul(query * factor, key.transpose(-2, -1))
+    if is_causal:
+        # every row keeps at least key 0, so no row is empty
+        return aj.softmax(aj.where(_causal_mask(query, key), scores, float("-inf")), -1)
+    if attn_mask is None:
+        return aj.softmax(scores, -1)
+    if attn_mask.dtype is aj.bool:
+        kept = attn_mask
+        # a finite fill keeps rows without any key free of NaN in values and derivatives
+        filled = aj.where(kept, scores, aj.finfo(scores.dtype).min)
+        return aj.where(kept, aj.softmax(filled, -1), 0.0)
+    masked = scores + attn_mask
+    filled = aj.where(masked == float("-inf"), aj.finfo(scores.dtype).min, masked)
+    return aj.where(masked == float("-inf"), 0.0, aj.softmax(filled, -1))
+
+
+def _causal_mask(query: Tensor, key: Tensor) -> Tensor:
+    rows = aj.arange(query.shape[-2], device=query.device).unsqueeze(1)
+    columns = aj.arange(key.shape[-2], device=query.device).unsqueeze(0)
+    return columns <= rows
+
+
+def _check_heads(
+    query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, separate: bool
+) -> int:
+    """The head size; errors when the embeddings do not fit."""
+    embed_dim = query.shape[-1]
+    if embed_dim != embed_dim_to_check:
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}")
+    if embed_dim % num_heads:
+        raise AssertionError(f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    if separate:
+        if key.shape[:2] != value.shape[:2]:
+            raise AssertionError(
+                f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+            )
+    elif key.shape != value.shape:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+    return embed_dim // num_heads
+
+
+def _additive_mask(mask: Tensor | None, dtype: object) -> Tensor | None:
+    """A boolean mask (True: removed) as -inf to add; floating masks as they are."""
+    if mask is None or mask.is_floating_point():
+        return mask
+    return aj.where(mask, float("-inf"), aj.zeros((), dtype=dtype))
+
+
+def _project(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weights: tuple[Tensor, Tensor, Tensor],
+    in_proj_bias: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+    q, k, v = (
+        linear(x, weight, bias) for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
+    )
+    return q, k, v
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Multi-head attention over ``f[l, n, e]`` (sequence first; ``f[l, e]`` unbatched) with all projections.
+
+    Masks are torch's here: True (or -inf) *removes* a key. Returns the output and, with ``need_weights``, the
+    attention weights ``f[n, l, s]`` (``f[n, heads, l, s]`` without averaging).
+    """
+    is_batched = query.ndim == 3
+    if not is_batched:
+        query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+    if is_causal and attn_mask is None:
+        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+    head_dim = _check_heads(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
+    weights = _projection_weights(
+        in_proj_weight, (q_proj_weight, k_proj_weight, v_proj_weight), use_separate_proj_weight
+    )
+    q, k, v = _project(query, key, value, weights, in_proj_bias)
+    length, batch, embed_dim = q.shape
+    mask = _additive_mask(attn_mask, q.dtype)
+    if mask is not None and mask.ndim == 3:
+        mask = mask.reshape(batch, num_heads, *mask.shape[1:])
+    padding = _additive_mask(key_padding_mask, q.dtype)
+    extra = 0
+    if bias_k is not None and bias_v is not None:
+        k = aj.cat([k, bias_k.expand(1, batch, embed_dim)])
+        v = aj.cat([v, bias_v.expand(1, batch, embed_dim)])
+        extra += 1
+    q = _heads(q, num_heads, head_dim)
+    k = _heads(k, num_heads, head_dim) if static_k is None else static_k.reshape(batch, num_heads, -1, head_dim)
+    v = _heads(v, num_heads, head_dim) if static_v is None else static_v.reshape(batch, num_heads, -1, head_dim)
+    if add_zero_attn:
+        zeros = aj.zeros((batch, num_heads, 1, head_dim), dtype=k.dtype, device=k.device)
+        k, v, extra = aj.cat([k, zeros], 2), aj.cat([v, zeros], 2), extra + 1
+    combined = _combined_mask(mask, padding, extra)
+    attention = _attention_weights(q, k, combined, False, None)
+    if training and dropout_p > 0.0:
+        attention = dropout(attention, dropout_p)
+    joined = aj.matmul(attention, v).permute(2, 0, 1, 3).reshape(length, batch, embed_dim)
+    output = linear(joined, out_proj_weight, out_proj_bias)
+    shown = None
+    if need_weights:
+        shown = attention.mean(1) if average_attn_weights else attention
+    if is_batched:
+        return output, shown
+    return output.squeeze(1), None if shown is None else shown.squeeze(0)
+
+
+def _projection_weights(
+    joint: Tensor | None, separate: tuple[Tensor | None, Tensor | None, Tensor | None], use_separate: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    if not use_separate:
+        if joint is None:
+            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+        q, k, v = joint.chunk(3)
+        return q, k, v
+    for name, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), separate, strict=True):
+        if weight is None:
+            raise AssertionError(f"use_separate_proj_weight is True but {name} is None")
+    found: tuple[Tensor, Tensor, Tensor] = separate  # type: ignore[assignment]  # none is None
+    return found
+
+
+def _heads(x: Tensor, num_heads: int, head_dim: int) -> Tensor:
+    """``f[s, n, heads * d] -> f[n, heads, s, d]``."""
+    length, batch, _ = x.shape
+    return x.reshape(length, batch, num_heads, head_dim).permute(1, 2, 0, 3)
+
+
+def _combined_mask(mask: Tensor | None, padding: Tensor | None, extra: int) -> Tensor | None:
+    """Both additive masks in one that broadcasts to ``f[n, heads, l, s]``; added keys are never removed."""
+    if mask is not None and extra:
+        mask = pad(mask, (0, extra))
+    if padding is None:
+        return mask
+    if extra:
+        padding = pad(padding, (0, extra))
+    spread = padding.reshape(padding.shape[0], 1, 1, padding.shape[1])
+    return spread if mask is None else mask + spread

@@ -1,0 +1,250 @@
+"""Classification losses over class indices, class probabilities and independent labels."""
+
+from __future__ import annotations
+
+import autojit as aj
+from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
+from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
+from autojit.tensor import Tensor
+
+
+def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> int:
+    """The class axis of ``input``; errors when shapes of class indices and scores do not fit."""
+    if input.ndim == 0:
+        raise ValueError(f"Expected 1 or more dimensions (got {input.ndim})")
+    axis = 0 if input.ndim == 1 else 1
+    expected = input.shape[:axis] + input.shape[axis + 1 :]
+    if input.ndim > 1 and target.ndim and input.shape[0] != target.shape[0]:
+        raise ValueError(
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
+        )
+    if tuple(target.shape) != tuple(expected):
+        raise RuntimeError(
+            f"{name}: expected target size {list(expected)} for input size {list(input.shape)}, "
+            f"got {list(target.shape)}"
+        )
+    classes = input.shape[axis]
+    if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes"
+            f" but got weight tensor of shape: {list(weight.shape)}"
+        )
+    return axis
+
+
+def _index_dtype(name: str, target: Tensor) -> None:
+    if target.dtype is not aj.int64 and target.dtype is not aj.uint8:
+        raise RuntimeError(f"{name}: expected scalar type Long or Byte for class indices but found {target.dtype}")
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-weight[y] x[y] over log-probabilities x; the mean divides by the sum of the weights that took part.
+
+    Shapes: ``f[n, c], i[n]``, ``f[c], i[]`` or ``f[n, c, ...], i[n, ...]``.
+    """
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    axis = _check_classes("nll_loss", input, target, weight)
+    _index_dtype("nll_loss", target)
+    loss, valid, index = _picked_loss(input, target, axis, ignore_index)
+    return _reduce_classes(loss, valid, index, weight, reduction)
+
+
+def _picked_loss(log_probs: Tensor, target: Tensor, axis: int, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
+    """-log_probs at the target class (0 where ignored), the mask of valid targets, the safe class indices."""
+    classes = log_probs.shape[axis]
+    target = target.to(aj.int64)
+    valid = target != ignore_index
+    # any in-range class does for ignored entries: their loss is masked
+    index = aj.where(valid, target, max(0, min(ignore_index, classes - 1)))
+    picked = log_probs.gather(axis, index.unsqueeze(axis)).squeeze(axis)
+    return aj.where(valid, -picked, 0.0), valid, index
+
+
+def _reduce_classes(loss: Tensor, valid: Tensor, index: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """Weight the per-target losses and reduce them; the mean is over the weights of valid targets."""
+    if weight is None:
+        if reduction != "mean":
+            return reduce_loss(loss, reduction)
+        return loss.sum() / valid.sum().to(loss.dtype)
+    weights = aj.where(valid, weight[index], 0.0)
+    loss = loss * weights
+    return loss.sum() / weights.sum() if reduction == "mean" else reduce_loss(loss, reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Negative log-likelihood of softmax(x) at class indices, or against class probabilities of x's shape.
+
+    Shapes: ``f[n, c], i[n]`` (also ``f[c], i[]`` and ``f[n, c, ...], i[n, ...]``), or both of the same floating shape.
+    """
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    if target.shape == input.shape and target.is_floating_point():
+        if ignore_index >= 0:
+            raise RuntimeError("ignore_index is not supported for floating point target")
+        return _probability_cross_entropy(input, target, weight, reduction, label_smoothing)
+    if target.is_floating_point():
+        raise RuntimeError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
+    axis = _check_classes("cross_entropy", input, target, weight)
+    _index_dtype("cross_entropy", target)
+    log_probs = log_softmax(input, axis)
+    loss, valid, index = _picked_loss(log_probs, target, axis, ignore_index)
+    hard = _reduce_classes(loss, valid, index, weight, reduction)
+    if label_smoothing == 0.0:
+        return hard
+    smooth = _smooth_part(log_probs, axis, valid, index, weight, reduction)
+    share = label_smoothing / input.shape[axis]
+    return (1.0 - label_smoothing) * hard + share * smooth
+
+
+def _smooth_part(
+    log_probs: Tensor, axis: int, valid: Tensor, index: Tensor, weight: Tensor | None, reduction: str
+) -> Tensor:
+    """The uniform share of a smoothed target: -sum over classes of weight x log-probability."""
+    spread = log_probs if weight is None else log_probs * _along(weight, axis, log_probs.ndim)
+    loss = aj.where(valid, -spread.sum(axis), 0.0)
+    if reduction != "mean":
+        return reduce_loss(loss, reduction)
+    if weight is None:
+        return loss.sum() / valid.sum().to(loss.dtype)
+    return loss.sum() / aj.where(valid, weight[index], 0.0).sum()
+
+
+def _along(weight: Tensor, axis: int, ndim: int) -> Tensor:
+    return weight.reshape([-1 if place == axis else 1 for place in range(ndim)])
+
+
+def _probability_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float
+) -> Tensor:
+    if input.ndim == 0:
+        raise ValueError(f"Expected 1 or more dimensions (got {input.ndim})")
+    axis = 0 if input.ndim == 1 else 1
+    classes = input.shape[axis]
+    if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes"
+            f" but got weight tensor of shape: {list(weight.shape)}"
+        )
+    if label_smoothing > 0.0:
+        target = target * (1.0 - label_smoothing) + label_smoothing / classes
+    products = log_softmax(input, axis) * target
+    if weight is not None:
+        products = products * _along(weight, axis, input.ndim)
+    if reduction == "mean":
+        return -products.sum() / (input.numel() // max(classes, 1))
+    return reduce_loss(-products.sum(axis), reduction)
+
+
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-(y log p + (1 - y) log(1 - p)), each log bounded from below by -100."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if target.shape != input.shape:
+        raise ValueError(
+            f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) "
+            "is deprecated. Please ensure they have the same size."
+        )
+    log_p = _bounded_log(input)
+    log_q = _bounded_log(1.0 - input)
+    loss = (target - 1.0) * log_q - target * log_p
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+
+
+def _bounded_log(x: Tensor) -> Tensor:
+    """max(log x, -100) whose gradient stays finite at x = 0: it is that of a log bounded at 1e-12, as torch's."""
+    safe = x + (x.clamp(min=1e-12) - x).detach()
+    value = aj.log(x).clamp(min=-100.0).detach()
+    return aj.log(safe) + (value - aj.log(safe)).detach()
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Binary cross-entropy of sigmoid(x), computed without forming the sigmoid."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if target.shape != input.shape:
+        raise ValueError(f"Target size ({aj.Size(target.shape)}) must be the same as input size "
+                         f"({aj.Size(input.shape)})")  # fmt: skip
+    negative_log = softplus_of(-input)  # -log sigmoid(x)
+    if pos_weight is None:
+        loss = (1.0 - target) * input + negative_log
+    else:
+        loss = (1.0 - target) * input + (1.0 + (pos_weight - 1.0) * target) * negative_log
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """sum over other classes j of weight[y] max(0, margin - x[y] + x[j])^p / c."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
+    rows = input if input.ndim == 2 else input.reshape(1, -1)
+    index = target.reshape(-1, 1)
+    picked = rows.gather(1, index)
+    violation = (margin - picked + rows).clamp(min=0.0)
+    if p == 2:
+        violation = violation * violation
+    if weight is not None:
+        violation = violation * weight[index]
+    own = aj.arange(rows.shape[1]).reshape(1, -1) == index
+    loss = aj.where(own, 0.0, violation).sum(1) / rows.shape[1]
+    return reduce_loss(loss.reshape(target.shape), reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The mean over classes (last axis) of binary cross-entropies of logits."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    return reduce_loss(loss.mean(-1), reduction)

@@ -1,0 +1,37 @@
+"""Norms, distances and similarities along an axis."""
+
+from __future__ import annotations
+
+import autojit as aj
+from autojit.tensor import Tensor
+
+
+def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
+    return aj.linalg.vector_norm(x, p, dim, keepdim)
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+    """x / max(|x|_p, eps) along ``dim``."""
+    found = input / _p_norm(input, p, dim, True).clamp(min=eps).expand_as(input)
+    return found if out is None else out.copy_(found)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim`` of the broadcast inputs."""
+    left, right = aj.broadcast_tensors(x1, x2)
+    left_norm = _p_norm(left, 2.0, dim, True).clamp(min=eps)
+    right_norm = _p_norm(right, 2.0, dim, True).clamp(min=eps)
+    return ((left / left_norm) * (right / right_norm)).sum(dim)
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """|x1 - x2 + eps|_p along the last axis."""
+    return _p_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def pdist(input: Tensor, p: float = 2) -> Tensor:
+    """Distances between all pairs of rows, the upper triangle without its diagonal row by row."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    rows, columns = aj.triu_indices(input.shape[0], input.shape[0], 1)
+    return _p_norm(input[rows] - input[columns], p, -1, False)

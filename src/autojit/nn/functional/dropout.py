@@ -1,0 +1,96 @@
+"""Dropout: random zeros in training, scaled so that the mean stays; the identity otherwise."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+import autojit as aj
+from autojit.tensor import Tensor
+
+_ALPHA = 1.7580993408473766  # selu's limit at minus infinity, negated: Klambauer et al., arXiv:1706.02515
+
+
+def _check_probability(p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _kept(input: Tensor, p: float, shape: Sequence[int]) -> Tensor:
+    """A boolean mask that is True with probability 1 - p. Drawn in float32 for every dtype."""
+    return aj.rand(tuple(shape), dtype=aj.float32, device=input.device) >= p
+
+
+def _drop(input: Tensor, p: float, inplace: bool, shape: Sequence[int]) -> Tensor:
+    if p == 1.0:
+        return input.mul_(0.0) if inplace else input * 0.0
+    mask = _kept(input, p, shape).to(input.dtype) * (1.0 / (1.0 - p))
+    return input.mul_(mask) if inplace else input * mask
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero each element with probability ``p`` and scale the others by 1 / (1 - p)."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    return _drop(input, p, inplace, input.shape)
+
+
+def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool, batched: bool) -> Tensor:
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    kept_axes = 2 if batched else 1
+    return _drop(input, p, inplace, [*input.shape[:kept_axes], *[1] * (input.ndim - kept_axes)])
+
+
+def _warn_rank(name: str, input: Tensor, ranks: tuple[int, ...]) -> None:
+    if input.ndim not in ranks:
+        warnings.warn(f"{name}: Received a {input.ndim}-D input; whole channels of axis 1 are dropped.", stacklevel=3)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero whole channels of ``[n, c, l]`` or ``[c, l]``."""
+    if input.ndim not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that dropout1d exists to "
+            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
+            "batch dimension (i.e. 2D or 3D inputs)."
+        )
+    return _feature_dropout(input, p, training, inplace, input.ndim == 3)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero whole channels of ``[n, c, h, w]``."""
+    _warn_rank("dropout2d", input, (3, 4))
+    return _feature_dropout(input, p, training, inplace, True)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero whole channels of ``[n, c, d, h, w]`` or ``[c, d, h, w]``."""
+    _warn_rank("dropout3d", input, (4, 5))
+    return _feature_dropout(input, p, training, inplace, input.ndim != 4)
+
+
+def _alpha(input: Tensor, p: float, training: bool, inplace: bool, shape: Sequence[int]) -> Tensor:
+    """Set dropped elements to selu's lower limit, then restore mean 0 and variance 1."""
+    _check_probability(p)
+    if not training or p == 0.0:
+        return input
+    if p == 1.0:
+        return input.mul_(0.0) if inplace else input * 0.0
+    scale = 1.0 / math.sqrt((_ALPHA * _ALPHA * p + 1.0) * (1.0 - p))
+    kept = _kept(input, p, shape).to(input.dtype)
+    found = input * (kept * scale) + ((kept - 1.0) * (_ALPHA * scale) + _ALPHA * scale * p)
+    return input.copy_(found) if inplace else found
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout that keeps mean and variance of selu networks. Source: arXiv:1706.02515."""
+    return _alpha(input, p, training, inplace, input.shape)
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Alpha dropout of whole channels (axis 1)."""
+    return _alpha(input, p, training, inplace, [*input.shape[:2], *[1] * (input.ndim - 2)])

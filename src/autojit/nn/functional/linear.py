@@ -1,0 +1,167 @@
+"""Linear and bilinear maps, embeddings, one-hot codes."""
+
+from __future__ import annotations
+
+import autojit as aj
+from autojit.tensor import Tensor
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W^T + b. Shapes: ``f[..., k], f[n, k] (, f[n]) -> f[..., n]``."""
+    product = aj.matmul(input, weight.t() if weight.ndim == 2 else weight)
+    return product if bias is None else product + bias
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x1 W[n] x2 for every n. Shapes: ``f[..., j], f[..., k], f[n, j, k] -> f[..., n]``."""
+    if input1.shape[:-1] != input2.shape[:-1]:
+        raise RuntimeError(
+            f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}"
+        )
+    if input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
+        raise RuntimeError(
+            f"bilinear(): input sizes do not match weight sizes: got {input1.shape[-1]}, {input2.shape[-1]} "
+            f"but expected {weight.shape[1]}, {weight.shape[2]}"
+        )
+    outputs, left, right = weight.shape
+    x1 = input1.reshape(-1, left)
+    x2 = input2.reshape(-1, right)
+    by_output = aj.matmul(x1, weight.permute(1, 0, 2).reshape(left, outputs * right))
+    rows = (by_output.reshape(-1, outputs, right) * x2.unsqueeze(1)).sum(2)
+    found = rows.reshape(*input1.shape[:-1], outputs)
+    return found if bias is None else found + bias
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """The rows of ``weight`` at the given indices. Shapes: ``i[...], f[rows, n] -> f[..., n]``.
+
+    Args:
+        padding_idx: a row that gets no gradient.
+        max_norm: rows looked up with a greater norm are scaled down to it first, in place.
+        scale_grad_by_freq: divide a row's gradient by how often it was looked up.
+
+    Raises:
+        NotImplementedError: ``sparse``; compiled steps update only the touched rows without it.
+    """
+    if sparse:
+        raise NotImplementedError("embedding(sparse=True) is not supported: gradients are dense; drop the argument")
+    if input.is_floating_point() or input.dtype is aj.bool:
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+            f"but got {input.dtype} instead (while checking arguments for embedding)"
+        )
+    rows = weight.shape[0]
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= rows
+    if max_norm is not None:
+        _renormalise(weight, input, max_norm, norm_type)
+    if scale_grad_by_freq:
+        weight = _scaled_by_frequency(weight, input)
+    found = weight[input]
+    if padding_idx is None:
+        return found
+    # the same values everywhere; the gradient flows only where the index is not the padding row
+    return aj.where((input == padding_idx).unsqueeze(-1), found.detach(), found)
+
+
+def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+    with aj.no_grad():
+        norms = aj.linalg.vector_norm(weight, norm_type, 1, True)
+        scale = aj.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+        touched = aj.zeros(weight.shape[0], dtype=aj.bool, device=weight.device)
+        touched[indices.reshape(-1)] = True
+        weight.copy_(aj.where(touched.unsqueeze(1), weight * scale, weight))
+
+
+def _scaled_by_frequency(weight: Tensor, indices: Tensor) -> Tensor:
+    """The weight itself, whose gradient is divided by each row's number of look-ups."""
+    flat = indices.reshape(-1)
+    counts = aj.zeros(weight.shape[0], dtype=weight.dtype, device=weight.device)
+    counts = counts.index_add(0, flat, aj.ones(flat.shape[0], dtype=weight.dtype, device=weight.device))
+    scaled = weight / counts.clamp(min=1.0).unsqueeze(1)
+    return scaled + (weight - scaled).detach()
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """1 at each class index along a new last axis. Shapes: ``i64[...] -> i64[..., num_classes]``."""
+    if tensor.dtype is not aj.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if num_classes == -1:
+        if tensor.numel() == 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        num_classes = int(tensor.max().item()) + 1
+    if num_classes <= 0 and tensor.numel():
+        raise RuntimeError("num_classes should be positive")
+    classes = aj.arange(num_classes, device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).to(aj.int64)
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Sums, means or maxima of bags of embedding rows.
+
+    Shapes: ``i[bags, m], f[rows, n] -> f[bags, n]``, or ``i[total]`` with ``offsets`` i[bags] where each bag begins.
+    """
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})")
+    flat, bags, n_bags = _bags(input, offsets, include_last_offset)
+    rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+    counted = aj.ones(flat.shape[0], dtype=weight.dtype, device=weight.device)
+    if padding_idx is not None:
+        counted = (flat != padding_idx % weight.shape[0]).to(weight.dtype)
+    if mode == "max":
+        return _bag_maxima(rows, bags, n_bags, counted > 0)
+    factors = counted if per_sample_weights is None else counted * per_sample_weights.reshape(-1)
+    empty = aj.zeros((n_bags, weight.shape[1]), dtype=weight.dtype, device=weight.device)
+    sums = empty.index_add(0, bags, rows * factors.unsqueeze(1))
+    if mode == "sum":
+        return sums
+    counts = aj.zeros(n_bags, dtype=weight.dtype, device=weight.device).index_add(0, bags, counted)
+    return sums / counts.clamp(min=1.0).unsqueeze(1)
+
+
+def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Tensor, Tensor, int]:
+    """Flat indices, the bag of each, the number of bags."""
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of"
+                             " fixed length sequences. However, found offsets of type " f"{type(offsets)}")  # fmt: skip
+        n_bags, length = input.shape
+        bags = aj.arange(n_bags, device=input.device).unsqueeze(1).expand(n_bags, length)
+        return input.reshape(-1), bags.reshape(-1), n_bags
+    if input.ndim != 1:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+    if offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    starts = offsets[:-1] if include_last_offset else offsets
+    places = aj.arange(input.shape[0], device=input.device).unsqueeze(1)
+    return input, (places >= starts.unsqueeze(0)).to(aj.int64).sum(1) - 1, starts.shape[0]
+
+
+def _bag_maxima(rows: Tensor, bags: Tensor, n_bags: int, counted: Tensor) -> Tensor:
+    member = (aj.arange(n_bags, device=bags.device).unsqueeze(1) == bags.unsqueeze(0)) & counted.unsqueeze(0)
+    spread = aj.where(member.unsqueeze(2), rows.unsqueeze(0), float("-inf"))
+    return aj.where(member.sum(1, keepdim=True) > 0, spread.amax(1), 0.0)

@@ -1,0 +1,293 @@
+"""Regression and ranking losses. Classification losses are in classification.py."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import autojit as aj
+from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
+from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
+from autojit.tensor import Tensor
+
+
+def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Broadcast input and target; a warning when their shapes differ, as that is rarely meant."""
+    if target.shape != input.shape:
+        warnings.warn(
+            f"Using a target size ({aj.Size(target.shape)}) that is different to the input size "
+            f"({aj.Size(input.shape)}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=3,
+        )
+    left, right = aj.broadcast_tensors(input, target)
+    return left, right
+
+
+def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """Reduce with optional weights of the loss's shape: the mean divides by their sum."""
+    if weight is None:
+        return reduce_loss(loss, reduction)
+    if weight.shape != loss.shape:
+        raise ValueError("Inputs and weights must have the same size.")
+    weighted = loss * weight
+    if reduction == "mean":
+        return weighted.sum() / weight.sum()
+    return reduce_loss(weighted, reduction)
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(x - y)^2."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    x, y = _same_shape(input, target)
+    difference = x - y
+    return _weighted(difference * difference, weight, reduction)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """|x - y|."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    x, y = _same_shape(input, target)
+    return _weighted((x - y).abs(), weight, reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """(x - y)^2 / (2 beta) where |x - y| < beta, else |x - y| - beta / 2."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    if beta == 0.0:
+        return l1_loss(input, target, reduction=reduction)
+    x, y = _same_shape(input, target)
+    size = (x - y).abs()
+    return reduce_loss(aj.where(size < beta, 0.5 / beta * (size * size), size - 0.5 * beta), reduction)
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """(x - y)^2 / 2 where |x - y| < delta, else delta (|x - y| - delta / 2)."""
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    x, y = _same_shape(input, target)
+    size = (x - y).abs()
+    loss = aj.where(size < delta, 0.5 * (size * size), delta * (size - 0.5 * delta))
+    return _weighted(loss, weight, reduction)
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """y (log y - x) with x log-probabilities; ``batchmean`` divides the sum by the first extent."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size."
+            "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
+            "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+            stacklevel=2,
+        )
+    loss = aj.exp(target) * (target - input) if log_target else aj.xlogy(target, target) - target * input
+    if reduction == "batchmean":
+        total = loss.sum()
+        return total / input.shape[0] if input.ndim else total
+    return reduce_loss(loss, reduction)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood of a Poisson count; ``full`` adds Stirling's approximation of log(target!)."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    loss = aj.exp(input) - target * input if log_input else input - target * aj.log(input + eps)
+    if full:
+        safe = target.clamp(min=1.0)
+        stirling = safe * aj.log(safe) - safe + 0.5 * aj.log(2 * math.pi * safe)
+        loss = loss + aj.where(target > 1, stirling, 0.0)
+    return reduce_loss(loss, reduction)
+
+
+def _gaussian_variance(input: Tensor, var: Tensor | float) -> Tensor:
+    """The variance as a tensor that broadcasts against input; ValueError when its shape cannot be meant."""
+    if not isinstance(var, Tensor):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        return aj.full_like(input, var)
+    if var.shape == input.shape:
+        return var
+    if input.shape[:-1] == var.shape:
+        return var.unsqueeze(-1)
+    if var.ndim == input.ndim and all(v in (1, n) for v, n in zip(var.shape, input.shape, strict=True)):
+        return var
+    raise ValueError("var is of incorrect size")
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-likelihood of a Gaussian with the given variance, clamped from below by ``eps``."""
+    variance = _gaussian_variance(input, var)
+    # the clamp bounds the value only; the gradient passes through, as in torch
+    variance = variance + (variance.clamp(min=eps) - variance).detach()
+    loss = 0.5 * (aj.log(variance) + (input - target) ** 2 / variance)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduce_loss(loss, reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """x where the target is 1, max(0, margin - x) where it is -1."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    near = aj.where(target != -1, input, 0.0)
+    far = aj.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
+    return reduce_loss(near + far, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, -target (x1 - x2) + margin)."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
+        )
+    return reduce_loss((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """log(1 + exp(-y x)) with y = 1 or -1."""
+    from autojit.nn.functional.activation import softplus_of
+
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    return reduce_loss(softplus_of(-target * input), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if input1.ndim != target.ndim + 1:
+        raise RuntimeError(
+            f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
+            f"{list(input1.shape)} and {list(input2.shape)}."
+        )
+    cosine = cosine_similarity(input1, input2, dim=target.ndim)
+    near = aj.where(target == 1, 1 - cosine, 0.0)
+    far = aj.where(target == -1, (cosine - margin).clamp(min=0.0), 0.0)
+    return reduce_loss(near + far, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin); ``swap`` takes the nearer of both to negative."""
+    reduction = resolve_reduction(size_average, reduce, reduction)
+
+    def distance(a: Tensor, b: Tensor) -> Tensor:
+        return pairwise_distance(a, b, p, eps)
+
+    return triplet_margin_with_distance_loss(
+        anchor, positive, negative, distance_function=distance, margin=margin, swap=swap, reduction=reduction
+    )
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """Triplet margin loss with a distance of the user's."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
+        )
+    distance = pairwise_distance if distance_function is None else distance_function
+    to_positive = distance(anchor, positive)
+    to_negative = distance(anchor, negative)
+    if swap:
+        to_negative = aj.minimum(to_negative, distance(positive, negative))
+    return reduce_loss((margin + to_positive - to_negative).clamp(min=0.0), reduction)

@@ -1,0 +1,175 @@
+"""Normalisation over trailing axes, channels and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import autojit as aj
+from autojit.tensor import Tensor
+
+
+def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
+    shape = tuple(normalized_shape)
+    if not shape:
+        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+                           f"element, but got normalized_shape = {shape}")  # fmt: skip
+    if input.ndim < len(shape) or tuple(input.shape[input.ndim - len(shape) :]) != shape:
+        expected = ", ".join(["*", *map(str, shape)])
+        raise RuntimeError(
+            f"{name}: given normalized_shape={list(shape)}, expected input with shape [{expected}], "
+            f"but got input of size{list(input.shape)}"
+        )
+    return tuple(range(input.ndim - len(shape), input.ndim))
+
+
+def _check_affine(weight: Tensor | None, bias: Tensor | None, shape: Sequence[int]) -> None:
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None and tuple(tensor.shape) != tuple(shape):
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{list(tensor.shape)} and normalized_shape = {list(shape)}"
+            )
+
+
+def _wide(input: Tensor) -> Tensor:
+    """Half precision is normalised in float32: its sums lose too much otherwise."""
+    return input.to(aj.float32) if input.dtype in (aj.float16, aj.bfloat16) else input
+
+
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias over the trailing axes ``normalized_shape``.
+
+    The variance is of the centred values (two passes), so a large mean costs no accuracy. Source: arXiv:1607.06450.
+    """
+    axes = _trailing_axes("layer_norm", input, normalized_shape)
+    _check_affine(weight, bias, normalized_shape)
+    x = _wide(input)
+    centred = x - x.mean(axes, keepdim=True)
+    found = centred * aj.rsqrt((centred * centred).mean(axes, keepdim=True) + eps)
+    return _affine(found, weight, bias).to(input.dtype)
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        x = x * weight
+    return x if bias is None else x + bias
+
+
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) * weight; ``eps`` defaults to the dtype's. Source: arXiv:1910.07467."""
+    axes = _trailing_axes("rms_norm", input, normalized_shape)
+    _check_affine(weight, None, normalized_shape)
+    x = _wide(input)
+    eps = aj.finfo(x.dtype).eps if eps is None else eps
+    found = x * aj.rsqrt((x * x).mean(axes, keepdim=True) + eps)
+    return _affine(found, weight, None).to(input.dtype)
+
+
+def _channel_shape(x: Tensor) -> list[int]:
+    return [1, -1] + [1] * (x.ndim - 2)
+
+
+def _channel_affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    shape = _channel_shape(x)
+    return _affine(
+        x, None if weight is None else weight.reshape(shape), None if bias is None else bias.reshape(shape)
+    )
+
+
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Normalise each sample over groups of channels (axis 1) and all later axes. Source: arXiv:1803.08494."""
+    if input.ndim < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+    channels = input.shape[1]
+    if num_groups <= 0 or channels % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{list(input.shape)} and num_groups={num_groups}"
+        )
+    x = _wide(input).reshape(input.shape[0], num_groups, -1)
+    centred = x - x.mean(2, keepdim=True)
+    found = centred * aj.rsqrt((centred * centred).mean(2, keepdim=True) + eps)
+    return _channel_affine(found.reshape(input.shape), weight, bias).to(input.dtype)
+
+
+def _update_running(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
+    """running = (1 - momentum) running + momentum batch, in place and outside the derivative."""
+    with aj.no_grad():
+        running.copy_(running * (1.0 - momentum) + batch.to(running.dtype) * momentum)
+
+
+def _batch_statistics(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Centred values, mean and (biased) variance over ``axes``, which stay as extents of 1."""
+    mean = x.mean(axes, keepdim=True)
+    centred = x - mean
+    return centred, mean, (centred * centred).mean(axes, keepdim=True)
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel (axis 1) over batch and space; in training the running statistics follow in place.
+
+    The running variance is unbiased, the normalising one biased, as in torch. Source: arXiv:1502.03167.
+    """
+    x = _wide(input)
+    axes = (0, *range(2, x.ndim))
+    if training:
+        count = prod(x.shape[axis] for axis in axes)
+        if count <= 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+        centred, mean, var = _batch_statistics(x, axes)
+        if running_mean is not None:
+            _update_running(running_mean, mean.detach().reshape(-1), momentum)
+        if running_var is not None:
+            _update_running(running_var, var.detach().reshape(-1) * (count / (count - 1)), momentum)
+    else:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
+        centred = x - running_mean.reshape(_channel_shape(x))
+        var = running_var.reshape(_channel_shape(x))
+    return _channel_affine(centred * aj.rsqrt(var + eps), weight, bias).to(input.dtype)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of each sample over space. Source: arXiv:1607.08022."""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    x = _wide(input)
+    axes = tuple(range(2, x.ndim))
+    count = prod(x.shape[2:])
+    if count <= 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+    centred, mean, var = _batch_statistics(x, axes)
+    if running_mean is not None:
+        _update_running(running_mean, mean.detach().mean(0).reshape(-1), momentum)
+    if running_var is not None:
+        _update_running(running_var, var.detach().mean(0).reshape(-1) * (count / (count - 1)), momentum)
+    return _channel_affine(centred * aj.rsqrt(var + eps), weight, bias).to(input.dtype)

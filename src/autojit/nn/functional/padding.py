@@ -1,0 +1,91 @@
+"""Padding: constants natively, the other modes through index arithmetic along one axis at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import autojit as aj
+from autojit.tensor import Tensor
+
+_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Grow (or, with negative widths in constant mode, crop) the last axes.
+
+    Args:
+        pad: widths ``(last axis before, after, second to last before, after, ...)``.
+        mode: ``constant``, ``reflect`` (without the edge), ``replicate`` or ``circular``.
+        value: the constant; 0 by default.
+
+    Raises:
+        RuntimeError: an odd number of widths, more widths than axes, or a reflection wider than the axis.
+        NotImplementedError: unknown mode.
+    """
+    widths = [int(width) for width in pad]
+    if len(widths) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(widths) // 2 > input.ndim:
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(widths)} and input of dimension {input.ndim}"
+        )
+    if mode not in _MODES:
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    if mode == "constant":
+        return _constant(input, widths, 0.0 if value is None else value)
+    if value is not None and value != 0:
+        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    for place in range(len(widths) // 2):
+        before, after = widths[2 * place], widths[2 * place + 1]
+        if before or after:
+            input = _indexed(input, input.ndim - 1 - place, before, after, mode)
+    return input
+
+
+def _constant(input: Tensor, widths: list[int], value: float) -> Tensor:
+    """Concatenate constant blocks (crop where the width is negative), one axis at a time."""
+    for place in range(len(widths) // 2):
+        axis = input.ndim - 1 - place
+        before, after = widths[2 * place], widths[2 * place + 1]
+        size = input.shape[axis]
+        if size + before + after < 0:
+            raise RuntimeError(
+                f"The input size {size}, plus negative padding {before} and {after}, resulted in a negative output "
+                f"size, which is invalid. Check dimension {axis} of your input."
+            )
+        start, stop = max(0, -before), size - max(0, -after)
+        if (start, stop) != (0, size):
+            input = input.narrow(axis, start, max(0, stop - start))
+        parts = [_block(input, axis, before, value), input, _block(input, axis, after, value)]
+        present = [part for part in parts if part is not None]
+        if len(present) > 1:
+            input = aj.cat(present, axis)
+    return input
+
+
+def _block(input: Tensor, axis: int, width: int, value: float) -> Tensor | None:
+    if width <= 0:
+        return None
+    shape = list(input.shape)
+    shape[axis] = width
+    return aj.full(tuple(shape), value, dtype=input.dtype, device=input.device)
+
+
+def _indexed(input: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
+    size = input.shape[axis]
+    if mode == "reflect" and (before >= size or after >= size):
+        raise RuntimeError(
+            "Padding size should be less than the corresponding input dimension, but got: padding "
+            f"({before}, {after}) at dimension {axis} of input {list(input.shape)}"
+        )
+    if mode == "circular" and (before > size or after > size):
+        raise RuntimeError("Padding value causes wrapping around more than once.")
+    places = range(-before, size + after)
+    if mode == "reflect":
+        chosen = [place if 0 <= place < size else -place if place < 0 else 2 * (size - 1) - place for place in places]
+    elif mode == "replicate":
+        chosen = [min(max(place, 0), size - 1) for place in places]
+    else:
+        chosen = [place % size for place in places]
+    return input.index_select(axis, aj.tensor(chosen, dtype=aj.int64, device=input.device))

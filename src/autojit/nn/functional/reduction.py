@@ -1,0 +1,32 @@
+"""How a loss is reduced, with torch's old and new spelling."""
+
+from __future__ import annotations
+
+import warnings
+
+from autojit.tensor import Tensor
+
+
+def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction meant by the deprecated ``size_average`` and ``reduce``, else ``reduction`` itself."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        found = "none"
+    else:
+        found = "sum" if size_average is False else "mean"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.", stacklevel=3
+    )
+    return found
+
+
+def reduce_loss(loss: Tensor, reduction: str) -> Tensor:
+    """The loss itself, its mean or its sum; ValueError for any other reduction."""
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "none":
+        return loss
+    raise ValueError(f"{reduction} is not a valid value for reduction")

@@ -1,0 +1,44 @@
+"""Rearranging channels and pixels."""
+
+from __future__ import annotations
+
+from autojit.tensor import Tensor
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """Channels to pixels. Shapes: ``f[..., c r r, h, w] -> f[..., c, h r, w r]``."""
+    r = upscale_factor
+    *lead, channels, height, width = input.shape
+    if channels % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
+            f"but input.size(-3)={channels} is not divisible by {r * r}"
+        )
+    n = len(lead)
+    parts = input.reshape(*lead, channels // (r * r), r, r, height, width)
+    order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
+    return parts.permute(*order).reshape(*lead, channels // (r * r), height * r, width * r)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """Pixels to channels, the inverse of ``pixel_shuffle``."""
+    r = downscale_factor
+    *lead, channels, height, width = input.shape
+    if height % r or width % r:
+        raise RuntimeError(
+            "pixel_unshuffle expects height and width to be divisible by downscale_factor, but input.size(-2)="
+            f"{height}, input.size(-1)={width} are not divisible by {r}"
+        )
+    n = len(lead)
+    parts = input.reshape(*lead, channels, height // r, r, width // r, r)
+    order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
+    return parts.permute(*order).reshape(*lead, channels * r * r, height // r, width // r)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Interleave the channels (axis 1) of ``groups`` groups."""
+    batch, channels, *rest = input.shape
+    if channels % groups:
+        raise RuntimeError("Number of channels must be divisible by groups. Got " f"{channels} channels and {groups} groups.")  # fmt: skip
+    parts = input.reshape(batch, groups, channels // groups, *rest)
+    return parts.transpose(1, 2).reshape(input.shape)

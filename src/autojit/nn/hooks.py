@@ -1,0 +1,159 @@
+"""Hooks of a Module: their registration and their part in a call.
+
+A Module keeps one ordered dict per kind of hook, keyed by a number only the ``RemovableHandle`` knows. The dicts are
+plain attributes, so a call without hooks costs one truth test.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Self
+
+from autojit.nn.backward_hooks import with_backward_hooks
+from autojit.tensor.state import bump_guard_epoch
+
+_numbers = itertools.count()
+
+HOOK_KINDS = (
+    "_forward_pre_hooks",
+    "_forward_hooks",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_state_dict_pre_hooks",
+    "_state_dict_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+
+class RemovableHandle:
+    """What registering a hook returns; ``remove()`` takes the hook away. Works as a context manager too."""
+
+    __slots__ = ("_hooks", "id")
+
+    def __init__(self, hooks: dict[int, Any]) -> None:
+        self._hooks = hooks
+        self.id = next(_numbers)
+
+    def remove(self) -> None:
+        """Take the hook away; a second call does nothing."""
+        if self._hooks.pop(self.id, None) is not None:
+            bump_guard_epoch()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+def add_hook(hooks: dict[int, Any], hook: Any, prepend: bool = False) -> RemovableHandle:
+    """Append (or prepend) ``hook``; compiled steps are checked again, since they baked the hooks they met."""
+    handle = RemovableHandle(hooks)
+    others = dict(hooks) if prepend else {}
+    if prepend:
+        hooks.clear()
+    hooks[handle.id] = hook
+    hooks.update(others)
+    bump_guard_epoch()
+    return handle
+
+
+class HookMixin:
+    """The hook half of Module."""
+
+    _forward_pre_hooks: dict[int, tuple[Callable[..., Any], bool]]
+    _forward_hooks: dict[int, tuple[Callable[..., Any], bool, bool]]
+    _backward_pre_hooks: dict[int, Callable[..., Any]]
+    _backward_hooks: dict[int, Callable[..., Any]]
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args)`` before ``forward``; what it returns (unless None) replaces the arguments.
+
+        With ``with_kwargs`` it is called as ``hook(module, args, kwargs)`` and returns ``(args, kwargs)``.
+        """
+        return add_hook(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, output)`` after ``forward``; what it returns (unless None) replaces the output.
+
+        With ``with_kwargs`` it is called as ``hook(module, args, kwargs, output)``; with ``always_call`` also when
+        ``forward`` raised (its output is then None).
+        """
+        return add_hook(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` when the gradients of the output are known; it may replace them."""
+        return add_hook(self._backward_pre_hooks, hook, prepend)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` when the gradients of the inputs are known.
+
+        What it returns (unless None) replaces ``grad_input``.
+        """
+        return add_hook(self._backward_hooks, hook, prepend)
+
+    def _has_call_hooks(self) -> bool:
+        d = self.__dict__
+        return bool(d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"])
+
+    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        done: set[int] = set()
+        try:
+            args, kwargs = self._run_forward_pre_hooks(args, kwargs)
+            if self._backward_hooks or self._backward_pre_hooks:
+                forward = self.forward  # type: ignore[attr-defined]
+                output = with_backward_hooks(
+                    self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values()), forward, args,
+                    kwargs,
+                )  # fmt: skip
+            else:
+                output = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
+            return self._run_forward_hooks(args, kwargs, output, done)
+        except Exception:
+            self._run_always_called_hooks(args, kwargs, done)
+            raise
+
+    def _run_forward_pre_hooks(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+            if with_kwargs:
+                found = hook(self, args, kwargs)
+                if found is None:
+                    continue
+                if not (isinstance(found, tuple) and len(found) == 2):
+                    raise RuntimeError(
+                        f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {found}."
+                    )
+                args, kwargs = found
+            else:
+                found = hook(self, args)
+                if found is not None:
+                    args = found if isinstance(found, tuple) else (found,)
+        return args, kwargs
+
+    def _run_forward_hooks(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, done: set[int]
+    ) -> Any:
+        for number, (hook, with_kwargs, _) in list(self._forward_hooks.items()):
+            done.add(number)
+            found = hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)
+            if found is not None:
+                output = found
+        return output
+
+    def _run_always_called_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], done: set[int]) -> None:
+        """After an exception: the hooks registered with ``always_call`` that have not run yet."""
+        for number, (hook, with_kwargs, always_call) in list(self._forward_hooks.items()):
+            if not always_call or number in done:
+                continue
+            if with_kwargs:
+                hook(self, args, kwargs, None)
+            else:
+                hook(self, args, None)

@@ -1,0 +1,487 @@
+"""Module: a tree of parameters, buffers and child modules with a ``forward``.
+
+Read ``__setattr__`` first: assignment sorts values into ``_parameters``, ``_buffers``, ``_modules`` or the instance
+dict. Saving and loading is ``StateDictMixin`` (state_dict.py), hooks are ``HookMixin`` (hooks.py).
+
+Compiled steps bake every plain attribute they read (``training``, sizes, flags), so a change of one bumps the global
+guard epoch: compiled steps then check their guards again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import autojit as aj
+from autojit.nn.hooks import HOOK_KINDS, HookMixin
+from autojit.nn.parameter import Buffer, Parameter
+from autojit.nn.state_dict import StateDictMixin
+from autojit.tensor import Tensor
+from autojit.tensor.state import bump_guard_epoch
+
+_PLAIN = (bool, int, float, str, type(None))
+_ABSENT = object()
+
+
+def _type_name(value: object) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _is_same(old: object, new: object) -> bool:
+    """Whether a trace that baked ``old`` stays right with ``new``."""
+    return old is new or (type(old) is type(new) and isinstance(old, _PLAIN) and old == new)
+
+
+class Module(StateDictMixin, HookMixin):
+    """Base of all layers and models; torch.nn.Module's interface.
+
+    Subclasses call ``super().__init__()`` first, assign parameters and children, and define ``forward``.
+
+    Example:
+        >>> import autojit as aj
+        >>> class Scale(aj.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = aj.nn.Parameter(aj.ones(1))
+        ...     def forward(self, x):
+        ...         return self.factor * x
+        >>> [name for name, _ in Scale().named_parameters()]
+        ['factor']
+    """
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _non_persistent_buffers_set: set[str]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs:
+            raise TypeError(
+                f"{type(self).__name__}.__init__() got unexpected arguments: Module takes none"
+                f" (got {len(args)} positional, {sorted(kwargs)} by keyword)"
+            )
+        state = self.__dict__
+        state["training"] = True
+        state["_parameters"] = {}
+        state["_buffers"] = {}
+        state["_non_persistent_buffers_set"] = set()
+        state["_modules"] = {}
+        for kind in HOOK_KINDS:
+            state[kind] = {}
+
+    def forward(self, *input: Any) -> Any:
+        """The computation of the module; every subclass defines it."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._has_call_hooks():
+            return self._call_with_hooks(args, kwargs)
+        return self.forward(*args, **kwargs)
+
+    # ---- attributes
+
+    def __getattr__(self, name: str) -> Any:
+        for kind in ("_parameters", "_buffers", "_modules"):
+            members = self.__dict__.get(kind)
+            if members is not None and name in members:
+                return members[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter):
+            self._forget(name, keep="_parameters", what="parameters")
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self._forget(name, keep="_modules", what="module")
+            self.register_module(name, value)
+        elif isinstance(value, Buffer):
+            self._forget(name, keep="_buffers", what="buffers")
+            self.register_buffer(name, value, value.persistent)
+        elif not self._replaces_member(name, value):
+            old = self.__dict__.get(name, _ABSENT)
+            object.__setattr__(self, name, value)
+            if old is not _ABSENT and not _is_same(old, value):
+                bump_guard_epoch()
+
+    def _forget(self, name: str, keep: str, what: str) -> None:
+        """Before assigning a member: the module must be initialised, and ``name`` may mean nothing else."""
+        state = self.__dict__
+        if keep not in state:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+        state.pop(name, None)
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if kind != keep:
+                state[kind].pop(name, None)
+        if keep != "_buffers":
+            state["_non_persistent_buffers_set"].discard(name)
+
+    def _replaces_member(self, name: str, value: Any) -> bool:
+        """Assign None (or a tensor, for a buffer) to an existing member; False when ``name`` is no member."""
+        state = self.__dict__
+        if name in state.get("_parameters", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_type_name(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)"
+                )
+            self.register_parameter(name, None)
+        elif name in state.get("_modules", ()):
+            if value is not None:
+                raise TypeError(
+                    f"cannot assign '{_type_name(value)}' as child module '{name}' (torch.nn.Module or None expected)"
+                )
+            state["_modules"][name] = None
+        elif name in state.get("_buffers", ()):
+            if value is not None and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"cannot assign '{_type_name(value)}' as buffer '{name}' "
+                    "(torch.nn.Buffer, torch.Tensor or None expected)"
+                )
+            state["_buffers"][name] = value
+        else:
+            return False
+        bump_guard_epoch()
+        return True
+
+    def __delattr__(self, name: str) -> None:
+        bump_guard_epoch()
+        for kind in ("_parameters", "_buffers", "_modules"):
+            members = self.__dict__.get(kind, {})
+            if name in members:
+                del members[name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> list[str]:
+        names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[:1].isdigit())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    # ---- registration
+
+    def _check_name(self, name: str, members: str, what: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} name should be a string. Got {_type_name(name)}")
+        if "." in name:
+            raise KeyError(f'{what} name can\'t contain "."' if what != "module" else
+                           f'module name can\'t contain ".", got: {name}')  # fmt: skip
+        if name == "":
+            raise KeyError(f'{what} name can\'t be empty string ""')
+        if hasattr(self, name) and name not in self.__dict__[members]:
+            raise KeyError(f"attribute '{name}' already exists")
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter; AttributeError before ``__init__``, KeyError for a bad name, TypeError for a bad value."""
+        if "_parameters" not in self.__dict__:
+            raise AttributeError("cannot assign parameter before Module.__init__() call")
+        self._check_name(name, "_parameters", "parameter")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(
+                f"cannot assign '{_type_name(param)}' object to parameter '{name}' "
+                "(torch.nn.Parameter or None required)"
+            )
+        if param is not None and param.grad_fn is not None:
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
+                f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
+            )
+        self._parameters[name] = param
+        bump_guard_epoch()
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a buffer: state that is no parameter; ``persistent`` ones are part of ``state_dict``."""
+        if "_buffers" not in self.__dict__:
+            raise AttributeError("cannot assign buffer before Module.__init__() call")
+        self._check_name(name, "_buffers", "buffer")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
+            )
+        self._buffers[name] = tensor
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
+        bump_guard_epoch()
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child module under ``name``."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{_type_name(module)} is not a Module subclass")
+        self._check_name(name, "_modules", "module")
+        self._modules[name] = module
+        bump_guard_epoch()
+
+    def register_module(self, name: str, module: Module | None) -> None:
+        """The same as ``add_module``."""
+        self.add_module(name, module)
+
+    # ---- the tree
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a dotted path; AttributeError naming the first missing part."""
+        module: Module = self
+        for part in filter(None, target.split(".")):
+            if not hasattr(module, part):
+                raise AttributeError(f"{module._get_name()} has no attribute `{part}`")
+            found = getattr(module, part)
+            if not isinstance(found, Module):
+                raise AttributeError(f"`{part}` is not an nn.Module")
+            module = found
+        return module
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Replace (with ``strict``: only an existing) module at a dotted path."""
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{parent._get_name()} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
+    def _get_member(self, target: str) -> Any:
+        path, _, name = target.rpartition(".")
+        module = self.get_submodule(path)
+        if not hasattr(module, name):
+            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+        return module, name, getattr(module, name)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a dotted path; AttributeError when there is none."""
+        _, name, found = self._get_member(target)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{name}` is not an nn.Parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path; AttributeError when there is none."""
+        module, name, found = self._get_member(target)
+        if name not in module._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        tensor: Tensor = found
+        return tensor
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it with their dotted names, parents first."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                path = f"{prefix}.{name}" if prefix else name
+                yield from module.named_modules(memo, path, remove_duplicate)
+
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all below it."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The direct children with their names, each once."""
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """The direct children, each once."""
+        for _, module in self.named_children():
+            yield module
+
+    def _named_members(
+        self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        owners = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        )
+        for path, module in owners:
+            for name, value in module.__dict__[kind].items():
+                if value is None or id(value) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(value))
+                yield (f"{path}.{name}" if path else name), value
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """All parameters with their dotted names, each once."""
+        yield from self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters, each once."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with their dotted names, each once."""
+        yield from self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, each once."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    # ---- modes and conversion
+
+    def apply(self, fn: Callable[[Module], None]) -> Self:
+        """Call ``fn`` on every module of the tree, children first."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training mode on the whole tree."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self) -> Self:
+        """Set evaluation mode on the whole tree."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Say of every parameter whether it gets gradients."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        bump_guard_epoch()
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget (or zero) the gradient of every parameter."""
+        for parameter in self.parameters():
+            if set_to_none:
+                parameter.grad = None  # written without reading: a trace needs no old gradient
+            elif parameter.grad is not None:
+                parameter.grad.detach_().zero_()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Replace the data of every parameter, its gradient and every buffer by ``fn`` of it."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        with aj.no_grad():
+            for parameter in self._parameters.values():
+                if parameter is not None:
+                    _convert(parameter, fn)
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = fn(buffer)
+        bump_guard_epoch()
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Move or cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``; floating tensors only are cast."""
+        device, dtype = _parse_to(args, kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+
+        def convert(tensor: Tensor) -> Tensor:
+            cast = dtype if tensor.is_floating_point() or tensor.is_complex() else None
+            if device is None:
+                return tensor if cast is None else tensor.to(cast)
+            return tensor.to(device) if cast is None else tensor.to(device, cast)
+
+        return self._apply(convert)
+
+    def _cast_floats(self, dtype: Any) -> Self:
+        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+    def float(self) -> Self:
+        """Cast floating parameters and buffers to float32."""
+        return self._cast_floats(aj.float32)
+
+    def double(self) -> Self:
+        """Cast floating parameters and buffers to float64."""
+        return self._cast_floats(aj.float64)
+
+    def half(self) -> Self:
+        """Cast floating parameters and buffers to float16."""
+        return self._cast_floats(aj.float16)
+
+    def bfloat16(self) -> Self:
+        """Cast floating parameters and buffers to bfloat16."""
+        return self._cast_floats(aj.bfloat16)
+
+    def type(self, dst_type: Any) -> Self:
+        """Cast all parameters and buffers to ``dst_type``."""
+        return self._apply(lambda tensor: tensor.to(dst_type))
+
+    def cpu(self) -> Self:
+        """Move parameters and buffers to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None) -> Self:
+        """Move parameters and buffers to a CUDA device."""
+        return self.to("cuda" if device is None else device)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move to a device without copying: the values are undefined afterwards."""
+        return self._apply(lambda tensor: aj.empty_like(tensor, device=device), recurse)
+
+    # ---- text
+
+    def _get_name(self) -> str:
+        return self.__class__.__name__
+
+    def extra_repr(self) -> str:
+        """What ``repr`` shows beside the children; layers show their sizes."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        extra_lines = extra.split("\n") if extra else []
+        children = [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
+        if not children and len(extra_lines) <= 1:
+            return f"{self._get_name()}({extra})"
+        lines = "\n  ".join(extra_lines + children)
+        return f"{self._get_name()}(\n  {lines}\n)" if lines else f"{self._get_name()}()"
+
+
+def _convert(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
+    data = parameter.data
+    converted = fn(data)
+    if converted is data:
+        return
+    grad = parameter.grad
+    parameter.grad = None  # a gradient of the old dtype would not fit the new data
+    parameter.data = converted
+    if grad is not None:
+        parameter.grad = fn(grad.detach()).requires_grad_(grad.requires_grad)
+
+
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Device and dtype (None: unchanged) of the arguments of ``to``."""
+    device, dtype = kwargs.get("device"), kwargs.get("dtype")
+    for arg in (*args, *([kwargs["tensor"]] if "tensor" in kwargs else [])):
+        if isinstance(arg, Tensor):
+            device, dtype = arg.device, arg.dtype
+        elif isinstance(arg, aj.dtype):
+            dtype = arg
+        elif arg is not None and not isinstance(arg, bool):
+            device = arg
+    return (None if device is None else aj.device(device)), dtype
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", "\n  ")

@@ -1,0 +1,312 @@
+"""Recurrent layers: several layers, both directions, plain loops over time.
+
+The input's part of the gates of all steps is one matrix product before the loop. Under ``@aj.jit`` the loop is traced
+step by step.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import autojit as aj
+from autojit.core.dtypes import DType
+from autojit.nn import functional as F
+from autojit.nn import init
+from autojit.nn.module import Module
+from autojit.nn.parameter import Parameter
+from autojit.nn.rnn_cells import gru_step, lstm_step, rnn_step
+from autojit.nn.utils.rnn import PackedSequence, pack_like, unpacked
+from autojit.tensor import Tensor
+
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+_State = tuple[Tensor, ...]  # (h,) or (h, c), each f[n, size]
+
+
+class RNNBase(Module):
+    """Parameters and the walk over layers, directions and time of RNN, LSTM and GRU.
+
+    Shapes: input ``f[time, n, input]`` (``f[n, time, input]`` with ``batch_first``; without the batch axis also), or a
+    ``PackedSequence``; output ``f[time, n, directions * hidden]``; states ``f[layers * directions, n, hidden]``.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        _check_options(mode, hidden_size, num_layers, dropout, proj_size)
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        for layer in range(num_layers):
+            for suffix in self._suffixes(layer):
+                self._add_parameters(layer, suffix, device, dtype)
+        self.reset_parameters()
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def _output_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def _suffixes(self, layer: int) -> tuple[str, ...]:
+        return (f"l{layer}", f"l{layer}_reverse") if self.bidirectional else (f"l{layer}",)
+
+    def _add_parameters(self, layer: int, suffix: str, device: Any, dtype: DType | None) -> None:
+        rows = _GATES[self.mode] * self.hidden_size
+        columns = self.input_size if layer == 0 else self._output_size * self._directions
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, columns), "weight_hh": (rows, self._output_size)}
+        if self.bias:
+            shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        for name, shape in shapes.items():
+            setattr(self, f"{name}_{suffix}", Parameter(aj.empty(shape, device=device, dtype=dtype)))
+
+    def reset_parameters(self) -> None:
+        """Uniform in +-1/sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do: parameters need no special layout. Kept for programs that call it."""
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of each layer and direction."""
+        return [
+            [p for name, p in self._parameters.items() if p is not None and name.endswith(f"_{suffix}")]
+            for layer in range(self.num_layers)
+            for suffix in self._suffixes(layer)
+        ]
+
+    def _step(self, gates_x: Tensor, state: _State, suffix: str) -> _State:
+        """The next state from the input's part of the gates."""
+        raise NotImplementedError
+
+    def _run(self, x: Tensor, state: _State, suffix: str, lengths: Tensor | None) -> tuple[Tensor, _State]:
+        """One layer in one direction over ``f[time, n, size]``; rows past their length keep their state."""
+        gates = F.linear(x, getattr(self, f"weight_ih_{suffix}"), self._parameters.get(f"bias_ih_{suffix}"))
+        times = range(x.shape[0])
+        outputs: list[Tensor] = []
+        for time in reversed(times) if suffix.endswith("_reverse") else times:
+            new = self._step(gates[time], state, suffix)
+            if lengths is not None:
+                live = (lengths > time).unsqueeze(1)
+                new = tuple(aj.where(live, after, before) for after, before in zip(new, state, strict=True))
+                outputs.append(aj.where(live, new[0], 0.0))
+            else:
+                outputs.append(new[0])
+            state = new
+        if suffix.endswith("_reverse"):
+            outputs.reverse()
+        return aj.stack(outputs), state
+
+    def _run_layers(self, x: Tensor, states: _State, lengths: Tensor | None) -> tuple[Tensor, _State]:
+        finals: list[_State] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for suffix in self._suffixes(layer):
+                state = tuple(part[len(finals)] for part in states)
+                output, final = self._run(x, state, suffix, lengths)
+                outputs.append(output)
+                finals.append(final)
+            x = outputs[0] if len(outputs) == 1 else aj.cat(outputs, -1)
+            if self.dropout and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        return x, tuple(aj.stack(list(parts)) for parts in zip(*finals, strict=True))
+
+    def _state_sizes(self) -> tuple[int, ...]:
+        return (self._output_size,)
+
+    def _first_states(self, x: Tensor, hx: _State | None) -> _State:
+        shapes = [(self.num_layers * self._directions, x.shape[1], size) for size in self._state_sizes()]
+        if hx is None:
+            return tuple(aj.zeros(shape, dtype=x.dtype, device=x.device) for shape in shapes)
+        for part, shape in zip(hx, shapes, strict=True):
+            if tuple(part.shape) != shape:
+                raise RuntimeError(f"Expected hidden size {shape}, got {list(part.shape)}")
+        return hx
+
+    def _forward(self, input: Any, hx: _State | None) -> tuple[Any, _State]:
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        if input.ndim not in (2, 3):
+            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}"
+            )
+        if input.ndim == 2:
+            states = None if hx is None else tuple(part.unsqueeze(1) for part in hx)
+            x = input.unsqueeze(1)
+            output, finals = self._run_layers(x, self._first_states(x, states), None)
+            return output.squeeze(1), tuple(part.squeeze(1) for part in finals)
+        x = input.transpose(0, 1) if self.batch_first else input
+        output, finals = self._run_layers(x, self._first_states(x, hx), None)
+        return (output.transpose(0, 1) if self.batch_first else output), finals
+
+    def _forward_packed(self, packed: PackedSequence, hx: _State | None) -> tuple[PackedSequence, _State]:
+        padded, lengths = unpacked(packed)
+        if hx is not None and packed.sorted_indices is not None:
+            hx = tuple(part.index_select(1, packed.sorted_indices) for part in hx)
+        output, finals = self._run_layers(padded, self._first_states(padded, hx), lengths)
+        if packed.unsorted_indices is not None:
+            finals = tuple(part.index_select(1, packed.unsorted_indices) for part in finals)
+        return pack_like(output, packed), finals
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.proj_size:
+            text += f", proj_size={self.proj_size}"
+        if self.num_layers != 1:
+            text += f", num_layers={self.num_layers}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        if self.batch_first:
+            text += f", batch_first={self.batch_first}"
+        if self.dropout:
+            text += f", dropout={self.dropout}"
+        return text + (f", bidirectional={self.bidirectional}" if self.bidirectional else "")
+
+
+def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: float, proj_size: int) -> None:
+    if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+        raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being"
+                         " zeroed")  # fmt: skip
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            stacklevel=4,
+        )
+    if not isinstance(hidden_size, int):
+        raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+    if hidden_size <= 0:
+        raise ValueError("hidden_size must be greater than zero")
+    if num_layers <= 0:
+        raise ValueError("num_layers must be greater than zero")
+    if proj_size < 0:
+        raise ValueError("proj_size should be a positive integer or zero to disable projections")
+    if proj_size and mode != "LSTM":
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+    if proj_size >= hidden_size:
+        raise ValueError("proj_size has to be smaller than hidden_size")
+
+
+class RNN(RNNBase):
+    """Elman network: h' = tanh (or relu) of W_ih x + b_ih + W_hh h + b_hh."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self.__dict__["nonlinearity"] = nonlinearity
+        super().__init__(
+            f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout,
+            bidirectional, 0, device, dtype,
+        )  # fmt: skip
+
+    def _step(self, gates_x: Tensor, state: _State, suffix: str) -> _State:
+        bias = self._parameters.get(f"bias_hh_{suffix}")
+        return (rnn_step(gates_x, state[0], getattr(self, f"weight_hh_{suffix}"), bias, self.nonlinearity),)
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        output, (h,) = self._forward(input, None if hx is None else (hx,))
+        return output, h
+
+
+class GRU(RNNBase):
+    """Gated recurrent unit with torch's gates (the reset gate acts after the hidden product)."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )
+
+    def _step(self, gates_x: Tensor, state: _State, suffix: str) -> _State:
+        bias = self._parameters.get(f"bias_hh_{suffix}")
+        return (gru_step(gates_x, state[0], getattr(self, f"weight_hh_{suffix}"), bias),)
+
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+        output, (h,) = self._forward(input, None if hx is None else (hx,))
+        return output, h
+
+
+class LSTM(RNNBase):
+    """Long short-term memory, with an optional projection of the hidden state to ``proj_size``."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
+            dtype,
+        )  # fmt: skip
+
+    def _state_sizes(self) -> tuple[int, ...]:
+        return (self._output_size, self.hidden_size)
+
+    def _step(self, gates_x: Tensor, state: _State, suffix: str) -> _State:
+        bias = self._parameters.get(f"bias_hh_{suffix}")
+        weight_hr = self._parameters.get(f"weight_hr_{suffix}")
+        return lstm_step(gates_x, state[0], state[1], getattr(self, f"weight_hh_{suffix}"), bias, weight_hr)
+
+    def forward(
+        self, input: Any, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Any, tuple[Tensor, Tensor]]:
+        output, (h, c) = self._forward(input, hx)
+        return output, (h, c)

@@ -1,0 +1,155 @@
+"""One step of a recurrent network, as functions (shared with the layers in rnn.py) and as cell modules.
+
+Gate order and parameter names are torch's: ``weight_ih`` f[gates * hidden, input], ``weight_hh``, ``bias_ih``,
+``bias_hh``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import autojit as aj
+from autojit.core.dtypes import DType
+from autojit.nn import functional as F
+from autojit.nn import init
+from autojit.nn.module import Module
+from autojit.nn.parameter import Parameter
+from autojit.tensor import Tensor
+
+
+def rnn_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, nonlinearity: str) -> Tensor:
+    """h' = act(gates_x + h W^T + b), ``gates_x`` being the input's part with its bias."""
+    total = gates_x + F.linear(h, weight_hh, bias_hh)
+    return total.tanh() if nonlinearity == "tanh" else total.relu()
+
+
+def lstm_step(
+    gates_x: Tensor, h: Tensor, c: Tensor, weight_hh: Tensor, bias_hh: Tensor | None, weight_hr: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """One step with gates input, forget, cell, output; ``weight_hr`` projects the hidden state."""
+    i, f, g, o = (gates_x + F.linear(h, weight_hh, bias_hh)).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if weight_hr is None else F.linear(h, weight_hr)), c
+
+
+def gru_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | None) -> Tensor:
+    """One step with gates reset, update, new."""
+    r_x, z_x, n_x = gates_x.chunk(3, -1)
+    r_h, z_h, n_h = F.linear(h, weight_hh, bias_hh).chunk(3, -1)
+    r = (r_x + r_h).sigmoid()
+    z = (z_x + z_h).sigmoid()
+    n = (n_x + r * n_h).tanh()
+    return n + z * (h - n)
+
+
+class _Cell(Module):
+    """Parameters and checks of the three cells."""
+
+    weight_ih: Parameter
+    weight_hh: Parameter
+    bias_ih: Parameter | None
+    bias_hh: Parameter | None
+    _gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = self._gates * hidden_size
+        self.weight_ih = Parameter(aj.empty((rows, input_size), device=device, dtype=dtype))
+        self.weight_hh = Parameter(aj.empty((rows, hidden_size), device=device, dtype=dtype))
+        self.register_parameter("bias_ih", None)
+        self.register_parameter("bias_hh", None)
+        if bias:
+            self.bias_ih = Parameter(aj.empty(rows, device=device, dtype=dtype))
+            self.bias_hh = Parameter(aj.empty(rows, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform in +-1/sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _check(self, input: Tensor, *states: Tensor | None) -> None:
+        name = self._get_name()
+        for what, tensor, size in (("input", input, self.input_size), *(("hidden", s, self.hidden_size) for s in states)):
+            if tensor is None:
+                continue
+            if tensor.ndim not in (1, 2):
+                raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {tensor.ndim}D instead")
+            if tensor.shape[-1] != size:
+                raise RuntimeError(f"{what} has inconsistent {what}_size: got {tensor.shape[-1]}, expected {size}")
+            if tensor.shape[:-1] != input.shape[:-1]:
+                raise RuntimeError(
+                    f"Input batch size {list(input.shape[:-1])} doesn't match hidden batch size "
+                    f"{list(tensor.shape[:-1])}"
+                )
+
+    def _zeros(self, input: Tensor) -> Tensor:
+        return aj.zeros((*input.shape[:-1], self.hidden_size), dtype=input.dtype, device=input.device)
+
+    def _gates_x(self, input: Tensor) -> Tensor:
+        return F.linear(input, self.weight_ih, self.bias_ih)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class RNNCell(_Cell):
+    """h' = tanh (or relu) of W_ih x + b_ih + W_hh h + b_hh. Shapes: ``f[n, input], f[n, hidden]``, or unbatched."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        self._check(input, hx)
+        h = self._zeros(input) if hx is None else hx
+        return rnn_step(self._gates_x(input), h, self.weight_hh, self.bias_hh, self.nonlinearity)
+
+    def extra_repr(self) -> str:
+        suffix = "" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}"
+        return super().extra_repr() + suffix
+
+
+class LSTMCell(_Cell):
+    """One LSTM step: ``(h', c')`` of an input and ``(h, c)``."""
+
+    _gates = 4
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        h, c = (self._zeros(input),) * 2 if hx is None else hx
+        self._check(input, h, c)
+        return lstm_step(self._gates_x(input), h, c, self.weight_hh, self.bias_hh)
+
+
+class GRUCell(_Cell):
+    """One GRU step: ``h'`` of an input and ``h``."""
+
+    _gates = 3
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        self._check(input, hx)
+        h = self._zeros(input) if hx is None else hx
+        return gru_step(self._gates_x(input), h, self.weight_hh, self.bias_hh)

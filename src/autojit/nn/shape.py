@@ -1,0 +1,249 @@
+"""Layers that rearrange, pad or compare, without parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autojit.nn import functional as F
+from autojit.nn.module import Module
+from autojit.tensor import Tensor
+
+
+class Flatten(Module):
+    """Merge the axes ``start_dim`` to ``end_dim``."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.flatten(self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Split one axis into several."""
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        super().__init__()
+        if not isinstance(dim, int):
+            raise TypeError("invalid argument type for dim parameter")
+        if not all(isinstance(size, int) for size in unflattened_size):
+            raise TypeError("unflattened_size must be tuple of ints")
+        self.dim = dim
+        self.unflattened_size = unflattened_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.unflatten(self.dim, tuple(self.unflattened_size))
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+class PixelShuffle(Module):
+    """Channels to pixels."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """Pixels to channels."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """Interleave the channels of ``groups`` groups."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
+
+
+class CosineSimilarity(Module):
+    """``F.cosine_similarity`` along ``dim``."""
+
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
+        super().__init__()
+        self.dim = dim
+        self.eps = eps
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)
+
+
+class PairwiseDistance(Module):
+    """``F.pairwise_distance`` along the last axis."""
+
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
+        super().__init__()
+        self.norm = p
+        self.eps = eps
+        self.keepdim = keepdim
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
+
+
+class _Pad(Module):
+    """Pad the last ``_axes`` axes; one width means the same on every side."""
+
+    _axes: int
+    _mode: str
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__()
+        count = 2 * self._axes
+        self.padding = (padding,) * count if isinstance(padding, int) else tuple(padding)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    _mode = "constant"
+
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """Pad the last axis with a constant."""
+
+    _axes = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """Pad the last two axes with a constant."""
+
+    _axes = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """Pad the last three axes with a constant."""
+
+    _axes = 3
+
+
+class _ZeroPad(_Pad):
+    _mode = "constant"
+    value = 0.0
+
+
+class ZeroPad1d(_ZeroPad):
+    """Pad the last axis with zeros."""
+
+    _axes = 1
+
+
+class ZeroPad2d(_ZeroPad):
+    """Pad the last two axes with zeros."""
+
+    _axes = 2
+
+
+class ZeroPad3d(_ZeroPad):
+    """Pad the last three axes with zeros."""
+
+    _axes = 3
+
+
+class _ReflectionPad(_Pad):
+    _mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPad):
+    """Pad the last axis with its reflection."""
+
+    _axes = 1
+
+
+class ReflectionPad2d(_ReflectionPad):
+    """Pad the last two axes with their reflections."""
+
+    _axes = 2
+
+
+class ReflectionPad3d(_ReflectionPad):
+    """Pad the last three axes with their reflections."""
+
+    _axes = 3
+
+
+class _ReplicationPad(_Pad):
+    _mode = "replicate"
+
+
+class ReplicationPad1d(_ReplicationPad):
+    """Pad the last axis with its edge values."""
+
+    _axes = 1
+
+
+class ReplicationPad2d(_ReplicationPad):
+    """Pad the last two axes with their edge values."""
+
+    _axes = 2
+
+
+class ReplicationPad3d(_ReplicationPad):
+    """Pad the last three axes with their edge values."""
+
+    _axes = 3
+
+
+class _CircularPad(_Pad):
+    _mode = "circular"
+
+
+class CircularPad1d(_CircularPad):
+    """Pad the last axis with its other end."""
+
+    _axes = 1
+
+
+class CircularPad2d(_CircularPad):
+    """Pad the last two axes with their other ends."""
+
+    _axes = 2
+
+
+class CircularPad3d(_CircularPad):
+    """Pad the last three axes with their other ends."""
+
+    _axes = 3

@@ -1,0 +1,269 @@
+"""Saving and loading the tensors of a Module: ``state_dict`` and ``load_state_dict`` with torch's keys and messages."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import autojit as aj
+from autojit.nn.hooks import RemovableHandle, add_hook
+from autojit.nn.parameter import Parameter
+from autojit.tensor import Tensor
+from autojit.tensor.state import bump_guard_epoch
+
+if TYPE_CHECKING:
+    from autojit.nn.module import Module
+
+_EXTRA_STATE = "_extra_state"
+
+
+class IncompatibleKeys(NamedTuple):
+    """What ``load_state_dict`` found to differ."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+    __str__ = __repr__
+
+
+class StateDict(OrderedDict[str, Any]):
+    """An ordered dict of tensors; ``_metadata`` holds each module's version for later migrations."""
+
+    _metadata: OrderedDict[str, Any]
+
+
+class StateDictMixin:
+    """The saving half of Module."""
+
+    _version: int = 1
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _non_persistent_buffers_set: set[str]
+    _state_dict_pre_hooks: dict[int, Callable[..., Any]]
+    _state_dict_hooks: dict[int, Callable[..., Any]]
+    _load_state_dict_pre_hooks: dict[int, Callable[..., Any]]
+    _load_state_dict_post_hooks: dict[int, Callable[..., Any]]
+
+    def get_extra_state(self) -> Any:
+        """Further state to save under ``_extra_state``; override together with ``set_extra_state``."""
+        raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take back what ``get_extra_state`` returned."""
+        raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, prefix, keep_vars)`` before the module is saved."""
+        return add_hook(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata)`` after the module was saved; it edits in place."""
+        return add_hook(self._state_dict_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)`` before loading."""
+        return add_hook(self._load_state_dict_pre_hooks, hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, incompatible_keys)`` after loading; it may edit the lists in place."""
+        return add_hook(self._load_state_dict_post_hooks, hook)
+
+    def _persistent_buffers(self) -> Iterable[tuple[str, Tensor]]:
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                yield name, buffer
+
+    def _has_extra_state(self) -> bool:
+        return type(self).get_extra_state is not StateDictMixin.get_extra_state
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                destination[prefix + name] = parameter if keep_vars else parameter.detach()
+        for name, buffer in self._persistent_buffers():
+            destination[prefix + name] = buffer if keep_vars else buffer.detach()
+        if self._has_extra_state():
+            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
+        """All parameters and persistent buffers by dotted name; the tensors share storage with the module's.
+
+        Args:
+            destination: a dict to fill instead of a new one.
+            prefix: put before every name.
+            keep_vars: keep the tensors themselves instead of detached ones.
+        """
+        if args:
+            raise TypeError("state_dict takes keyword arguments only: destination, prefix, keep_vars")
+        if destination is None:
+            destination = StateDict()
+            destination._metadata = OrderedDict()
+        local_metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local_metadata
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            hook(self, destination, prefix, local_metadata)
+        return cast(dict[str, Any], destination)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load this module's own tensors, not its children's; what differs goes into the three lists."""
+        assign = bool(local_metadata.get("assign_to_params_buffers", False))
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        own: dict[str, Tensor] = {name: p for name, p in self._parameters.items() if p is not None}
+        own.update(self._persistent_buffers())
+        for name, target in own.items():
+            key = prefix + name
+            if key not in state_dict:
+                missing_keys.append(key)
+                continue
+            problem = _load_tensor(cast("Module", self), name, target, key, state_dict[key], assign)
+            if problem:
+                error_msgs.append(problem)
+        self._load_extra_state(state_dict, prefix, missing_keys)
+        unexpected_keys.extend(self._unexpected(state_dict, prefix, own))
+
+    def _load_extra_state(self, state_dict: Mapping[str, Any], prefix: str, missing_keys: list[str]) -> None:
+        if not self._has_extra_state():
+            return
+        key = prefix + _EXTRA_STATE
+        if key in state_dict:
+            self.set_extra_state(state_dict[key])
+        else:
+            missing_keys.append(key)
+
+    def _unexpected(self, state_dict: Mapping[str, Any], prefix: str, own: dict[str, Tensor]) -> Iterable[str]:
+        for key in state_dict:
+            if not key.startswith(prefix):
+                continue
+            name, _, rest = key[len(prefix) :].partition(".")
+            if name == _EXTRA_STATE:
+                is_known = self._has_extra_state()
+            elif rest:
+                is_known = name in self._modules
+            else:
+                is_known = name in own
+            if not is_known:
+                yield key
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
+        """Copy tensors of ``state_dict`` into the parameters and buffers of the same names.
+
+        Args:
+            strict: missing or unexpected keys are an error.
+            assign: take the given tensors themselves instead of copying their values.
+
+        Raises:
+            RuntimeError: keys differ (``strict``) or a shape does; names all of them.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+        metadata = getattr(state_dict, "_metadata", {})
+        state = OrderedDict(state_dict)
+        self._load_tree(state, "", metadata, strict, assign, missing, unexpected, errors)
+        if strict:
+            errors = _key_errors(missing, unexpected) + errors
+        if errors:
+            listed = "\n\t".join(errors)
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")
+        bump_guard_epoch()
+        return IncompatibleKeys(missing, unexpected)
+
+    def _load_tree(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        metadata: Mapping[str, Any],
+        strict: bool,
+        assign: bool,
+        missing: list[str],
+        unexpected: list[str],
+        errors: list[str],
+    ) -> None:
+        local_metadata = dict(metadata.get(prefix[:-1], {}))
+        if assign:
+            local_metadata["assign_to_params_buffers"] = True
+        self._load_from_state_dict(state_dict, prefix, local_metadata, True, missing, unexpected, errors)
+        for name, module in self._modules.items():
+            if module is not None:
+                path = f"{prefix}{name}."
+                part = {key: value for key, value in state_dict.items() if key.startswith(path)}
+                module._load_tree(part, path, metadata, strict, assign, missing, unexpected, errors)
+        incompatible = IncompatibleKeys(missing, unexpected)
+        for hook in self._load_state_dict_post_hooks.values():
+            if hook(self, incompatible) is not None:
+                raise AssertionError(
+                    "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
+                    "values, if incompatible_keys need to be modified, it should be done inplace."
+                )
+
+
+def _key_errors(missing: list[str], unexpected: list[str]) -> list[str]:
+    errors = []
+    if unexpected:
+        errors.append(f"Unexpected key(s) in state_dict: {_quoted(unexpected)}. ")
+    if missing:
+        errors.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}. ")
+    return errors
+
+
+def _quoted(keys: list[str]) -> str:
+    return ", ".join(f'"{key}"' for key in keys)
+
+
+def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any, assign: bool) -> str:
+    """Load one tensor; returns what is wrong with it, or an empty string."""
+    if not isinstance(value, Tensor):
+        return (
+            f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
+            f"but received {type(value)}"
+        )
+    if target.ndim == 0 and tuple(value.shape) == (1,):
+        value = value[0]  # old checkpoints stored zero-dimensional tensors as one-dimensional
+    if tuple(value.shape) != tuple(target.shape):
+        return (
+            f"size mismatch for {key}: copying a param with shape {_size(value)} from checkpoint, "
+            f"the shape in current model is {_size(target)}."
+        )
+    if not assign:
+        with aj.no_grad():
+            target.copy_(value)
+    elif isinstance(target, Parameter):
+        is_parameter = isinstance(value, Parameter)
+        setattr(module, name, value if is_parameter else Parameter(value, target.requires_grad))
+    else:
+        setattr(module, name, value)
+    return ""
+
+
+def _size(tensor: Tensor) -> str:
+    return f"torch.Size({list(tensor.shape)})"

@@ -1,0 +1,333 @@
+"""Transformer layers and stacks. Source: arXiv:1706.03762; ``norm_first`` is the form of arXiv:2002.04745."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import autojit as aj
+from autojit.core.dtypes import DType
+from autojit.nn import functional as F
+from autojit.nn import init
+from autojit.nn.attention import MultiheadAttention
+from autojit.nn.containers import ModuleList
+from autojit.nn.dropout import Dropout
+from autojit.nn.linear import Linear
+from autojit.nn.module import Module
+from autojit.nn.normalization import LayerNorm
+from autojit.tensor import Tensor
+
+_Activation = Callable[[Tensor], Tensor]
+
+
+def _activation_of(activation: str | _Activation) -> _Activation:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+    found: _Activation = F.relu if activation == "relu" else F.gelu
+    return found
+
+
+class _Layer(Module):
+    """What encoder and decoder layers share: self-attention, feed-forward network, options."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float,
+        activation: str | _Activation,
+        batch_first: bool,
+        norm_first: bool,
+        bias: bool,
+        with_memory: bool,
+        device: Any,
+        dtype: DType | None,
+    ) -> None:
+        super().__init__()
+        self.self_attn = MultiheadAttention(
+            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, device=device, dtype=dtype
+        )
+        if with_memory:
+            self.multihead_attn = MultiheadAttention(
+                d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, device=device, dtype=dtype
+            )
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, device=device, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, device=device, dtype=dtype)
+        self.norm_first = norm_first
+        self.activation = _activation_of(activation)
+
+    def _feed_forward(self, x: Tensor, last_dropout: Module) -> Tensor:
+        hidden = self.dropout(self.activation(self.linear1(x)))
+        output: Tensor = last_dropout(self.linear2(hidden))
+        return output
+
+    def _attend(
+        self, attention: Module, x: Tensor, memory: Tensor, mask: Tensor | None, padding: Tensor | None,
+        is_causal: bool,
+    ) -> Tensor:  # fmt: skip
+        is_causal = is_causal and mask is not None
+        output: Tensor = attention(
+            x, memory, memory, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False
+        )[0]
+        return output
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward network, each with a residual and a norm."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | _Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            d_model, nhead, dim_feedforward, dropout, activation, batch_first, norm_first, bias, False, device, dtype
+        )
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+        self.dropout1 = Dropout(dropout)
+        self.dropout2 = Dropout(dropout)
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
+            found: Tensor = self.dropout1(
+                self._attend(self.self_attn, x, x, src_mask, src_key_padding_mask, is_causal)
+            )
+            return found
+
+        x = src
+        if self.norm_first:
+            x = x + attend(self.norm1(x))
+            return x + self._feed_forward(self.norm2(x), self.dropout2)
+        x = self.norm1(x + attend(x))
+        normed: Tensor = self.norm2(x + self._feed_forward(x, self.dropout2))
+        return normed
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to the memory and a feed-forward network, each with a residual and a norm."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | _Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            d_model, nhead, dim_feedforward, dropout, activation, batch_first, norm_first, bias, True, device, dtype
+        )
+        for place in (1, 2, 3):
+            norm = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+            setattr(self, f"norm{place}", norm)
+        for place in (1, 2, 3):
+            setattr(self, f"dropout{place}", Dropout(dropout))
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        def attend_self(x: Tensor) -> Tensor:
+            found: Tensor = self.dropout1(
+                self._attend(self.self_attn, x, x, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+            )
+            return found
+
+        def attend_memory(x: Tensor) -> Tensor:
+            found: Tensor = self.dropout2(
+                self._attend(
+                    self.multihead_attn, x, memory, memory_mask, memory_key_padding_mask, memory_is_causal
+                )
+            )
+            return found
+
+        x = tgt
+        if self.norm_first:
+            x = x + attend_self(self.norm1(x))
+            x = x + attend_memory(self.norm2(x))
+            return x + self._feed_forward(self.norm3(x), self.dropout3)
+        x = self.norm1(x + attend_self(x))
+        x = self.norm2(x + attend_memory(x))
+        normed: Tensor = self.norm3(x + self._feed_forward(x, self.dropout3))
+        return normed
+
+
+def _is_causal(mask: Tensor | None, is_causal: bool | None) -> bool:
+    """Only what the caller said: the mask itself is always applied, so a missing hint costs nothing."""
+    return bool(is_causal) and mask is not None
+
+
+class TransformerEncoder(Module):
+    """A stack of copies of one encoder layer and an optional last norm.
+
+    ``enable_nested_tensor`` and ``mask_check`` are accepted as in torch; there is no nested-tensor path here.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
+        super().__init__()
+        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
+        self.num_layers = num_layers
+        self.norm = norm
+        self.enable_nested_tensor = enable_nested_tensor
+        self.mask_check = mask_check
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        x = src
+        for layer in self.layers:
+            x = layer(
+                x, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=_is_causal(mask, is_causal)
+            )
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(Module):
+    """A stack of copies of one decoder layer and an optional last norm."""
+
+    def __init__(
+        self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None
+    ) -> None:
+        super().__init__()
+        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.num_layers = num_layers
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        x = tgt
+        for layer in self.layers:
+            x = layer(
+                x,
+                memory,
+                tgt_mask=tgt_mask,
+                memory_mask=memory_mask,
+                tgt_key_padding_mask=tgt_key_padding_mask,
+                memory_key_padding_mask=memory_key_padding_mask,
+                tgt_is_causal=_is_causal(tgt_mask, tgt_is_causal),
+                memory_is_causal=_is_causal(memory_mask, memory_is_causal),
+            )
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(Module):
+    """Encoder and decoder stacks with torch's defaults."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | _Activation = F.relu,
+        custom_encoder: Any = None,
+        custom_decoder: Any = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        options = (dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
+        norm_options = {"eps": layer_norm_eps, "bias": bias, "device": device, "dtype": dtype}
+        if custom_encoder is None:
+            layer = TransformerEncoderLayer(d_model, nhead, *options)
+            custom_encoder = TransformerEncoder(layer, num_encoder_layers, LayerNorm(d_model, **norm_options))
+        if custom_decoder is None:
+            decoder_layer = TransformerDecoderLayer(d_model, nhead, *options)
+            custom_decoder = TransformerDecoder(decoder_layer, num_decoder_layers, LayerNorm(d_model, **norm_options))
+        self.encoder = custom_encoder
+        self.decoder = custom_decoder
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
+        self.d_model = d_model
+        self.nhead = nhead
+        self.batch_first = batch_first
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        output: Tensor = self.decoder(
+            tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
+            memory_is_causal,
+        )  # fmt: skip
+        return output
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: DType | None = None) -> Tensor:
+        """f[sz, sz] with -inf above the diagonal and 0 elsewhere."""
+        dtype = aj.get_default_dtype() if dtype is None else dtype
+        return aj.triu(aj.full((sz, sz), float("-inf"), dtype=dtype, device=device), diagonal=1)

@@ -1,0 +1,223 @@
+"""The families of ops: what an op shares with its kind, so that an op itself is a few short methods.
+
+- ``Elementwise``: implicit NumPy broadcasting over operands of one dtype; gives type, batching, unbroadcasting, and the
+  VJP and JVP from one statement of the partial derivatives.
+- ``Reindex``: every output element is one input element; states its index map.
+- ``Reduction``: folds axes with an associative operator.
+- ``Source``: no operands (constants, iota).
+- ``Structured``: lowered by a module of ``codegen`` named in ``lowering`` (matmul, scatter, scans, random).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from autojit.core.dtypes import DType, bool_
+from autojit.core.errors import AxisError, DTypeError, ShapeError
+from autojit.core.types import Shape, TensorType
+from autojit.ir.index import Index
+from autojit.ir.op import Op, Operands, bind
+
+Axes = int | Sequence[int] | None
+
+
+def normalize_axis(axis: int, ndim: int, op: str = "op") -> int:
+    """A non-negative axis; AxisError (an IndexError, as torch) when out of range. Rank 0 counts as rank 1."""
+    span = max(ndim, 1)
+    if not -span <= axis < span:
+        raise AxisError(f"{op}: Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {axis})")
+    return axis + span if axis < 0 else axis
+
+
+def normalize_axes(axes: Axes, ndim: int, op: str = "op") -> tuple[int, ...]:
+    """Sorted, unique, non-negative axes; ``None`` and ``()`` mean all of them."""
+    if axes is None or (not isinstance(axes, int) and len(axes) == 0):
+        return tuple(range(ndim))
+    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    found = tuple(sorted(normalize_axis(int(a), ndim, op) for a in given))
+    if len(set(found)) != len(found):
+        raise ShapeError(f"{op}: an axis appears twice in {given}")
+    return () if ndim == 0 else found
+
+
+def broadcast_shapes(*shapes: Shape, op: str = "op") -> Shape:
+    """NumPy's broadcast shape; ShapeError with torch's wording when there is none."""
+    first = shapes[0]
+    for other in shapes:
+        if other != first:
+            return _broadcast(shapes, op)
+    return first
+
+
+def _broadcast(shapes: Sequence[Shape], op: str) -> Shape:
+    ndim = max(map(len, shapes))
+    result = [1] * ndim
+    for shape in shapes:
+        for axis, extent in enumerate(shape, start=ndim - len(shape)):
+            if extent == 1 or extent == result[axis]:
+                continue
+            if result[axis] != 1:
+                raise ShapeError(
+                    f"{op}: The size of tensor a ({result[axis]}) must match the size of tensor b ({extent}) at "
+                    f"non-singleton dimension {axis}",
+                    facts={f"operand {i}": list(s) for i, s in enumerate(shapes)},
+                    fix="make the extents equal or 1, or reshape an operand",
+                )
+            result[axis] = extent
+    return tuple(result)
+
+
+def resolve(cotangent: Any) -> Any:
+    """A cotangent entry as an operand or None: thunks are called."""
+    return cotangent() if callable(cotangent) and not hasattr(cotangent, "_bind") else cotangent
+
+
+class Elementwise(Op, abstract=True):
+    """One output element from the operands' elements at the same (broadcast) position.
+
+    A subclass gives ``eager``, ``partials`` (or its own vjp and jvp) and ``lower(emit, *scalars) -> scalar``.
+    ``accepts`` restricts operand dtypes by kind; ``result_dtype`` maps the operand dtype to the result's.
+    """
+
+    accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int", "float", "complex")
+    is_cheap: ClassVar[bool] = True  # cheap to compute again rather than to store
+
+    def result_dtype(self, dtype: DType) -> DType:
+        return dtype
+
+    def result_type(self, *types: TensorType) -> TensorType:
+        first = types[0]
+        if first.dtype.kind not in self.accepts:
+            raise DTypeError(f'"{self.name}" not implemented for {first.dtype}', {"operand": first})
+        for other in types[1:]:
+            if other.dtype is not first.dtype:
+                raise DTypeError(f"{self.name}: operands differ in dtype", {"operands": [str(t) for t in types]})
+        shape = broadcast_shapes(*[t.shape for t in types], op=self.name)
+        return TensorType(shape, self.result_dtype(first.dtype), first.device)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        """Per operand: the partial derivative as an operand, a thunk making it, or None for zero."""
+        raise NotImplementedError(self.name)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        def cotangent(partial: Any) -> Callable[[], Any]:
+            return lambda: _mul(y_bar, _conj(resolve(partial)))
+
+        return tuple(None if p is None else cotangent(p) for p in self.partials(primals, result))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        total: Any = None
+        for partial, x_dot in zip(self.partials(primals, result), tangents, strict=True):
+            if partial is None or x_dot is None:
+                continue
+            term = _mul(resolve(partial), x_dot)
+            total = term if total is None else _add(total, term)
+        return total
+
+    def unbroadcast(self, x_bar: Any, x: Any) -> Any:
+        return sum_to(x_bar, x.type.shape)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        ranks = [a.type.ndim - flag for a, flag in zip(args, batched, strict=True)]
+        rank = max(ranks)
+        aligned = [
+            _lead(a, rank - r) if flag and r < rank else a for a, flag, r in zip(args, batched, ranks, strict=True)
+        ]
+        return bind(self, *aligned)
+
+    def lower(self, emit: Any, *scalars: Any) -> Any:
+        raise NotImplementedError(self.name)
+
+
+class Reindex(Op, abstract=True):
+    """Every output element is one element of the only operand: ``y[i] = x[source_index(i)]``. Linear.
+
+    ``source_index`` states the map; ``valid`` (for padding) lists (index, low, high) conditions under which the element
+    exists at all, else it is ``fill``. Subclasses that alias set ``is_view`` and give ``unview(base, piece)``: base with
+    the viewed elements replaced.
+    """
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        raise NotImplementedError(self.name)
+
+    def valid(self, index: tuple[Index, ...], x: TensorType) -> tuple[tuple[Index, int, int], ...]:
+        return ()
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else bind(self, x_dot)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        raise NotImplementedError(self.name)
+
+
+class Reduction(Op, abstract=True):
+    """Folds ``axes`` (sorted, non-negative, unique) away. ``lower(emit, dtype)`` gives (identity, combine)."""
+
+    axes: tuple[int, ...]
+
+    def result_type(self, x: TensorType) -> TensorType:
+        return x.drop(self.axes)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        (x,) = args
+        return bind(type(self)(tuple(a + 1 for a in self.axes)), x)  # type: ignore[call-arg]
+
+
+class Source(Op, abstract=True):
+    """No operands. ``lower(emit, index)`` gives the element at an index."""
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return ()
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return None
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        raise AssertionError("a source has no operands to batch")
+
+
+class Structured(Op, abstract=True):
+    """An op whose lowering is a module of ``codegen``, named by ``lowering``; "opaque" calls ``eager`` from the step."""
+
+    lowering: ClassVar[str] = "opaque"
+
+
+def keep_axes(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """The shape after a reduction that keeps ``axes`` with extent 1."""
+    return tuple(1 if axis in axes else n for axis, n in enumerate(shape))
+
+
+def sum_to(x: Any, shape: Shape) -> Any:
+    """Sum the axes that broadcasting ``shape`` to ``x`` added or stretched: the transpose of broadcasting."""
+    if x.type.shape == shape:
+        return x
+    added = x.type.ndim - len(shape)
+    axes = tuple(
+        axis for axis, n in enumerate(x.type.shape) if axis < added or (shape[axis - added] == 1 and n != 1)
+    )
+    total = bind(Op.registry["sum"](axes), x) if axes else x  # type: ignore[call-arg]
+    return total if total.type.shape == shape else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
+
+
+def is_bool(x: Any) -> bool:
+    return x.type.dtype is bool_
+
+
+def _mul(a: Any, b: Any) -> Any:
+    return bind(Op.registry["mul"](), a, b)
+
+
+def _add(a: Any, b: Any) -> Any:
+    return bind(Op.registry["add"](), a, b)
+
+
+def _conj(x: Any) -> Any:
+    return bind(Op.registry["conj"](), x) if x.type.dtype.kind == "complex" else x
+
+
+def _lead(x: Any, count: int) -> Any:
+    """Insert ``count`` axes of extent 1 after the batch axis."""
+    shape = (x.type.shape[0], *(1,) * count, *x.type.shape[1:])
+    return bind(Op.registry["reshape"](shape), x)  # type: ignore[call-arg]

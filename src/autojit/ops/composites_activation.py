@@ -1,0 +1,154 @@
+"""Activations and the softmax family, with torch's definitions and its derivatives at kinks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from autojit.ir.op import Operand
+from autojit.ops.base import normalize_axis
+from autojit.ops.elementwise_arithmetic import add, div, mul, neg, reciprocal, square, stop_gradient, sub, where
+from autojit.ops.elementwise_complex import abs
+from autojit.ops.elementwise_exponential import exp, expm1, log, logaddexp, sigmoid
+from autojit.ops.elementwise_logic import ge, gt, le, logical_and, lt
+from autojit.ops.elementwise_special import erfc
+from autojit.ops.elementwise_trigonometric import tanh
+from autojit.ops.reductions import amax, sum
+from autojit.ops.shape import slice_axis
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax",
+    "logsigmoid", "mish", "relu6", "selu", "silu", "softmax", "softplus", "softshrink", "softsign", "tanhshrink",
+    "threshold",
+]  # fmt: skip
+
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE = 1.0507009873554804934193349852946  # Klambauer et al., NeurIPS 2017
+
+
+def _shifted(x: Operand, axis: int) -> Any:
+    """``x`` minus its largest element along an axis; the shift cancels in the softmax and its derivatives."""
+    return sub(x, stop_gradient(amax(x, axis, keep=True)))
+
+
+def softmax(x: Operand, axis: int = -1) -> Any:
+    """Exponentials over their sum along an axis. Its adjoint costs one reduction and no division per element."""
+    axis = normalize_axis(axis, x.type.ndim, "softmax")
+    if x.type.size == 0 or x.type.ndim == 0:
+        return exp(sub(x, x))
+    e = exp(_shifted(x, axis))
+    return mul(e, reciprocal(sum(e, axis, keep=True)))
+
+
+def log_softmax(x: Operand, axis: int = -1) -> Any:
+    """Logarithm of the softmax along an axis. Its adjoint reuses the exponentials."""
+    axis = normalize_axis(axis, x.type.ndim, "log_softmax")
+    if x.type.size == 0 or x.type.ndim == 0:
+        return sub(x, x)
+    shifted = _shifted(x, axis)
+    return sub(shifted, log(sum(exp(shifted), axis, keep=True)))
+
+
+def gelu(x: Operand, approximate: str = "none") -> Any:
+    """``x`` times the normal distribution function of ``x``; "tanh" is its usual approximation.
+
+    The exact form goes through ``erfc``, so it keeps its relative accuracy in the negative tail.
+    """
+    if approximate == "tanh":
+        inner = mul(add(x, mul(mul(square(x), x), 0.044715)), math.sqrt(2.0 / math.pi))
+        return mul(mul(x, 0.5), add(tanh(inner), 1))
+    return mul(mul(x, 0.5), erfc(mul(x, -math.sqrt(0.5))))
+
+
+def silu(x: Operand) -> Any:
+    """``x * sigmoid(x)``."""
+    return mul(x, sigmoid(x))
+
+
+def softplus(x: Operand, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """``log(1 + e ** (beta x)) / beta``, and ``x`` itself where ``beta x`` exceeds the threshold."""
+    scaled = x if beta == 1.0 else mul(x, beta)
+    smooth = logaddexp(scaled, 0)
+    return where(gt(scaled, threshold), x, smooth if beta == 1.0 else div(smooth, beta))
+
+
+def mish(x: Operand) -> Any:
+    """``x * tanh(softplus(x))``."""
+    return mul(x, tanh(softplus(x)))
+
+
+def logsigmoid(x: Operand) -> Any:
+    """``log(sigmoid(x))`` without overflow."""
+    return neg(logaddexp(neg(x), 0))
+
+
+def leaky_relu(x: Operand, slope: Any = 0.01) -> Any:
+    """``x`` where positive, else ``slope * x``; ``slope`` may be an operand (PReLU)."""
+    return where(gt(x, 0), x, mul(x, slope))
+
+
+def elu(x: Operand, alpha: float = 1.0) -> Any:
+    """``x`` where positive, else ``alpha * (e ** x - 1)``."""
+    return where(gt(x, 0), x, mul(expm1(x), alpha))
+
+
+def celu(x: Operand, alpha: float = 1.0) -> Any:
+    """``x`` where positive, else ``alpha * (e ** (x / alpha) - 1)``."""
+    return where(gt(x, 0), x, mul(expm1(div(x, alpha)), alpha))
+
+
+def selu(x: Operand) -> Any:
+    """The self-normalising ELU."""
+    return mul(elu(x, _SELU_ALPHA), _SELU_SCALE)
+
+
+def hardtanh(x: Operand, low: float = -1.0, high: float = 1.0) -> Any:
+    """``x`` within [low, high]; the derivative at the bounds is 0."""
+    return where(le(x, low), low, where(ge(x, high), high, x))
+
+
+def relu6(x: Operand) -> Any:
+    """``x`` within [0, 6]; the derivative at the bounds is 0."""
+    return hardtanh(x, 0.0, 6.0)
+
+
+def hardsigmoid(x: Operand) -> Any:
+    """``x / 6 + 1/2`` within [0, 1]."""
+    return where(le(x, -3), 0, where(ge(x, 3), 1, add(div(x, 6), 0.5)))
+
+
+def hardswish(x: Operand) -> Any:
+    """``x * hardsigmoid(x)``."""
+    return where(lt(x, -3), 0, where(le(x, 3), div(mul(x, add(x, 3)), 6), x))
+
+
+def softsign(x: Operand) -> Any:
+    """``x / (1 + |x|)``."""
+    return div(x, add(abs(x), 1))
+
+
+def tanhshrink(x: Operand) -> Any:
+    """``x - tanh(x)``."""
+    return sub(x, tanh(x))
+
+
+def softshrink(x: Operand, width: float = 0.5) -> Any:
+    """``x`` moved towards 0 by ``width``, 0 where it would cross."""
+    return where(gt(x, width), sub(x, width), where(lt(x, -width), add(x, width), mul(x, 0)))
+
+
+def hardshrink(x: Operand, width: float = 0.5) -> Any:
+    """``x``, but 0 where its magnitude is at most ``width``."""
+    return where(logical_and(ge(x, -width), le(x, width)), 0, x)
+
+
+def threshold(x: Operand, bound: float, value: float) -> Any:
+    """``x`` where it exceeds ``bound``, else ``value``."""
+    return where(le(x, bound), value, x)
+
+
+def glu(x: Operand, axis: int = -1) -> Any:
+    """The first half along an axis times the sigmoid of the second half."""
+    axis = normalize_axis(axis, x.type.ndim, "glu")
+    half = x.type.shape[axis] // 2
+    return mul(slice_axis(x, axis, 0, half), sigmoid(slice_axis(x, axis, half, None)))

@@ -1,0 +1,134 @@
+"""Losses and their pieces, per element or per sample; ``reduced`` brings them to a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.core.dtypes import DType, int64
+from autojit.core.errors import ArgumentError
+from autojit.ir.op import Operand
+from autojit.ops.base import normalize_axis
+from autojit.ops.composites_activation import log_softmax
+from autojit.ops.composites_reduction import mean
+from autojit.ops.elementwise_arithmetic import add, cast, div, mul, neg, square, stop_gradient, sub, where
+from autojit.ops.elementwise_complex import abs
+from autojit.ops.elementwise_exponential import exp, log, logaddexp
+from autojit.ops.elementwise_logic import eq, le, logical_and, logical_or, lt
+from autojit.ops.elementwise_selection import clamp_min
+from autojit.ops.reductions import amax, restore_axes, sum
+from autojit.ops.sources import iota, literal
+
+__all__ = [
+    "addcdiv", "addcmul", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber",
+    "kl_div", "one_hot", "pick", "reduced", "smooth_l1", "soft_cross_entropy", "xlogy",
+]  # fmt: skip
+
+
+def reduced(losses: Operand, reduction: str = "mean") -> Any:
+    """The losses' "mean", "sum", or, for "none", themselves."""
+    if reduction == "mean":
+        return mean(losses)
+    if reduction == "sum":
+        return sum(losses)
+    if reduction == "none":
+        return losses
+    raise ArgumentError(f"{reduction} is not a valid value for reduction", fix='use "mean", "sum" or "none"')
+
+
+def _is_position(x: Operand, index: Operand, axis: int) -> Any:
+    """Where the position along ``axis`` is the one ``index`` (without that axis) names."""
+    return eq(iota(x, x.type.shape, axis, int64), restore_axes(index, x.type.shape, (axis,)))
+
+
+def pick(x: Operand, index: Operand, axis: int = -1) -> Any:
+    """The element ``index`` names along an axis; ``index`` (int64) has ``x``'s shape without that axis.
+
+    Computed as a masked sum, so it fuses with other reductions of the row and its adjoint is a mask, not a scatter. An
+    index out of range picks 0.
+    """
+    axis = normalize_axis(axis, x.type.ndim, "pick")
+    return sum(where(_is_position(x, index, axis), x, 0), axis)
+
+
+def one_hot(index: Operand, classes: int, dtype: DType = int64) -> Any:
+    """1 at the position ``index`` names along a new last axis, else 0."""
+    shape = (*index.type.shape, classes)
+    positions = iota(index, shape, index.type.ndim, int64)
+    return cast(eq(positions, restore_axes(index, shape, (index.type.ndim,))), dtype)
+
+
+def cross_entropy(logits: Operand, target: Operand, axis: int = 1, smoothing: float = 0.0) -> Any:
+    """Per sample: minus the log-probability of the class ``target`` (int64) names along ``axis``, in nats.
+
+    The adjoint is ``softmax - one_hot`` times the sample's cotangent, without a reduction. ``smoothing`` spreads that
+    share of the probability evenly over all classes.
+    """
+    axis = normalize_axis(axis, logits.type.ndim, "cross_entropy")
+    shifted = sub(logits, stop_gradient(amax(logits, axis, keep=True)))
+    total = log(sum(exp(shifted), axis))
+    losses = sub(total, pick(shifted, target, axis))
+    if smoothing == 0.0:
+        return losses
+    even = sub(total, mean(shifted, axis))
+    return add(mul(losses, 1.0 - smoothing), mul(even, smoothing))
+
+
+def soft_cross_entropy(logits: Operand, probabilities: Operand, axis: int = 1) -> Any:
+    """Per sample: the cross-entropy of class probabilities and the softmax of ``logits``."""
+    return neg(sum(mul(probabilities, log_softmax(logits, axis)), axis))
+
+
+def binary_cross_entropy_with_logits(x: Operand, target: Operand, positive_weight: Operand | None = None) -> Any:
+    """Per element: the cross-entropy of ``target`` and ``sigmoid(x)``, without overflow."""
+    softplus_of_minus = logaddexp(neg(x), 0)
+    if positive_weight is None:
+        return add(mul(sub(1, target), x), softplus_of_minus)
+    weight = add(mul(sub(positive_weight, 1), target), 1)
+    return add(mul(sub(1, target), x), mul(weight, softplus_of_minus))
+
+
+def binary_cross_entropy(p: Operand, target: Operand) -> Any:
+    """Per element: the cross-entropy of ``target`` and the probability ``p``; logarithms are at least -100."""
+    of_one, of_zero = clamp_min(log(p), -100.0), clamp_min(log(sub(1, p)), -100.0)
+    return neg(add(mul(target, of_one), mul(sub(1, target), of_zero)))
+
+
+def huber(x: Operand, target: Operand, delta: float = 1.0) -> Any:
+    """Per element: half the squared error up to ``delta``, beyond it linear."""
+    error = sub(x, target)
+    size = abs(error)
+    return where(lt(size, delta), mul(square(error), 0.5), mul(sub(size, 0.5 * delta), delta))
+
+
+def smooth_l1(x: Operand, target: Operand, beta: float = 1.0) -> Any:
+    """Per element: the Huber loss over ``beta``; the absolute error for ``beta`` 0."""
+    error = sub(x, target)
+    size = abs(error)
+    if beta == 0:
+        return size
+    return where(lt(size, beta), mul(square(error), 0.5 / beta), sub(size, 0.5 * beta))
+
+
+def xlogy(x: Any, y: Operand) -> Any:
+    """``x * log(y)``, and 0 where ``x`` is 0 unless ``y`` is NaN."""
+    x = x if hasattr(x, "_bind") else literal(y, x)
+    is_free = logical_and(eq(x, 0), logical_or(le(y, 0), eq(y, float("inf"))))
+    return mul(x, log(where(is_free, 1, y)))
+
+
+def kl_div(log_p: Operand, target: Operand, log_target: bool = False) -> Any:
+    """Per element: ``target * (log target - log_p)``."""
+    if log_target:
+        return mul(exp(target), sub(target, log_p))
+    return sub(xlogy(target, target), mul(target, log_p))
+
+
+def addcmul(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
+    """``x + value * a * b``."""
+    product = mul(a, b)
+    return add(x, product if value == 1 else mul(product, value))
+
+
+def addcdiv(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
+    """``x + value * a / b``."""
+    return add(x, div(a if value == 1 else mul(a, value), b))

@@ -1,0 +1,152 @@
+"""Statistics over axes: mean, variance, norms, log-sum-exp, extrema with their index.
+
+Composites: ordinary functions over the ops, differentiated by composition. ``keep`` leaves the reduced axes with
+extent 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from autojit.core.dtypes import int64
+from autojit.ir.op import Operand
+from autojit.ops.base import Axes, normalize_axes, normalize_axis
+from autojit.ops.elementwise_arithmetic import (
+    add,
+    cast,
+    div,
+    mul,
+    square,
+    squared_deviation,
+    stop_gradient,
+    sub,
+    where,
+)  # fmt: skip
+from autojit.ops.elementwise_base import is_complex
+from autojit.ops.elementwise_complex import abs, imag, real
+from autojit.ops.elementwise_exponential import exp, log, pow, sqrt
+from autojit.ops.elementwise_logic import eq, isfinite, to_bool
+from autojit.ops.indexing import gather
+from autojit.ops.reductions import amax, amin, argmax, argmin, restore_axes, sum
+from autojit.ops.shape import reshape
+from autojit.ops.sources import zeros
+
+__all__ = [
+    "count_nonzero", "logsumexp", "max_with_index", "mean", "min_with_index", "norm", "safe_sqrt", "std", "var",
+    "var_mean",
+]  # fmt: skip
+
+
+def count_of(x: Operand, axes: tuple[int, ...]) -> int:
+    """How many elements one fold over ``axes`` takes."""
+    return math.prod(x.type.shape[axis] for axis in axes)
+
+
+def mean(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+    """Arithmetic mean; NaN over no elements."""
+    found = normalize_axes(axes, x.type.ndim, "mean")
+    count = count_of(x, found)
+    return mul(sum(x, found, keep), 1.0 / count) if _is_exact(count) else div(sum(x, found, keep), count)
+
+
+def _is_exact(count: int) -> bool:
+    """Whether the reciprocal is a float: multiplying with it then rounds as dividing does."""
+    return count > 0 and count & (count - 1) == 0
+
+
+def var_mean(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> tuple[Any, Any]:
+    """(variance, mean) in two passes; the sum of squares is divided by ``max(0, count - correction)``."""
+    found = normalize_axes(axes, x.type.ndim, "var")
+    middle = mean(x, found, keep=True)
+    if is_complex(x):
+        deviation = sub(x, middle)
+        squares = add(square(real(deviation)), square(imag(deviation)))
+    else:
+        squares = squared_deviation(x, middle)
+    total = sum(squares, found, keep)
+    freedom = max(0.0, count_of(x, found) - correction)
+    return div(total, freedom), middle if keep else reshape(middle, x.type.drop(found).shape)
+
+
+def var(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> Any:
+    """Variance with ``count - correction`` degrees of freedom."""
+    return var_mean(x, axes, correction, keep)[0]
+
+
+def std(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> Any:
+    """Standard deviation; its derivative is 0 where all elements are equal."""
+    return safe_sqrt(var(x, axes, correction, keep))
+
+
+def safe_sqrt(x: Operand) -> Any:
+    """Square root with derivative 0 at 0, for magnitudes."""
+    is_zero = eq(x, 0)
+    return where(is_zero, 0, sqrt(where(is_zero, 1, x)))
+
+
+def norm(x: Operand, p: float = 2.0, axes: Axes = None, keep: bool = False) -> Any:
+    """The vector p-norm: ``inf`` and ``-inf`` the extreme magnitude, 0 the count of non-zeros. Derivative 0 at 0."""
+    if p == 2.0:
+        squares = add(square(real(x)), square(imag(x))) if is_complex(x) else square(x)
+        return safe_sqrt(sum(squares, axes, keep))
+    if p == 0:
+        magnitude_dtype = x.type.dtype.to_real()
+        return sum(cast(to_bool(x), magnitude_dtype), axes, keep)
+    magnitude = abs(x)
+    if math.isinf(p):
+        return amax(magnitude, axes, keep) if p > 0 else amin(magnitude, axes, keep)
+    if p == 1.0:
+        return sum(magnitude, axes, keep)
+    if p < 0:
+        return pow(sum(pow(magnitude, p), axes, keep), 1.0 / p)
+    return _safe_pow(sum(_safe_pow(magnitude, p), axes, keep), 1.0 / p)
+
+
+def _safe_pow(x: Operand, exponent: float) -> Any:
+    """A positive power of a magnitude with derivative 0 at 0."""
+    is_zero = eq(x, 0)
+    return where(is_zero, 0, pow(where(is_zero, 1, x), exponent))
+
+
+def logsumexp(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
+    """Log of the sum of exponentials, shifted by the maximum so that it cannot overflow.
+
+    Over no elements it is -inf. The shift cancels in every derivative, so it is a constant to them.
+    Source: Blanchard, Higham and Higham, IMA J. Numer. Anal. 41(4), 2021 (the shifted form).
+    """
+    found = normalize_axes(axes, x.type.ndim, "logsumexp")
+    if count_of(x, found) == 0:
+        return log(sum(exp(x), found, keep))
+    top = stop_gradient(amax(x, found))
+    shift = where(isfinite(top), top, 0)
+    total = sum(exp(sub(x, restore_axes(shift, x.type.shape, found))), found)
+    y = add(log(total), shift)
+    return restore_axes(y, x.type.shape, found) if keep else y
+
+
+def count_nonzero(x: Operand, axes: Axes = None) -> Any:
+    """How many elements are not 0, as int64."""
+    return sum(cast(to_bool(x), int64), axes)
+
+
+def max_with_index(x: Operand, axis: int, keep: bool = False) -> tuple[Any, Any]:
+    """(largest element, its first index) along an axis; that one element receives the derivative."""
+    return _with_index(x, axis, keep, argmax)
+
+
+def min_with_index(x: Operand, axis: int, keep: bool = False) -> tuple[Any, Any]:
+    """(smallest element, its first index) along an axis; that one element receives the derivative."""
+    return _with_index(x, axis, keep, argmin)
+
+
+def _with_index(x: Operand, axis: int, keep: bool, position: Any) -> tuple[Any, Any]:
+    if x.type.ndim == 0:
+        return x, zeros(x, (), int64)
+    axis = normalize_axis(axis, x.type.ndim)
+    index = position(x, axis, keep=True)
+    values = gather(x, axis, index)
+    if keep:
+        return values, index
+    shape = x.type.drop((axis,)).shape
+    return reshape(values, shape), reshape(index, shape)

@@ -1,0 +1,323 @@
+"""Orthogonal decompositions: QR, Hermitian eigenvalues, singular values. Eager through LAPACK (numpy.linalg).
+
+Derivatives of vectors exist where eigenvalues (singular values) are distinct; those of values alone exist always, and
+terms of vectors nobody uses are never formed. Source: Townsend, Differentiating the singular value decomposition, 2016;
+Walter and Lehmann, arXiv:1009.6112 (QR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, int64
+from autojit.core.errors import ArgumentError
+from autojit.core.types import TensorType
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.by_name import apply
+from autojit.ops.joining import concatenate
+from autojit.ops.linalg import MatrixOp, has, hermitian_part, lapack, require_matrix, scaled, zeros_like
+from autojit.ops.matmul import adjoint_matrix, matmul
+from autojit.ops.samples import Samples, draws
+from autojit.ops.shape import reshape, slice_axis
+from autojit.ops.triangles import diag_embed, eye, scale_columns, scale_rows, tril
+from autojit.ops.views import diagonal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Eigh", "Qr", "Svd", "eigh", "eigvalsh", "matrix_rank", "pinv", "qr", "svd", "svdvals"]
+
+_DIVERGED = "The algorithm failed to converge because the input matrix is ill-conditioned or has NaN."
+
+
+@dataclass(frozen=True)
+class Qr(MatrixOp):
+    """Reduced QR of matrices with at least as many rows as columns: ``(m, n) -> q (m, n), r (n, n)``."""
+
+    n_outputs: ClassVar[int] = 2
+
+    def result_type(self, a: TensorType) -> tuple[TensorType, TensorType]:
+        require_matrix("qr", a)
+        m, n = a.shape[-2:]
+        if m < n:
+            raise ArgumentError("qr: the op takes tall matrices; the function qr splits wide ones", {"A": a})
+        return a, a.with_shape((*a.shape[:-2], n, n))
+
+    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        q, r = lapack("qr", _DIVERGED, lambda: np.linalg.qr(a))
+        return np.asarray(q), np.asarray(r)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (q, r), (q_bar, r_bar) = result, y_bar
+        inner = None if r_bar is None else matmul(r, adjoint_matrix(r_bar))
+        if q_bar is not None:
+            product = matmul(adjoint_matrix(q_bar), q)
+            inner = apply("neg", product) if inner is None else apply("sub", inner, product)
+        if inner is None:
+            return (None,)
+        whole = matmul(q, _mirrored(inner))
+        if q_bar is not None:
+            whole = apply("add", q_bar, whole)
+        return (_right_divide(whole, adjoint_matrix(r), upper=False),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (q, r), (a_dot,) = result, tangents
+        if a_dot is None:
+            return (None, None)
+        moved = _right_divide(a_dot, r, upper=True)
+        inner = matmul(adjoint_matrix(q), moved)
+        turn = _skew_of_lower(inner)
+        q_dot = apply("add", apply("sub", moved, matmul(q, inner)), matmul(q, turn))
+        return (q_dot, matmul(apply("sub", inner, turn), r))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not has(dtype) or dtype.is_complex:  # LAPACK chooses the phases of complex vectors
+            return []
+        return [(Qr(), (draws(shape, dtype, 5),)) for shape in ((3, 3), (2, 4, 2))]
+
+
+@dataclass(frozen=True)
+class Eigh(MatrixOp):
+    """Eigenvalues (ascending, real) and orthonormal eigenvectors (columns) of the Hermitian part of the operand."""
+
+    n_outputs: ClassVar[int] = 2
+
+    def result_type(self, a: TensorType) -> tuple[TensorType, TensorType]:
+        self._require_square(a)
+        return a.with_shape(a.shape[:-1]).with_dtype(a.dtype.to_real()), a
+
+    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
+        values, vectors = lapack("eigh", _DIVERGED, lambda: np.linalg.eigh(hermitian))
+        return np.asarray(values), np.asarray(vectors)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (values, vectors), (values_bar, vectors_bar) = result, y_bar
+        inner = None if values_bar is None else diag_embed(_as(values_bar, vectors.type.dtype))
+        if vectors_bar is not None:
+            overlap = matmul(adjoint_matrix(vectors), vectors_bar)
+            turned = apply("mul", _gaps(values, overlap.type.dtype), overlap)
+            inner = turned if inner is None else apply("add", inner, turned)
+        if inner is None:
+            return (None,)
+        return (hermitian_part(matmul(matmul(vectors, inner), adjoint_matrix(vectors))),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (values, vectors), (a_dot,) = result, tangents
+        if a_dot is None:
+            return (None, None)
+        inner = matmul(matmul(adjoint_matrix(vectors), hermitian_part(a_dot)), vectors)
+        values_dot = _real(diagonal(inner, 0, inner.type.ndim - 2, inner.type.ndim - 1))
+        turn = apply("mul", _gaps(values, inner.type.dtype), inner)
+        return (values_dot, matmul(vectors, turn))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not has(dtype) or dtype.is_complex:  # LAPACK chooses the phases of complex vectors
+            return []
+        return [(Eigh(), (spread_spectrum(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))]
+
+
+@dataclass(frozen=True)
+class Svd(MatrixOp):
+    """Reduced singular value decomposition: ``(m, n) -> u (m, k), s (k,) descending and real, vh (k, n)``."""
+
+    n_outputs: ClassVar[int] = 3
+
+    def result_type(self, a: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+        require_matrix("svd", a)
+        *lead, m, n = a.shape
+        k = min(m, n)
+        s = a.with_shape((*lead, k)).with_dtype(a.dtype.to_real())
+        return a.with_shape((*lead, m, k)), s, a.with_shape((*lead, k, n))
+
+    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+        return tuple(map(np.asarray, lapack("svd", _DIVERGED, lambda: np.linalg.svd(a, full_matrices=False))))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (u, s, vh), (u_bar, s_bar, vh_bar) = result, y_bar
+        if u_bar is None and s_bar is None and vh_bar is None:
+            return (None,)
+        dtype = u.type.dtype
+        inner: Any = None if s_bar is None else diag_embed(_as(s_bar, dtype))
+        wide_s = _as(s, dtype)
+        if u_bar is not None:
+            inner = _plus(inner, scale_columns(_turn(s, matmul(adjoint_matrix(u), u_bar)), wide_s))
+        if vh_bar is not None:
+            inner = _plus(inner, scale_rows(_turn(s, matmul(vh, adjoint_matrix(vh_bar))), wide_s))
+        if u_bar is not None and dtype.is_complex:
+            inner = _plus(inner, _phase(matmul(adjoint_matrix(u), u_bar), s))
+        total = matmul(matmul(u, inner), vh)
+        inverse_s = apply("reciprocal", wide_s)
+        if u_bar is not None and u.type.shape[-2] > u.type.shape[-1]:
+            outside = apply("sub", u_bar, matmul(u, matmul(adjoint_matrix(u), u_bar)))
+            total = apply("add", total, matmul(scale_columns(outside, inverse_s), vh))
+        if vh_bar is not None and vh.type.shape[-1] > vh.type.shape[-2]:
+            outside = apply("sub", vh_bar, matmul(matmul(vh_bar, adjoint_matrix(vh)), vh))
+            total = apply("add", total, matmul(scale_columns(u, inverse_s), outside))
+        return (total,)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (u, s, vh), (a_dot,) = result, tangents
+        if a_dot is None:
+            return (None, None, None)
+        dtype = u.type.dtype
+        wide_s = _as(s, dtype)
+        inner = matmul(matmul(adjoint_matrix(u), a_dot), adjoint_matrix(vh))
+        flipped = adjoint_matrix(inner)
+        s_dot = _real(diagonal(inner, 0, inner.type.ndim - 2, inner.type.ndim - 1))
+        gaps = _square_gaps(s, dtype)
+        u_turn = apply("mul", gaps, apply("add", scale_columns(inner, wide_s), scale_rows(flipped, wide_s)))
+        v_turn = apply("mul", gaps, apply("add", scale_rows(inner, wide_s), scale_columns(flipped, wide_s)))
+        if dtype.is_complex:
+            u_turn = apply("add", u_turn, _phase(inner, s))
+        u_dot = matmul(u, u_turn)
+        vh_dot = matmul(adjoint_matrix(v_turn), vh)
+        inverse_s = apply("reciprocal", wide_s)
+        if u.type.shape[-2] > u.type.shape[-1]:
+            outside = apply("sub", a_dot, matmul(u, matmul(adjoint_matrix(u), a_dot)))
+            u_dot = apply("add", u_dot, scale_columns(matmul(outside, adjoint_matrix(vh)), inverse_s))
+        if vh.type.shape[-1] > vh.type.shape[-2]:
+            outside = apply("sub", a_dot, matmul(matmul(a_dot, adjoint_matrix(vh)), vh))
+            vh_dot = apply("add", vh_dot, scale_rows(matmul(adjoint_matrix(u), outside), inverse_s))
+        return (u_dot, s_dot, vh_dot)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not has(dtype) or dtype.is_complex:  # LAPACK chooses the phases of complex vectors
+            return []
+        return [(Svd(), (draws(shape, dtype, 6),)) for shape in ((3, 3), (4, 2), (2, 2, 3))]
+
+
+def _mirrored(x: Any) -> Any:
+    """The lower triangle mirrored to a Hermitian matrix (of the diagonal, the real part)."""
+    strict = tril(x, -1)
+    whole = apply("add", strict, adjoint_matrix(strict))
+    return apply("add", whole, _diagonal_matrix(x))
+
+
+def _diagonal_matrix(x: Any) -> Any:
+    on_diagonal = _real(diagonal(x, 0, x.type.ndim - 2, x.type.ndim - 1))
+    return diag_embed(_as(on_diagonal, x.type.dtype))
+
+
+def _skew_of_lower(x: Any) -> Any:
+    """The skew-Hermitian matrix with the strict lower triangle of ``x`` (and its imaginary diagonal)."""
+    strict = tril(x, -1)
+    skew = apply("sub", strict, adjoint_matrix(strict))
+    if not x.type.dtype.is_complex:
+        return skew
+    on_diagonal = diag_embed(diagonal(x, 0, x.type.ndim - 2, x.type.ndim - 1))
+    return apply("add", skew, apply("sub", on_diagonal, _diagonal_matrix(x)))
+
+
+def _right_divide(x: Any, triangle: Any, upper: bool) -> Any:
+    """``x @ inv(triangle)``."""
+    solved = apply("triangular_solve", adjoint_matrix(triangle), adjoint_matrix(x), upper=not upper)
+    return adjoint_matrix(solved)
+
+
+def _gaps(values: Any, dtype: DType) -> Any:
+    """``1 / (values[j] - values[i])`` at (i, j), 0 on the diagonal."""
+    n = values.type.shape[-1]
+    columns = reshape(values, (*values.type.shape[:-1], 1, n))
+    rows = reshape(values, (*values.type.shape, 1))
+    identity = eye(values, n, n, values.type.dtype)
+    gaps = apply("add", apply("sub", columns, rows), identity)  # 1 on the diagonal, so that nothing divides by 0
+    return _as(apply("sub", apply("reciprocal", gaps), identity), dtype)
+
+
+def _square_gaps(s: Any, dtype: DType) -> Any:
+    return _gaps(apply("mul", s, s), dtype)
+
+
+def _turn(s: Any, overlap: Any) -> Any:
+    """The skew-Hermitian part of an overlap over the gaps of the squared singular values."""
+    skew = apply("sub", overlap, adjoint_matrix(overlap))
+    return apply("mul", _square_gaps(s, overlap.type.dtype), skew)
+
+
+def _phase(overlap: Any, s: Any) -> Any:
+    """The imaginary diagonal over s, which only complex vectors have: their phases are set by LAPACK."""
+    places = diagonal(overlap, 0, overlap.type.ndim - 2, overlap.type.ndim - 1)
+    imaginary = apply("div", apply("imag", places), s)
+    return diag_embed(apply("complex", zeros_like(imaginary), imaginary))
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return b if a is None else apply("add", a, b)
+
+
+def _real(x: Any) -> Any:
+    return apply("real", x) if x.type.dtype.is_complex else x
+
+
+def _as(x: Any, dtype: DType) -> Any:
+    return x if x.type.dtype is dtype else apply("cast", x, dtype=dtype)
+
+
+def spread_spectrum(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """Sample Hermitian matrices with well separated eigenvalues."""
+    x = draws(shape, dtype, 7) * 0.3
+    return (x + x.conj().swapaxes(-1, -2) + np.diag(np.arange(shape[-1]) * 2.0)).astype(dtype.numpy)
+
+
+def qr(a: Operand) -> tuple[Any, Any]:
+    """Reduced QR: ``(m, n) -> q (m, k), r (k, n)`` with k = min(m, n)."""
+    m, n = a.type.shape[-2:]
+    if m >= n:
+        q, r = bind(Qr(), a)
+        return q, r
+    q, left = bind(Qr(), slice_axis(a, -1, 0, m))
+    right = matmul(adjoint_matrix(q), slice_axis(a, -1, m, n))
+    return q, concatenate([left, right], -1)
+
+
+def eigh(a: Operand) -> tuple[Any, Any]:
+    """(eigenvalues ascending, eigenvectors as columns) of Hermitian matrices."""
+    values, vectors = bind(Eigh(), a)
+    return values, vectors
+
+
+def eigvalsh(a: Operand) -> Any:
+    """The eigenvalues of Hermitian matrices, ascending."""
+    return eigh(a)[0]
+
+
+def svd(a: Operand) -> tuple[Any, Any, Any]:
+    """(u, s, vh), reduced: ``a = u @ diag(s) @ vh``."""
+    u, s, vh = bind(Svd(), a)
+    return u, s, vh
+
+
+def svdvals(a: Operand) -> Any:
+    """The singular values, descending."""
+    return svd(a)[1]
+
+
+def pinv(a: Operand, relative_tolerance: float | None = None) -> Any:
+    """The Moore-Penrose inverse; singular values below ``tolerance * largest`` count as zero.
+
+    The default tolerance is max(m, n) times the machine epsilon, as in torch.
+    """
+    u, s, vh = svd(a)
+    epsilon = float(np.finfo(s.type.dtype.numpy).eps)
+    tolerance = max(a.type.shape[-2:]) * epsilon if relative_tolerance is None else relative_tolerance
+    largest = slice_axis(s, -1, 0, 1)
+    keeps = apply("gt", s, scaled(largest, tolerance))
+    one = s._literal(1, s.type)
+    inverse = apply("where", keeps, apply("reciprocal", apply("where", keeps, s, one)), zeros_like(s))
+    return matmul(scale_columns(adjoint_matrix(vh), _as(inverse, u.type.dtype)), adjoint_matrix(u))
+
+
+def matrix_rank(a: Operand) -> Any:
+    """How many singular values exceed max(m, n) * epsilon * the largest: int64."""
+    s = svdvals(a)
+    tolerance = max(a.type.shape[-2:]) * float(np.finfo(s.type.dtype.numpy).eps)
+    keeps = apply("gt", s, scaled(slice_axis(s, -1, 0, 1), tolerance))
+    return apply("sum", apply("cast", keeps, dtype=int64), axes=(s.type.ndim - 1,))

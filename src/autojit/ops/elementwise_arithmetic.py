@@ -1,0 +1,401 @@
+"""Arithmetic, selection by a condition, casts: what the derivative rules of all other ops are made of.
+
+``guarded_mul`` and ``guarded_div`` treat 0 as stronger than infinity and NaN (``elementwise_base`` says why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, bool_, float32, int64
+from autojit.core.errors import DTypeError
+from autojit.core.types import TensorType
+from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ops.base import broadcast_shapes
+from autojit.ops.elementwise_base import FLOATS, Pointwise, conjugate, sample_inputs
+from autojit.ops.samples import Samples
+from autojit.ops.sources import NUMBERS, literal, pair
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Add", "Cast", "Div", "GuardedDiv", "GuardedMul", "Mul", "Neg", "Reciprocal", "Square", "SquaredDeviation",
+    "StopGradient", "Sub", "Where", "add", "cast", "div", "guarded_div", "guarded_mul", "mul", "neg", "reciprocal",
+    "square", "squared_deviation", "stop_gradient", "sub", "where",
+]  # fmt: skip
+
+
+class Add(Pointwise):
+    """``x + y``; on bools "or"."""
+
+    ufunc = np.add
+    arity: ClassVar[int] = 2
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return y_bar, y_bar
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        x_dot, y_dot = tangents
+        if x_dot is None or y_dot is None:
+            return x_dot if y_dot is None else y_dot
+        return add(x_dot, y_dot)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.add(x, y)
+
+
+class Sub(Pointwise):
+    """``x - y``."""
+
+    ufunc = np.subtract
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return y_bar, lambda: neg(y_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        x_dot, y_dot = tangents
+        if y_dot is None:
+            return x_dot
+        return neg(y_dot) if x_dot is None else sub(x_dot, y_dot)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.sub(x, y)
+
+
+class Mul(Pointwise):
+    """``x * y``; on bools "and"."""
+
+    ufunc = np.multiply
+    arity: ClassVar[int] = 2
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        x, y = primals
+        return y, x
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.mul(x, y)
+
+
+class Div(Pointwise):
+    """``x / y`` of floats or complex numbers."""
+
+    ufunc = np.true_divide
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        _, y = primals
+        return lambda: guarded_div(y_bar, conjugate(y)), lambda: self._denominator_bar(y, result, y_bar)
+
+    def _denominator_bar(self, y: Any, result: Any, y_bar: Any) -> Any:
+        shared = guarded_div(y_bar, conjugate(y))  # the numerator's cotangent: one division serves both
+        return neg(guarded_mul(shared, conjugate(result)))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (_, y), (x_dot, y_dot) = primals, tangents
+        if y_dot is None:
+            return None if x_dot is None else div(x_dot, y)
+        change = mul(result, y_dot)
+        return div(neg(change) if x_dot is None else sub(x_dot, change), y)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.div(x, y)
+
+
+class GuardedMul(Pointwise):
+    """``x * y``, and 0 where ``x`` is 0 even if ``y`` is infinite or NaN."""
+
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+
+    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
+        return np.where(x == 0, np.zeros((), x.dtype), x * y)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, y = primals
+        return lambda: guarded_mul(y_bar, conjugate(y)), lambda: guarded_mul(conjugate(x), y_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x, y), (x_dot, y_dot) = primals, tangents
+        by_x = None if x_dot is None else guarded_mul(x_dot, y)
+        by_y = None if y_dot is None else guarded_mul(x, y_dot)
+        if by_x is None or by_y is None:
+            return by_x if by_y is None else by_y
+        return add(by_x, by_y)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.select(emit.eq(x, emit.zero(x)), emit.zero(x), emit.mul(x, y))
+
+
+class GuardedDiv(Pointwise):
+    """``x / y``, and 0 where ``x`` is 0 even if ``y`` is 0 or NaN."""
+
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+
+    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
+        return np.where(x == 0, np.zeros((), x.dtype), np.true_divide(x, y))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        _, y = primals
+        # (y_bar * result) / y in this order: 0 if either the cotangent or the result is, whatever y is
+        return (
+            lambda: guarded_div(y_bar, conjugate(y)),
+            lambda: neg(guarded_div(guarded_mul(y_bar, conjugate(result)), conjugate(y))),
+        )
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (_, y), (x_dot, y_dot) = primals, tangents
+        if y_dot is None:
+            return None if x_dot is None else guarded_div(x_dot, y)
+        change = guarded_mul(result, y_dot)
+        return guarded_div(neg(change) if x_dot is None else sub(x_dot, change), y)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.select(emit.eq(x, emit.zero(x)), emit.zero(x), emit.div(x, y))
+
+
+class Neg(Pointwise):
+    """``-x``."""
+
+    ufunc = np.negative
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (lambda: neg(y_bar),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else neg(x_dot)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.neg(x)
+
+
+class Reciprocal(Pointwise):
+    """``1 / x`` of floats or complex numbers."""
+
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    singular: ClassVar[bool] = True
+    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+    ufunc = np.reciprocal
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return (lambda: neg(square(result)),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.div(emit.one(x), x)
+
+
+class Square(Pointwise):
+    """``x * x``."""
+
+    ufunc = np.square
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: mul(x, 2),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.mul(x, x)
+
+
+class SquaredDeviation(Pointwise):
+    """``(x - mean) ** 2``, to be summed over the elements ``mean`` is the mean of.
+
+    The derivative of that sum with respect to ``mean`` is zero, and the rules leave it out: the adjoint of a variance
+    needs no second reduction. Every order stays exact, since the rules keep the mean inside ``x - mean``.
+    """
+
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+
+    def eager(self, x: NDArray[Any], mean: NDArray[Any]) -> Any:
+        return np.square(np.subtract(x, mean))
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        x, mean = primals
+        return lambda: mul(sub(x, mean), 2), None
+
+    def lower(self, emit: Any, x: Any, mean: Any) -> Any:
+        deviation = emit.sub(x, mean)
+        return emit.mul(deviation, deviation)
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        """None in double precision: alone, without the sum, the op does not have the derivative it states."""
+        return [] if dtype.size_bytes == 8 else super().samples(dtype)
+
+
+class Where(Pointwise):
+    """``a`` where ``condition`` (bool) holds, else ``b``."""
+
+    arity: ClassVar[int] = 3
+
+    def result_type(self, *types: TensorType) -> TensorType:
+        condition, a, b = types
+        if condition.dtype is not bool_:
+            raise DTypeError("where expected condition to be a boolean tensor", {"condition": condition})
+        if a.dtype is not b.dtype:
+            raise DTypeError("where: operands differ in dtype", {"a": a, "b": b})
+        return TensorType(broadcast_shapes(condition.shape, a.shape, b.shape, op="where"), a.dtype, a.device)
+
+    def eager(self, condition: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> Any:
+        return np.where(condition, a, b)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        condition, _, _ = primals
+        return None, lambda: where(condition, y_bar, 0), lambda: where(condition, 0, y_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (condition, _, _), (_, a_dot, b_dot) = primals, tangents
+        if a_dot is None and b_dot is None:
+            return None
+        return where(condition, 0 if a_dot is None else a_dot, 0 if b_dot is None else b_dot)
+
+    def lower(self, emit: Any, condition: Any, a: Any, b: Any) -> Any:
+        return emit.select(condition, a, b)
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        conditions = sample_inputs(3, (-2.0, 2.0), bool_)
+        values = sample_inputs(3, (-2.0, 2.0), dtype)
+        return [(cls(), (c[0], *v[1:])) for c, v in zip(conditions, values, strict=True)]
+
+
+@dataclass(frozen=True)
+class Cast(Pointwise):
+    """Conversion to another dtype: C semantics; complex to real drops the imaginary part; bool is "not 0"."""
+
+    dtype: DType
+
+    def result_dtype(self, dtype: DType) -> DType:
+        return self.dtype
+
+    def eager(self, x: NDArray[Any]) -> Any:
+        if x.dtype.kind == "c" and self.dtype.kind not in ("complex", "bool"):
+            x = x.real
+        return x.astype(self.dtype.numpy)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        kept = x.type.dtype
+        return (lambda: cast(y_bar, kept),) if self._keeps_derivative(kept) else (None,)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x,), (x_dot,) = primals, tangents
+        if x_dot is None or not self._keeps_derivative(x.type.dtype):
+            return None
+        return cast(x_dot, self.dtype)
+
+    def _keeps_derivative(self, origin: DType) -> bool:
+        return origin.is_differentiable and self.dtype.is_differentiable
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, *args)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.cast(x, self.dtype)
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        inputs = sample_inputs(1, (0.0, 3.0), dtype)
+        return [(cls(target), arrays) for target in (dtype, float32, int64, bool_) for arrays in inputs]
+
+
+class StopGradient(Pointwise):
+    """``x`` itself, with derivative zero: a constant to every transform."""
+
+    vjp = not_differentiable("stop_gradient asks for none")
+    jvp = not_differentiable("stop_gradient asks for none")
+
+    def eager(self, x: NDArray[Any]) -> Any:
+        return x
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return x
+
+
+ADD, SUB, MUL, DIV, NEG = Add(), Sub(), Mul(), Div(), Neg()
+GUARDED_MUL, GUARDED_DIV = GuardedMul(), GuardedDiv()
+SQUARED_DEVIATION = SquaredDeviation()
+RECIPROCAL, SQUARE, WHERE, STOP_GRADIENT = Reciprocal(), Square(), Where(), StopGradient()
+
+
+def add(x: Any, y: Any) -> Any:
+    """``x + y``; operands of one dtype, or a Python number on one side."""
+    return bind(ADD, *pair(x, y))
+
+
+def sub(x: Any, y: Any) -> Any:
+    """``x - y``."""
+    return bind(SUB, *pair(x, y))
+
+
+def mul(x: Any, y: Any) -> Any:
+    """``x * y``."""
+    return bind(MUL, *pair(x, y))
+
+
+def div(x: Any, y: Any) -> Any:
+    """``x / y`` of floats or complex numbers."""
+    return bind(DIV, *pair(x, y))
+
+
+def guarded_mul(x: Any, y: Any) -> Any:
+    """``x * y``, 0 where ``x`` is 0."""
+    return bind(GUARDED_MUL, *pair(x, y))
+
+
+def guarded_div(x: Any, y: Any) -> Any:
+    """``x / y``, 0 where ``x`` is 0."""
+    return bind(GUARDED_DIV, *pair(x, y))
+
+
+def neg(x: Operand) -> Any:
+    """``-x``."""
+    return bind(NEG, x)
+
+
+def reciprocal(x: Operand) -> Any:
+    """``1 / x``."""
+    return bind(RECIPROCAL, x)
+
+
+def square(x: Operand) -> Any:
+    """``x * x``."""
+    return bind(SQUARE, x)
+
+
+def squared_deviation(x: Operand, mean: Operand) -> Any:
+    """``(x - mean) ** 2`` of a real operand, to be summed over the elements ``mean`` is the mean of."""
+    return bind(SQUARED_DEVIATION, x, mean)
+
+
+def where(condition: Operand, a: Any, b: Any) -> Any:
+    """``a`` where the bool ``condition`` holds, else ``b``; at most one of them a Python number."""
+    if isinstance(a, NUMBERS):
+        a = literal(b, a)
+    elif isinstance(b, NUMBERS):
+        b = literal(a, b)
+    return bind(WHERE, condition, a, b)
+
+
+def cast(x: Operand, dtype: DType) -> Any:
+    """``x`` in another dtype; ``x`` itself when it has it."""
+    return x if x.type.dtype is dtype else bind(Cast(dtype), x)
+
+
+def stop_gradient(x: Operand) -> Any:
+    """``x`` as a constant of differentiation; integers and bools are that already."""
+    return bind(STOP_GRADIENT, x) if x.type.dtype.is_differentiable else x

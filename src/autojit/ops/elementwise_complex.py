@@ -1,0 +1,209 @@
+"""Magnitude, sign and angle; the parts of complex numbers.
+
+Complex derivatives follow torch: the cotangent of ``x`` is the conjugate Wirtinger derivative, so a real-linear map
+``dy = Re(conj(a) dx)`` has the VJP ``x_bar = a * y_bar``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.elementwise_arithmetic import cast, div, guarded_div, mul, sub, where
+from autojit.ops.elementwise_base import Pointwise, is_complex
+from autojit.ops.elementwise_logic import lt, ne
+from autojit.ops.sources import literal, pair, zeros_like
+
+__all__ = [
+    "Abs", "Angle", "Complex", "Conj", "Imag", "Real", "Sign", "abs", "angle", "complex", "conj", "imag", "real",
+    "sign",
+]  # fmt: skip
+
+
+class Conj(Pointwise):
+    """The complex conjugate."""
+
+    ufunc = np.conjugate
+    accepts: ClassVar[tuple[str, ...]] = ("complex",)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (lambda: conj(y_bar),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else conj(x_dot)
+
+
+class Part(Pointwise, abstract=True):
+    """The real or the imaginary part."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("complex",)
+
+    def result_dtype(self, dtype: DType) -> DType:
+        return dtype.to_real()
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else bind(self, x_dot)
+
+
+class Real(Part):
+    """The real part."""
+
+    ufunc = staticmethod(lambda x: x.real.copy())
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: cast(y_bar, x.type.dtype),)
+
+
+class Imag(Part):
+    """The imaginary part."""
+
+    ufunc = staticmethod(lambda x: x.imag.copy())
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (lambda: complex(literal(y_bar, 0), y_bar),)
+
+
+def _complex(re: Any, im: Any) -> Any:
+    shape = np.broadcast_shapes(re.shape, im.shape)
+    made = np.empty(shape, np.complex64 if re.dtype == np.float32 else np.complex128)
+    made.real, made.imag = re, im  # re + 1j * im would turn an infinite part into NaN
+    return made
+
+
+class Complex(Pointwise):
+    """``re + i im`` of two float32 or float64 operands."""
+
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+    ufunc = staticmethod(_complex)
+
+    def result_dtype(self, dtype: DType) -> DType:
+        return dtype.to_complex()
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return lambda: real(y_bar), lambda: imag(y_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        re_dot, im_dot = tangents
+        if re_dot is None and im_dot is None:
+            return None
+        present = im_dot if re_dot is None else re_dot
+        zero = literal(present, 0)
+        return complex(zero if re_dot is None else re_dot, zero if im_dot is None else im_dot)
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Any:
+        return super().samples(dtype) if dtype.size_bytes >= 4 else []
+
+
+class Sign(Pointwise):
+    """-1, 0 or 1; NaN stays NaN. For complex numbers ``x / |x|``, and 0 at 0."""
+
+    ufunc = np.sign
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: self._turn(x, result, y_bar),) if is_complex(x) else (None,)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x,), (x_dot,) = primals, tangents
+        return None if x_dot is None or not is_complex(x) else self._turn(x, result, x_dot)
+
+    def _turn(self, x: Any, result: Any, change: Any) -> Any:
+        """The part of a change across the direction of ``x``, over ``|x|``: a self-adjoint map."""
+        along = cast(real(mul(conj(result), change)), x.type.dtype)
+        return guarded_div(sub(change, mul(result, along)), cast(abs(x), x.type.dtype))
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.sign(x)
+
+
+class Abs(Pointwise):
+    """The magnitude; its derivative at 0 is 0."""
+
+    ufunc = np.absolute
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
+
+    def result_dtype(self, dtype: DType) -> DType:
+        return dtype.to_real()
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: mul(cast(y_bar, x.type.dtype), sign(x)),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x,), (x_dot,) = primals, tangents
+        if x_dot is None:
+            return None
+        return real(mul(conj(sign(x)), x_dot))
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.abs(x)
+
+
+class Angle(Pointwise):
+    """The argument of complex numbers, in radians."""
+
+    ufunc = np.angle
+    accepts: ClassVar[tuple[str, ...]] = ("complex",)
+
+    def result_dtype(self, dtype: DType) -> DType:
+        return dtype.to_real()
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: guarded_div(complex(literal(y_bar, 0), y_bar), conj(x)),)  # i y_bar x / |x|**2
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x,), (x_dot,) = primals, tangents
+        return None if x_dot is None else imag(div(x_dot, x))
+
+
+CONJ, REAL, IMAG, COMPLEX = Conj(), Real(), Imag(), Complex()
+SIGN, ABS, ANGLE = Sign(), Abs(), Angle()
+
+
+def conj(x: Operand) -> Any:
+    """The complex conjugate; reals as they are."""
+    return bind(CONJ, x) if is_complex(x) else x
+
+
+def real(x: Operand) -> Any:
+    """The real part; reals as they are."""
+    return bind(REAL, x) if is_complex(x) else x
+
+
+def imag(x: Operand) -> Any:
+    """The imaginary part; zeros for reals."""
+    return bind(IMAG, x) if is_complex(x) else zeros_like(x)
+
+
+def complex(re: Any, im: Any) -> Any:
+    """``re + i im``."""
+    return bind(COMPLEX, *pair(re, im))
+
+
+def sign(x: Operand) -> Any:
+    """-1, 0 or 1; for complex numbers the direction."""
+    return bind(SIGN, x)
+
+
+def abs(x: Operand) -> Any:
+    """The magnitude."""
+    return bind(ABS, x)
+
+
+def angle(x: Operand) -> Any:
+    """The argument in radians; for reals pi below 0, else 0, and NaN for NaN."""
+    if is_complex(x):
+        return bind(ANGLE, x)
+    return where(lt(x, 0), math.pi, where(ne(x, x), x, 0))

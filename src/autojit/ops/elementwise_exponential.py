@@ -1,0 +1,343 @@
+"""Exponentials, logarithms, powers and roots.
+
+A derivative uses the result where the mathematics allows it (exp, sqrt, sigmoid, tanh), so that the operand need not
+be kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.elementwise_arithmetic import add, mul, reciprocal, square, sub, where
+from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, sample_inputs, widened
+from autojit.ops.elementwise_logic import eq, ge, logical_and
+from autojit.ops.samples import Samples
+from autojit.ops.sources import NUMBERS, ones_like, pair
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Exp", "Exp2", "Expm1", "Log", "Log1p", "Log2", "Log10", "Logaddexp", "Pow", "PowNumber", "Rsqrt", "Sigmoid",
+    "Sqrt", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "logaddexp", "pow", "rsqrt", "sigmoid", "sqrt",
+]  # fmt: skip
+
+
+class Exp(Pointwise):
+    """``e ** x``."""
+
+    ufunc = np.exp
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    singular: ClassVar[bool] = True
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return (result,)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.exp(x)
+
+
+class Exp2(Pointwise):
+    """``2 ** x``."""
+
+    ufunc = np.exp2
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    singular: ClassVar[bool] = True
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return (lambda: mul(result, math.log(2.0)),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.exp2(x)
+
+
+class Expm1(Pointwise):
+    """``e ** x - 1``, accurate near 0."""
+
+    ufunc = np.expm1
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    singular: ClassVar[bool] = True
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return (lambda: add(result, 1),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.expm1(x)
+
+
+class Log(Divisor):
+    """Natural logarithm."""
+
+    ufunc = np.log
+    domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
+
+    def divisor(self, x: Any, y: Any) -> Any:
+        return x
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.log(x)
+
+
+class Log2(Divisor):
+    """Logarithm to base 2."""
+
+    ufunc = np.log2
+    domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
+
+    def divisor(self, x: Any, y: Any) -> Any:
+        return mul(x, math.log(2.0))
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.log2(x)
+
+
+class Log10(Divisor):
+    """Logarithm to base 10."""
+
+    ufunc = np.log10
+    domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
+
+    def divisor(self, x: Any, y: Any) -> Any:
+        return mul(x, math.log(10.0))
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.log10(x)
+
+
+class Log1p(Divisor):
+    """``log(1 + x)``, accurate near 0."""
+
+    ufunc = np.log1p
+    domain: ClassVar[tuple[float, float]] = (-0.7, 2.0)
+
+    def divisor(self, x: Any, y: Any) -> Any:
+        return add(x, 1)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.log1p(x)
+
+
+class Sqrt(Divisor):
+    """Square root; its derivative at 0 is infinite, and 0 under a zero cotangent."""
+
+    ufunc = np.sqrt
+    domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
+
+    def divisor(self, x: Any, y: Any) -> Any:
+        return mul(y, 2)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.sqrt(x)
+
+
+class Rsqrt(Pointwise):
+    """``1 / sqrt(x)``."""
+
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    singular: ClassVar[bool] = True
+    domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
+    ufunc = staticmethod(widened(lambda x: np.reciprocal(np.sqrt(x))))
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return (lambda: mul(mul(result, square(result)), -0.5),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.rsqrt(x)
+
+
+def _sigmoid(x: NDArray[Any]) -> Any:
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
+    tail = np.exp(-np.abs(x))  # never overflows
+    return np.where(x >= 0, x.dtype.type(1), tail) / (1 + tail)
+
+
+class Sigmoid(Pointwise):
+    """``1 / (1 + e ** -x)``."""
+
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+    ufunc = staticmethod(widened(_sigmoid))
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return (lambda: mul(result, sub(1, result)),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.sigmoid(x)
+
+
+class Logaddexp(Pointwise):
+    """``log(e ** x + e ** y)`` without overflow."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+    arity: ClassVar[int] = 2
+    ufunc = staticmethod(widened(np.logaddexp))
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        x, y = primals
+        return lambda: sigmoid(sub(x, y)), lambda: sigmoid(sub(y, x))
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        gap = emit.select(emit.eq(x, y), emit.zero(x), emit.abs(emit.sub(x, y)))  # equal infinities: no inf - inf
+        return emit.add(emit.maximum(x, y), emit.log1p(emit.exp(emit.neg(gap))))
+
+
+class Pow(Pointwise):
+    """``x ** y``. Integers wrap; a negative integer exponent is the front end's error."""
+
+    ufunc = np.power
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
+    singular: ClassVar[bool] = True
+    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        x, y = primals
+        return lambda: self._by_base(x, y), lambda: self._by_exponent(x, y, result)
+
+    def _by_base(self, x: Any, y: Any) -> Any:
+        return where(eq(y, 0), 0, mul(y, pow(x, sub(y, 1))))
+
+    def _by_exponent(self, x: Any, y: Any, result: Any) -> Any:
+        flat = eq(x, 0) if y.type.dtype.is_complex else logical_and(eq(x, 0), ge(y, 0))
+        return where(flat, 0, mul(result, log(where(flat, 1, x))))
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.pow(x, y)
+
+
+@dataclass(frozen=True)
+class PowNumber(Pointwise):
+    """``x ** exponent`` for a number known when the graph is built."""
+
+    exponent: int | float | complex
+
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
+    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+    singular: ClassVar[bool] = True
+
+    def eager(self, x: NDArray[Any]) -> Any:
+        return np.power(x, np.asarray(self.exponent).astype(x.dtype))
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        (x,) = primals
+        if self.exponent == 0:
+            return (None,)
+        return (lambda: mul(pow(x, self.exponent - 1), self.exponent),)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, *args)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        if self.exponent == int(self.exponent.real) and abs(self.exponent) <= _LONGEST_CHAIN:
+            return _chain(emit, x, int(self.exponent.real))
+        return emit.pow(x, emit.constant(self.exponent, x.dtype))
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        if dtype.kind not in cls.accepts:
+            return []
+        exponents = (0, 3, 4) if dtype.kind in ("int", "uint") else (0, 3, 5.0, -2, 1.5, -0.75)
+        return [(cls(e), arrays) for e in exponents for arrays in sample_inputs(1, cls.domain, dtype)]
+
+
+_LONGEST_CHAIN = 8
+
+
+def _chain(emit: Any, x: Any, exponent: int) -> Any:
+    """Repeated squaring; a negative exponent divides once at the end."""
+    result: Any = None
+    power, rest = x, abs(exponent)
+    while rest:
+        if rest & 1:
+            result = power if result is None else emit.mul(result, power)
+        rest >>= 1
+        if rest:
+            power = emit.mul(power, power)
+    result = emit.one(x) if result is None else result
+    return emit.div(emit.one(x), result) if exponent < 0 else result
+
+
+EXP, EXP2, EXPM1, LOG, LOG2, LOG10, LOG1P = Exp(), Exp2(), Expm1(), Log(), Log2(), Log10(), Log1p()
+SQRT, RSQRT, SIGMOID, LOGADDEXP, POW = Sqrt(), Rsqrt(), Sigmoid(), Logaddexp(), Pow()
+
+
+def exp(x: Operand) -> Any:
+    """``e ** x``."""
+    return bind(EXP, x)
+
+
+def exp2(x: Operand) -> Any:
+    """``2 ** x``."""
+    return bind(EXP2, x)
+
+
+def expm1(x: Operand) -> Any:
+    """``e ** x - 1``, accurate near 0."""
+    return bind(EXPM1, x)
+
+
+def log(x: Operand) -> Any:
+    """Natural logarithm."""
+    return bind(LOG, x)
+
+
+def log2(x: Operand) -> Any:
+    """Logarithm to base 2."""
+    return bind(LOG2, x)
+
+
+def log10(x: Operand) -> Any:
+    """Logarithm to base 10."""
+    return bind(LOG10, x)
+
+
+def log1p(x: Operand) -> Any:
+    """``log(1 + x)``, accurate near 0."""
+    return bind(LOG1P, x)
+
+
+def sqrt(x: Operand) -> Any:
+    """Square root."""
+    return bind(SQRT, x)
+
+
+def rsqrt(x: Operand) -> Any:
+    """``1 / sqrt(x)``."""
+    return bind(RSQRT, x)
+
+
+def sigmoid(x: Operand) -> Any:
+    """``1 / (1 + e ** -x)``."""
+    return bind(SIGMOID, x)
+
+
+def logaddexp(x: Any, y: Any) -> Any:
+    """``log(e ** x + e ** y)`` without overflow."""
+    return bind(LOGADDEXP, *pair(x, y))
+
+
+def pow(x: Any, y: Any) -> Any:
+    """``x ** y``; a Python number as the exponent becomes the cheapest op that computes it."""
+    if not isinstance(y, NUMBERS):
+        return bind(POW, *pair(x, y))
+    if y == 0:
+        return ones_like(x)
+    if y == 1:
+        return x
+    if y == 2:
+        return square(x)
+    if x.type.dtype.is_differentiable:
+        if y == -1:
+            return reciprocal(x)
+        if y == 0.5:
+            return sqrt(x)
+        if y == -0.5:
+            return rsqrt(x)
+    return bind(PowNumber(y), x)  # type: ignore[arg-type]

@@ -1,0 +1,320 @@
+"""Comparisons, bitwise and logical ops, tests of special values. None has a derivative.
+
+Logical ops are bitwise ops on bools; their functions turn other dtypes into bools first (non-zero is true).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import bool_
+from autojit.ir.op import Operand, bind, not_differentiable
+from autojit.ops.elementwise_base import REALS, Pointwise, Predicate
+from autojit.ops.sources import full, pair
+
+__all__ = [
+    "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Eq", "Ge", "Gt", "IsFinite", "IsInf", "IsNan", "Le", "Lt",
+    "Ne", "ShiftLeft", "ShiftRight", "Signbit", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "eq", "ge",
+    "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne",
+    "shift_left", "shift_right", "signbit", "to_bool",
+]  # fmt: skip
+
+
+class Comparison(Predicate, abstract=True):
+    """A relation between two operands."""
+
+    arity: ClassVar[int] = 2
+    vjp = not_differentiable("a comparison is piecewise constant")
+    jvp = not_differentiable("a comparison is piecewise constant")
+
+
+class Eq(Comparison):
+    """``x == y``; NaN equals nothing."""
+
+    ufunc = np.equal
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.eq(x, y)
+
+
+class Ne(Comparison):
+    """``x != y``; NaN differs from everything."""
+
+    ufunc = np.not_equal
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.ne(x, y)
+
+
+class Order(Comparison, abstract=True):
+    """An order relation; false where an operand is NaN."""
+
+    accepts: ClassVar[tuple[str, ...]] = REALS
+
+
+class Lt(Order):
+    """``x < y``."""
+
+    ufunc = np.less
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.lt(x, y)
+
+
+class Le(Order):
+    """``x <= y``."""
+
+    ufunc = np.less_equal
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.le(x, y)
+
+
+class Gt(Order):
+    """``x > y``."""
+
+    ufunc = np.greater
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.gt(x, y)
+
+
+class Ge(Order):
+    """``x >= y``."""
+
+    ufunc = np.greater_equal
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.ge(x, y)
+
+
+class Bitwise(Pointwise, abstract=True):
+    """Acts on the bits of integers and on bools."""
+
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int")
+    domain: ClassVar[tuple[float, float]] = (-9.0, 9.0)
+    vjp = not_differentiable("integers have no derivative")
+    jvp = not_differentiable("integers have no derivative")
+
+
+class BitwiseAnd(Bitwise):
+    """``x & y``."""
+
+    ufunc = np.bitwise_and
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.bitwise_and(x, y)
+
+
+class BitwiseOr(Bitwise):
+    """``x | y``."""
+
+    ufunc = np.bitwise_or
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.bitwise_or(x, y)
+
+
+class BitwiseXor(Bitwise):
+    """``x ^ y``."""
+
+    ufunc = np.bitwise_xor
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.bitwise_xor(x, y)
+
+
+class BitwiseNot(Bitwise):
+    """``~x``; on bools the logical negation."""
+
+    ufunc = np.invert
+    arity: ClassVar[int] = 1
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.bitwise_not(x)
+
+
+class Shift(Bitwise, abstract=True):
+    """Moves bits by a count in [0, width); larger counts push every bit out."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int")
+    domain: ClassVar[tuple[float, float]] = (0.0, 7.0)
+
+
+class ShiftLeft(Shift):
+    """``x << y``."""
+
+    ufunc = np.left_shift
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.shift_left(x, y)
+
+
+class ShiftRight(Shift):
+    """``x >> y``; the sign bit is repeated in signed dtypes."""
+
+    ufunc = np.right_shift
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.shift_right(x, y)
+
+
+class FloatTest(Predicate, abstract=True):
+    """A question about special values of floats."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("float", "complex")
+    vjp = not_differentiable("a test is piecewise constant")
+    jvp = not_differentiable("a test is piecewise constant")
+
+
+class IsNan(FloatTest):
+    """Whether an element is NaN."""
+
+    ufunc = np.isnan
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.isnan(x)
+
+
+class IsInf(FloatTest):
+    """Whether an element is infinite."""
+
+    ufunc = np.isinf
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.isinf(x)
+
+
+class IsFinite(FloatTest):
+    """Whether an element is neither infinite nor NaN."""
+
+    ufunc = np.isfinite
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.isfinite(x)
+
+
+class Signbit(FloatTest):
+    """Whether the sign bit is set; true for -0.0."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+    ufunc = np.signbit
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.lt(emit.copysign(emit.one(x), x), emit.zero(x))
+
+
+EQ, NE, LT, LE, GT, GE = Eq(), Ne(), Lt(), Le(), Gt(), Ge()
+BITWISE_AND, BITWISE_OR, BITWISE_XOR, BITWISE_NOT = BitwiseAnd(), BitwiseOr(), BitwiseXor(), BitwiseNot()
+SHIFT_LEFT, SHIFT_RIGHT = ShiftLeft(), ShiftRight()
+IS_NAN, IS_INF, IS_FINITE, SIGNBIT = IsNan(), IsInf(), IsFinite(), Signbit()
+
+
+def eq(x: Any, y: Any) -> Any:
+    """``x == y`` as bool."""
+    return bind(EQ, *pair(x, y))
+
+
+def ne(x: Any, y: Any) -> Any:
+    """``x != y`` as bool."""
+    return bind(NE, *pair(x, y))
+
+
+def lt(x: Any, y: Any) -> Any:
+    """``x < y`` as bool."""
+    return bind(LT, *pair(x, y))
+
+
+def le(x: Any, y: Any) -> Any:
+    """``x <= y`` as bool."""
+    return bind(LE, *pair(x, y))
+
+
+def gt(x: Any, y: Any) -> Any:
+    """``x > y`` as bool."""
+    return bind(GT, *pair(x, y))
+
+
+def ge(x: Any, y: Any) -> Any:
+    """``x >= y`` as bool."""
+    return bind(GE, *pair(x, y))
+
+
+def bitwise_and(x: Any, y: Any) -> Any:
+    """``x & y`` of integers or bools."""
+    return bind(BITWISE_AND, *pair(x, y))
+
+
+def bitwise_or(x: Any, y: Any) -> Any:
+    """``x | y`` of integers or bools."""
+    return bind(BITWISE_OR, *pair(x, y))
+
+
+def bitwise_xor(x: Any, y: Any) -> Any:
+    """``x ^ y`` of integers or bools."""
+    return bind(BITWISE_XOR, *pair(x, y))
+
+
+def bitwise_not(x: Operand) -> Any:
+    """``~x`` of integers or bools."""
+    return bind(BITWISE_NOT, x)
+
+
+def shift_left(x: Any, y: Any) -> Any:
+    """``x << y`` of integers."""
+    return bind(SHIFT_LEFT, *pair(x, y))
+
+
+def shift_right(x: Any, y: Any) -> Any:
+    """``x >> y`` of integers."""
+    return bind(SHIFT_RIGHT, *pair(x, y))
+
+
+def to_bool(x: Operand) -> Any:
+    """Whether elements are non-zero; bools as they are."""
+    return x if x.type.dtype is bool_ else ne(x, 0)
+
+
+def logical_and(x: Operand, y: Operand) -> Any:
+    """Both are non-zero."""
+    return bind(BITWISE_AND, to_bool(x), to_bool(y))
+
+
+def logical_or(x: Operand, y: Operand) -> Any:
+    """One of both is non-zero."""
+    return bind(BITWISE_OR, to_bool(x), to_bool(y))
+
+
+def logical_xor(x: Operand, y: Operand) -> Any:
+    """Exactly one of both is non-zero."""
+    return bind(BITWISE_XOR, to_bool(x), to_bool(y))
+
+
+def logical_not(x: Operand) -> Any:
+    """The elements are zero."""
+    return bind(BITWISE_NOT, to_bool(x))
+
+
+def isnan(x: Operand) -> Any:
+    """NaN elements; false everywhere for dtypes that have none."""
+    return bind(IS_NAN, x) if x.type.dtype.is_differentiable else full(x, False, x.type.shape, bool_)
+
+
+def isinf(x: Operand) -> Any:
+    """Infinite elements; false everywhere for dtypes that have none."""
+    return bind(IS_INF, x) if x.type.dtype.is_differentiable else full(x, False, x.type.shape, bool_)
+
+
+def isfinite(x: Operand) -> Any:
+    """Finite elements; true everywhere for integers and bools."""
+    return bind(IS_FINITE, x) if x.type.dtype.is_differentiable else full(x, True, x.type.shape, bool_)
+
+
+def signbit(x: Operand) -> Any:
+    """The sign bit; for integers whether they are negative."""
+    if x.type.dtype.kind == "float":
+        return bind(SIGNBIT, x)
+    return lt(x, 0) if x.type.dtype.is_signed else full(x, False, x.type.shape, bool_)

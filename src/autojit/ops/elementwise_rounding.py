@@ -1,0 +1,214 @@
+"""Rounding and division with remainder. Steps have derivative 0; remainders inherit it from ``x - y * quotient``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.elementwise_arithmetic import div, mul, neg, sub
+from autojit.ops.elementwise_base import Pointwise, Ufunc, widened
+from autojit.ops.sources import pair
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Ceil", "Floor", "FloorDivide", "Fmod", "Remainder", "Round", "Trunc", "TruncDivide", "ceil", "floor",
+    "floor_divide", "fmod", "frac", "remainder", "round", "trunc", "trunc_divide",
+]  # fmt: skip
+
+
+class Step(Pointwise, abstract=True):
+    """Rounds floats to whole numbers."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return (None,)
+
+
+class Floor(Step):
+    """The largest whole number not above."""
+
+    ufunc = np.floor
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.floor(x)
+
+
+class Ceil(Step):
+    """The smallest whole number not below."""
+
+    ufunc = np.ceil
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.ceil(x)
+
+
+class Trunc(Step):
+    """The whole part."""
+
+    ufunc = np.trunc
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.trunc(x)
+
+
+class Round(Step):
+    """The nearest whole number; halves go to the even one."""
+
+    ufunc = np.rint
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.round(x)
+
+
+def _checked(function: Ufunc) -> Ufunc:
+    """The function, refusing integer division by zero as torch does; 2-byte floats are computed in float32."""
+    wide = widened(function)
+
+    def divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
+        if y.dtype.kind in "iu" and x.size and not y.all():
+            raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
+        return wide(x, y)
+
+    return divide
+
+
+def _trunc_divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
+    if x.dtype.kind in "iu":
+        quotient = np.floor_divide(x, y)
+        inexact = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
+        return quotient + inexact.astype(quotient.dtype)
+    return np.trunc(np.true_divide(x, y))
+
+
+class Quotient(Pointwise, abstract=True):
+    """Division with a whole result, or its remainder."""
+
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
+    domain: ClassVar[tuple[float, float]] = (1.0, 6.0)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return None, None
+
+
+class FloorDivide(Quotient):
+    """``floor(x / y)``, exact even where ``x / y`` rounds."""
+
+    ufunc = staticmethod(_checked(np.floor_divide))
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.floor_div(x, y)
+
+
+class TruncDivide(Quotient):
+    """``trunc(x / y)``."""
+
+    ufunc = staticmethod(_checked(_trunc_divide))
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.trunc_div(x, y)
+
+
+class Rest(Quotient, abstract=True):
+    """``x - y * quotient``, so the derivatives are 1 and ``-quotient``."""
+
+    def quotient(self, x: Any, y: Any) -> Any:
+        raise NotImplementedError(self.name)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, y = primals
+        return y_bar, lambda: neg(mul(y_bar, self.quotient(x, y)))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x, y), (x_dot, y_dot) = primals, tangents
+        if y_dot is None:
+            return x_dot
+        change = mul(y_dot, self.quotient(x, y))
+        return neg(change) if x_dot is None else sub(x_dot, change)
+
+
+class Remainder(Rest):
+    """``x - y * floor(x / y)``: the sign of the divisor, as Python's ``%``."""
+
+    ufunc = staticmethod(_checked(np.remainder))
+
+    def quotient(self, x: Any, y: Any) -> Any:
+        return floor_divide(x, y)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.remainder(x, y)
+
+
+class Fmod(Rest):
+    """``x - y * trunc(x / y)``: the sign of the dividend, as C's ``fmod``."""
+
+    ufunc = staticmethod(_checked(np.fmod))
+
+    def quotient(self, x: Any, y: Any) -> Any:
+        return trunc_divide(x, y)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.fmod(x, y)
+
+
+FLOOR, CEIL, TRUNC, ROUND = Floor(), Ceil(), Trunc(), Round()
+FLOOR_DIVIDE, TRUNC_DIVIDE, REMAINDER, FMOD = FloorDivide(), TruncDivide(), Remainder(), Fmod()
+
+
+def _whole(x: Operand) -> bool:
+    return not x.type.dtype.is_differentiable
+
+
+def floor(x: Operand) -> Any:
+    """The largest whole number not above; integers as they are."""
+    return x if _whole(x) else bind(FLOOR, x)
+
+
+def ceil(x: Operand) -> Any:
+    """The smallest whole number not below; integers as they are."""
+    return x if _whole(x) else bind(CEIL, x)
+
+
+def trunc(x: Operand) -> Any:
+    """The whole part; integers as they are."""
+    return x if _whole(x) else bind(TRUNC, x)
+
+
+def round(x: Operand, decimals: int = 0) -> Any:
+    """The nearest multiple of ``10**-decimals``; halves go to the even one."""
+    if decimals == 0 or (_whole(x) and decimals > 0):
+        return x if _whole(x) else bind(ROUND, x)
+    if decimals > 0:
+        return div(bind(ROUND, mul(x, 10.0**decimals)), 10.0**decimals)
+    return mul(bind(ROUND, div(x, 10.0**-decimals)), 10.0**-decimals)
+
+
+def frac(x: Operand) -> Any:
+    """The fractional part, with the sign of ``x``."""
+    return sub(x, trunc(x))
+
+
+def floor_divide(x: Any, y: Any) -> Any:
+    """``floor(x / y)``."""
+    return bind(FLOOR_DIVIDE, *pair(x, y))
+
+
+def trunc_divide(x: Any, y: Any) -> Any:
+    """``trunc(x / y)``."""
+    return bind(TRUNC_DIVIDE, *pair(x, y))
+
+
+def remainder(x: Any, y: Any) -> Any:
+    """The remainder with the sign of the divisor."""
+    return bind(REMAINDER, *pair(x, y))
+
+
+def fmod(x: Any, y: Any) -> Any:
+    """The remainder with the sign of the dividend."""
+    return bind(FMOD, *pair(x, y))

@@ -1,0 +1,255 @@
+"""Choosing between elements: maximum and minimum in both NaN conventions, relu, clamp, sign transfer.
+
+Ties follow torch: ``maximum`` and ``minimum`` split the cotangent evenly, ``fmax`` and ``fmin`` give it to the first
+operand, ``clamp`` to the value (its bounds are inclusive), ``relu`` has derivative 0 at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
+from autojit.ops.elementwise_base import REALS, Pointwise
+from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
+from autojit.ops.sources import NUMBERS, literal, pair
+
+__all__ = [
+    "Copysign", "Fmax", "Fmin", "Maximum", "Minimum", "Nextafter", "Relu", "clamp", "clamp_max", "clamp_min",
+    "copysign", "fmax", "fmin", "heaviside", "lerp", "maximum", "minimum", "nan_to_num", "nextafter", "relu",
+]  # fmt: skip
+
+
+class Extremum(Pointwise, abstract=True):
+    """The larger or smaller of two; NaN if one is."""
+
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = REALS
+
+    def is_beaten(self, x: Any, y: Any) -> Any:
+        """Where ``x`` loses to ``y``."""
+        raise NotImplementedError(self.name)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, y = primals
+        return lambda: self._part(x, y, y_bar), lambda: self._part(y, x, y_bar)
+
+    def _part(self, x: Any, y: Any, y_bar: Any) -> Any:
+        """The share of ``x`` in ``y_bar``: none where beaten, half where tied."""
+        return where(self.is_beaten(x, y), 0, where(eq(x, y), mul(y_bar, 0.5), y_bar))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x, y), (x_dot, y_dot) = primals, tangents
+        by_x = None if x_dot is None else self._part(x, y, x_dot)
+        by_y = None if y_dot is None else self._part(y, x, y_dot)
+        if by_x is None or by_y is None:
+            return by_x if by_y is None else by_y
+        return add(by_x, by_y)
+
+
+class Maximum(Extremum):
+    """The larger operand; NaN if one is NaN."""
+
+    ufunc = np.maximum
+
+    def is_beaten(self, x: Any, y: Any) -> Any:
+        return lt(x, y)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.maximum(x, y)
+
+
+class Minimum(Extremum):
+    """The smaller operand; NaN if one is NaN."""
+
+    ufunc = np.minimum
+
+    def is_beaten(self, x: Any, y: Any) -> Any:
+        return gt(x, y)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.minimum(x, y)
+
+
+class NumberExtremum(Pointwise, abstract=True):
+    """The larger or smaller of two; a NaN gives way to a number."""
+
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = REALS
+
+    def wins(self, x: Any, y: Any) -> Any:
+        """Where the first operand is the result."""
+        raise NotImplementedError(self.name)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, y = primals
+        return lambda: where(self.wins(x, y), y_bar, 0), lambda: where(self.wins(x, y), 0, y_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x, y), (x_dot, y_dot) = primals, tangents
+        if x_dot is None and y_dot is None:
+            return None
+        return where(self.wins(x, y), 0 if x_dot is None else x_dot, 0 if y_dot is None else y_dot)
+
+
+class Fmax(NumberExtremum):
+    """The larger operand; the number if one is NaN."""
+
+    ufunc = np.fmax
+
+    def wins(self, x: Any, y: Any) -> Any:
+        return logical_or(ge(x, y), isnan(y))
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.fmax(x, y)
+
+
+class Fmin(NumberExtremum):
+    """The smaller operand; the number if one is NaN."""
+
+    ufunc = np.fmin
+
+    def wins(self, x: Any, y: Any) -> Any:
+        return logical_or(le(x, y), isnan(y))
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.fmin(x, y)
+
+
+class Relu(Pointwise):
+    """``max(x, 0)``; NaN stays NaN. The derivative reads the result, so ``x`` need not be kept."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
+    ufunc = staticmethod(lambda x: np.maximum(x, np.zeros((), x.dtype)))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (lambda: where(gt(result, 0), y_bar, 0),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else where(gt(result, 0), x_dot, 0)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.maximum(x, emit.zero(x))
+
+
+class Copysign(Pointwise):
+    """The magnitude of the first operand with the sign of the second."""
+
+    ufunc = np.copysign
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+    domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        x, y = primals
+        return lambda: where(eq(x, 0), 0, copysign(copysign(literal(x, 1), x), mul(x, y))), None
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        return emit.copysign(x, y)
+
+
+class Nextafter(Pointwise):
+    """The next representable number after the first operand in the direction of the second."""
+
+    ufunc = np.nextafter
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+    lowering: ClassVar[str] = "opaque"
+    vjp = not_differentiable("nextafter steps through the representable numbers")
+    jvp = not_differentiable("nextafter steps through the representable numbers")
+
+
+MAXIMUM, MINIMUM, FMAX, FMIN, RELU = Maximum(), Minimum(), Fmax(), Fmin(), Relu()
+COPYSIGN, NEXTAFTER = Copysign(), Nextafter()
+
+
+def maximum(x: Any, y: Any) -> Any:
+    """The larger of two; NaN if one is."""
+    return bind(MAXIMUM, *pair(x, y))
+
+
+def minimum(x: Any, y: Any) -> Any:
+    """The smaller of two; NaN if one is."""
+    return bind(MINIMUM, *pair(x, y))
+
+
+def fmax(x: Any, y: Any) -> Any:
+    """The larger of two; a NaN gives way to a number."""
+    return bind(FMAX, *pair(x, y))
+
+
+def fmin(x: Any, y: Any) -> Any:
+    """The smaller of two; a NaN gives way to a number."""
+    return bind(FMIN, *pair(x, y))
+
+
+def relu(x: Operand) -> Any:
+    """``max(x, 0)``."""
+    return bind(RELU, x)
+
+
+def copysign(x: Any, y: Any) -> Any:
+    """The magnitude of ``x`` with the sign of ``y``."""
+    return bind(COPYSIGN, *pair(x, y))
+
+
+def nextafter(x: Any, y: Any) -> Any:
+    """The next representable number after ``x`` towards ``y``."""
+    return bind(NEXTAFTER, *pair(x, y))
+
+
+def clamp_min(x: Operand, low: Any) -> Any:
+    """``x`` but at least ``low``; NaN if either is. ``x`` receives the derivative where ``x >= low``."""
+    outside = lt(x, low)
+    if not isinstance(low, NUMBERS):
+        outside = logical_or(outside, isnan(low))
+    elif low != low:
+        outside = ne(x, literal(x, low))
+    return where(outside, low, x)
+
+
+def clamp_max(x: Operand, high: Any) -> Any:
+    """``x`` but at most ``high``; NaN if either is. ``x`` receives the derivative where ``x <= high``."""
+    outside = gt(x, high)
+    if not isinstance(high, NUMBERS):
+        outside = logical_or(outside, isnan(high))
+    elif high != high:
+        outside = ne(x, literal(x, high))
+    return where(outside, high, x)
+
+
+def clamp(x: Operand, low: Any = None, high: Any = None) -> Any:
+    """``x`` within [low, high], inclusive; ``high`` wins where the bounds cross; NaN if any is."""
+    if low is not None:
+        x = clamp_min(x, low)
+    return x if high is None else clamp_max(x, high)
+
+
+def heaviside(x: Operand, at_zero: Any) -> Any:
+    """0 for negative, 1 for positive elements, ``at_zero`` at 0; NaN counts as negative."""
+    return where(eq(x, 0), at_zero, cast(gt(x, 0), x.type.dtype))
+
+
+def nan_to_num(x: Operand, nan: Any = 0.0, positive: Any = None, negative: Any = None) -> Any:
+    """NaN and infinities replaced; by default infinities become the largest finite numbers."""
+    dtype = x.type.dtype
+    if not dtype.is_floating_point:
+        return x
+    largest = float(np.nextafter(np.array(np.inf, dtype.numpy), np.array(0, dtype.numpy)))
+    finite = where(isnan(x), nan, x)
+    finite = where(eq(x, np.inf), largest if positive is None else positive, finite)
+    return where(eq(x, -np.inf), -largest if negative is None else negative, finite)
+
+
+def lerp(start: Operand, end: Operand, weight: Any) -> Any:
+    """``start + weight * (end - start)``, exact at both ends."""
+    gap = sub(end, start)
+    from_start = add(start, mul(gap, weight))
+    from_end = sub(end, mul(gap, sub(1, weight)))
+    if isinstance(weight, NUMBERS):
+        return from_start if abs(weight) < 0.5 else from_end  # type: ignore[arg-type]
+    return where(lt(weight, 0.5), from_start, from_end)

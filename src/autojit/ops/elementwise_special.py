@@ -1,0 +1,173 @@
+"""The error function and its relatives, and the gamma function's logarithm and its derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType
+from autojit.core.errors import ArgumentError
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops import special_reference as reference
+from autojit.ops.elementwise_arithmetic import mul, neg, square
+from autojit.ops.elementwise_base import Pointwise, Ufunc, sample_inputs
+from autojit.ops.elementwise_exponential import exp
+from autojit.ops.samples import Samples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Digamma", "Erf", "Erfc", "Erfinv", "Lgamma", "Polygamma", "digamma", "erf", "erfc", "erfinv", "lgamma",
+    "polygamma",
+]  # fmt: skip
+
+_TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
+
+
+def _rounded(function: Ufunc) -> Ufunc:
+    """A float64 function, its result rounded to the operand's dtype."""
+    return staticmethod(lambda x: np.asarray(function(x)).astype(x.dtype))  # type: ignore[return-value]
+
+
+class Special(Pointwise, abstract=True):
+    """A function of real floats."""
+
+    accepts: ClassVar[tuple[str, ...]] = ("float",)
+
+
+class Erf(Special):
+    """The error function."""
+
+    ufunc = _rounded(reference.erf)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: mul(exp(neg(square(x))), _TWO_OVER_ROOT_PI),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.erf(x)
+
+
+class Erfc(Special):
+    """``1 - erf(x)``, accurate in the tail."""
+
+    ufunc = _rounded(reference.erfc)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: mul(exp(neg(square(x))), -_TWO_OVER_ROOT_PI),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.erfc(x)
+
+
+class Erfinv(Special):
+    """The inverse of ``erf``."""
+
+    ufunc = _rounded(reference.erfinv)
+    singular: ClassVar[bool] = True
+    domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        return (lambda: mul(exp(square(result)), 1 / _TWO_OVER_ROOT_PI),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.erfinv(x)
+
+
+class Lgamma(Special):
+    """``log |gamma(x)|``."""
+
+    ufunc = _rounded(reference.lgamma)
+    singular: ClassVar[bool] = True
+    domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: digamma(x),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.lgamma(x)
+
+
+class Digamma(Special):
+    """The derivative of ``lgamma``."""
+
+    ufunc = _rounded(reference.digamma)
+    singular: ClassVar[bool] = True
+    domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: polygamma(1, x),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.digamma(x)
+
+
+@dataclass(frozen=True)
+class Polygamma(Special):
+    """The ``n``-th derivative of ``digamma``, n at least 1."""
+
+    n: int
+
+    singular: ClassVar[bool] = True
+    domain: ClassVar[tuple[float, float]] = (0.6, 4.0)
+    lowering: ClassVar[str] = "opaque"
+
+    def eager(self, x: NDArray[Any]) -> Any:
+        return np.asarray(reference.polygamma(self.n, x)).astype(x.dtype)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: polygamma(self.n + 1, x),)
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        if dtype.kind not in cls.accepts:
+            return []
+        return [(cls(n), arrays) for n in (1, 3) for arrays in sample_inputs(1, cls.domain, dtype)]
+
+
+ERF, ERFC, ERFINV, LGAMMA, DIGAMMA = Erf(), Erfc(), Erfinv(), Lgamma(), Digamma()
+
+
+def erf(x: Operand) -> Any:
+    """The error function."""
+    return bind(ERF, x)
+
+
+def erfc(x: Operand) -> Any:
+    """``1 - erf(x)``, accurate in the tail."""
+    return bind(ERFC, x)
+
+
+def erfinv(x: Operand) -> Any:
+    """The inverse of ``erf``; NaN outside [-1, 1]."""
+    return bind(ERFINV, x)
+
+
+def lgamma(x: Operand) -> Any:
+    """``log |gamma(x)|``."""
+    return bind(LGAMMA, x)
+
+
+def digamma(x: Operand) -> Any:
+    """The derivative of ``lgamma``."""
+    return bind(DIGAMMA, x)
+
+
+def polygamma(n: int, x: Operand) -> Any:
+    """The ``n``-th derivative of ``digamma``; ``digamma`` itself for n = 0.
+
+    Raises:
+        ArgumentError: ``n`` is negative.
+    """
+    if n < 0:
+        raise ArgumentError("polygamma(n, x) does not support negative n.", {"n": n})
+    return digamma(x) if n == 0 else bind(Polygamma(n), x)

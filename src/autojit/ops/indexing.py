@@ -1,0 +1,325 @@
+"""Reading elements at run-time positions: gather, index_select, and NumPy's integer-array indexing.
+
+Operands are ``(x, *indices)``, indices int64. One rule for all of them, eager and compiled: a negative index counts
+from the end (once), anything outside raises IndexOutOfRangeError. The transposes live in ``scatter.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, int64
+from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError
+from autojit.core.types import Shape, TensorType
+from autojit.ir.index import Index
+from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ops.base import broadcast_shapes, normalize_axis
+from autojit.ops.by_name import apply, source
+from autojit.ops.samples import Samples, positions, ramp
+from autojit.ops.shape import batch_all, broadcast_to, permute, reshape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Gather", "GatherNd", "Gathering", "IndexSelect", "embedding", "gather", "gather_nd", "index_select", "take",
+    "take_along_axis",
+]  # fmt: skip
+
+# fetch(operand number, position in it, extent): its element there, wrapped into [0, extent), as a run-time index
+Fetch = Callable[[int, tuple[Index, ...], int], Index]
+
+
+class Gathering(Op, abstract=True):
+    """Result element = one element of the first operand, at a place read from the index operands. Linear in it.
+
+    Pointwise for code generation: ``source_index_at`` states the map as ``Reindex.source_index`` does, with ``fetch``
+    for the run-time part.
+    """
+
+    is_gather: ClassVar[bool] = True
+
+    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        raise NotImplementedError(self.name)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
+
+
+@dataclass(frozen=True)
+class Gather(Gathering):
+    """``y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`` with ``index[i.., j, k..]`` on ``axis``: torch.gather."""
+
+    axis: int
+
+    def result_type(self, x: TensorType, index: TensorType) -> TensorType:
+        require_index(self.name, index)
+        check_aligned(self.name, x, index, self.axis)
+        return x.with_shape(index.shape)
+
+    def eager(self, x: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+        within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
+        try:
+            return np.take_along_axis(x[within], index, self.axis)
+        except IndexError:
+            raise out_of_range(self.name, index, self.axis, x.shape[self.axis]) from None
+
+    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        place = fetch(1, index, types[0].shape[self.axis])
+        return (*index[: self.axis], place, *index[self.axis + 1 :])
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, index = primals
+        zero = x.type
+        return (lambda: apply("scatter", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"), None)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Gather(self.axis + 1), *batch_all(args, batched))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (Gather(1), (ramp((2, 3), dtype), positions([[2, 0, -1, 2], [1, 1, 0, -3]]))),
+            (Gather(0), (ramp((3, 4), dtype).T[:, :2], positions([[3, 0], [-4, 1], [0, 0]]))),
+            (Gather(0), (ramp((3, 2), dtype), positions([[2], [0]]))),
+        ]
+
+
+@dataclass(frozen=True)
+class IndexSelect(Gathering):
+    """``y = x.take(index, axis)`` for a vector of positions: embedding rows are ``axis`` 0."""
+
+    axis: int
+
+    def result_type(self, x: TensorType, index: TensorType) -> TensorType:
+        require_index(self.name, index)
+        if index.ndim != 1:
+            raise ShapeError("index_select(): Index is supposed to be a vector", {"index": index})
+        return x.with_shape((*x.shape[: self.axis], index.shape[0], *x.shape[self.axis + 1 :]))
+
+    def eager(self, x: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+        try:
+            return np.take(x, index, self.axis)
+        except IndexError:
+            raise out_of_range(self.name, index, self.axis, x.shape[self.axis]) from None
+
+    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        place = fetch(1, (index[self.axis],), types[0].shape[self.axis])
+        return (*index[: self.axis], place, *index[self.axis + 1 :])
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, index = primals
+        zero = x.type
+        return (
+            lambda: apply("index_update", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"),
+            None,
+        )
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        x, index = args
+        if batched == (True, False):
+            return bind(IndexSelect(self.axis + 1), x, index)
+        count, length = index.type.shape
+        if batched == (True, True):
+            shape = (*x.type.shape[: self.axis + 1], length, *x.type.shape[self.axis + 2 :])
+            return bind(Gather(self.axis + 1), x, along_axis(index, self.axis + 1, shape))
+        picked = bind(self, x, reshape(index, (count * length,)))
+        shape = (*x.type.shape[: self.axis], count, length, *x.type.shape[self.axis + 1 :])
+        order = [self.axis, *(a for a in range(len(shape)) if a != self.axis)]
+        return permute(reshape(picked, shape), order)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (IndexSelect(0), (ramp((4, 3), dtype), positions([3, 0, 3, -2]))),
+            (IndexSelect(1), (ramp((3, 4), dtype).T, positions([2, -3, 1]))),
+            (IndexSelect(0), (ramp((4,), dtype), positions([]))),
+        ]
+
+
+@dataclass(frozen=True)
+class GatherNd(Gathering):
+    """``x[i1, .., ik]`` on the first k axes with k index operands, which broadcast among each other.
+
+    Shapes: ``x (n1, .., nk, *rest)`` and indices that broadcast to ``s`` give ``(*s, *rest)``.
+    """
+
+    def result_type(self, x: TensorType, *indices: TensorType) -> TensorType:
+        for index in indices:
+            require_index(self.name, index)
+        if not 1 <= len(indices) <= x.ndim:
+            raise IndexOutOfRangeError(f"too many indices for tensor of dimension {x.ndim}", {"x": x})
+        shape = broadcast_shapes(*(i.shape for i in indices), op="indexing")
+        return x.with_shape((*shape, *x.shape[len(indices) :]))
+
+    def eager(self, x: NDArray[Any], *indices: NDArray[Any]) -> NDArray[Any]:
+        try:
+            return np.asarray(x[indices])
+        except IndexError:
+            raise out_of_range_nd(self.name, x.shape, indices) from None
+
+    def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        x, *indices = types
+        rest = x.ndim - len(indices)
+        front = index[: len(index) - rest]
+        places = tuple(
+            fetch(k + 1, broadcast_position(front, type_.shape), x.shape[k]) for k, type_ in enumerate(indices)
+        )
+        return (*places, *index[len(index) - rest :])
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, *indices = primals
+        zero = x.type
+        x_bar = lambda: apply("index_put", y_bar._literal(0, zero), y_bar, *indices, combine="add")
+        return (x_bar, *(None for _ in indices))
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        x, *indices = args
+        count = len(indices)
+        if not any(batched[1:]):
+            moved = permute(x, (*range(1, count + 1), 0, *range(count + 1, x.type.ndim)))
+            picked = bind(self, moved, *indices)
+            place = picked.type.ndim - (x.type.ndim - count)
+            return permute(picked, (place, *(a for a in range(picked.type.ndim) if a != place)))
+        aligned = align_batched(indices, batched[1:])
+        if not batched[0]:
+            return bind(self, x, *aligned)
+        return bind(self, x, batch_positions(x, aligned), *aligned)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (GatherNd(), (ramp((3, 4, 2), dtype), positions([[0, 2], [-1, 1]]), positions([[3, 0]]))),
+            (GatherNd(), (ramp((4, 3), dtype).T, positions([2, 0, 2]))),
+            (GatherNd(), (ramp((2, 3), dtype), positions([[0], [1]]), positions([0, -1]))),
+        ]
+
+
+GATHER_ND = GatherNd()
+
+
+def gather(x: Operand, axis: int, index: Operand) -> Any:
+    """torch.gather: pick along ``axis``; the result has the shape of ``index``, which may be shorter on other axes."""
+    axis = normalize_axis(axis, x.type.ndim, "gather")
+    if x.type.ndim == 0 or index.type.ndim == 0:
+        flat = bind(Gather(0), _at_least_1d(x), _at_least_1d(index))
+        return reshape(flat, index.type.shape)
+    return bind(Gather(axis), x, index)
+
+
+def take_along_axis(x: Operand, index: Operand, axis: int | None = None) -> Any:
+    """torch.take_along_dim: ``gather`` with broadcasting on the other axes; ``axis`` None flattens both."""
+    if axis is None:
+        return gather(reshape(x, (-1,)), 0, reshape(index, (-1,)))
+    axis = normalize_axis(axis, x.type.ndim, "take_along_dim")
+    if x.type.ndim != index.type.ndim:
+        raise ShapeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions",
+            {"x": x, "indices": index},
+        )
+    x_shape, index_shape = list(x.type.shape), list(index.type.shape)
+    x_shape[axis] = index_shape[axis] = 1
+    shape = list(broadcast_shapes(tuple(x_shape), tuple(index_shape), op="take_along_dim"))
+    x_shape = [*shape[:axis], x.type.shape[axis], *shape[axis + 1 :]]
+    index_shape = [*shape[:axis], index.type.shape[axis], *shape[axis + 1 :]]
+    return bind(Gather(axis), broadcast_to(x, x_shape), broadcast_to(index, index_shape))
+
+
+def index_select(x: Operand, axis: int, index: Operand) -> Any:
+    """torch.index_select: the slices of ``x`` at the positions of a vector (or scalar) ``index``."""
+    axis = normalize_axis(axis, x.type.ndim, "index_select")
+    if x.type.ndim == 0:
+        return reshape(bind(IndexSelect(0), _at_least_1d(x), _at_least_1d(index)), ())
+    return bind(IndexSelect(axis), x, _at_least_1d(index))
+
+
+def embedding(weight: Operand, index: Operand) -> Any:
+    """Rows of a table: ``f[n, d], i64[*s] -> f[*s, d]``."""
+    rows = bind(IndexSelect(0), weight, reshape(index, (-1,)))
+    return reshape(rows, (*index.type.shape, *weight.type.shape[1:]))
+
+
+def gather_nd(x: Operand, *indices: Operand) -> Any:
+    """``x[i1, .., ik]`` with integer arrays on the leading axes."""
+    return bind(GATHER_ND, x, *indices)
+
+
+def take(x: Operand, index: Operand) -> Any:
+    """torch.take: elements of the flattened operand, in the shape of ``index``."""
+    flat = reshape(x, (x.type.size,))
+    return reshape(bind(IndexSelect(0), flat, reshape(index, (index.type.size,))), index.type.shape)
+
+
+def require_index(op: str, index: TensorType) -> None:
+    """Raise DTypeError unless an index operand is int64."""
+    if index.dtype is not int64:
+        raise DTypeError(f"{op}(): Expected dtype int64 for index", {"index": index}, "convert it with .long()")
+
+
+def check_aligned(op: str, x: TensorType, index: TensorType, axis: int) -> None:
+    """Raise ShapeError unless ``index`` fits ``x`` on every axis but ``axis``."""
+    if x.ndim != index.ndim:
+        raise ShapeError(
+            f"{op}(): Index tensor must have the same number of dimensions as input tensor", {"x": x, "index": index}
+        )
+    if index.size and any(n > m for a, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if a != axis):
+        raise ShapeError(
+            f"{op}(): Size does not match: index must not exceed the operand apart from dimension {axis}",
+            {"x": x, "index": index},
+        )
+
+
+def out_of_range(op: str, index: NDArray[Any], axis: int, extent: int) -> IndexOutOfRangeError:
+    """The error naming the first bad entry of an index along an axis of ``extent``."""
+    bad = index[(index < -extent) | (index >= extent)]
+    worst = int(bad.flat[0]) if bad.size else 0
+    return IndexOutOfRangeError(f"{op}: index {worst} is out of bounds for dimension {axis} with size {extent}")
+
+
+def out_of_range_nd(op: str, shape: Shape, indices: Sequence[NDArray[Any]]) -> IndexOutOfRangeError:
+    """The same for several indices on leading axes."""
+    for axis, index in enumerate(indices):
+        if np.any((index < -shape[axis]) | (index >= shape[axis])):
+            return out_of_range(op, np.asarray(index), axis, shape[axis])
+    raise AssertionError("no index is out of range")
+
+
+def broadcast_position(position: tuple[Index, ...], shape: Shape) -> tuple[Index, ...]:
+    """The position in an operand of ``shape`` that broadcasts to a result at ``position``."""
+    aligned = position[len(position) - len(shape) :] if shape else ()
+    return tuple(Index() if n == 1 else i for i, n in zip(aligned, shape, strict=True))
+
+
+def along_axis(index: Any, axis: int, shape: Shape) -> Any:
+    """A batch of vectors ``(b, k)`` laid along ``axis`` of ``shape`` (whose axis 0 is the batch) and repeated."""
+    spread = [1] * len(shape)
+    spread[0], spread[axis] = index.type.shape
+    return broadcast_to(reshape(index, spread), shape)
+
+
+def align_batched(indices: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
+    """Indices with a batch axis get axes of extent 1 behind it until all broadcast with the batch in front."""
+    rank = max(i.type.ndim - flag for i, flag in zip(indices, batched, strict=True))
+    aligned: list[Any] = []
+    for index, flag in zip(indices, batched, strict=True):
+        if not flag:
+            aligned.append(index)
+            continue
+        extent, *rest = index.type.shape
+        aligned.append(reshape(index, (extent, *(1,) * (rank - len(rest)), *rest)))
+    return aligned
+
+
+def batch_positions(x: Any, indices: Sequence[Any]) -> Any:
+    """0, 1, .. along the batch axis, shaped to broadcast with ``indices``: the index of the batch axis itself."""
+    extent = x.type.shape[0]
+    rank = max(i.type.ndim for i in indices)
+    return source("iota", x, shape=(extent, *(1,) * (rank - 1)), axis=0, dtype=int64)
+
+
+def _at_least_1d(x: Any) -> Any:
+    return reshape(x, (1,)) if x.type.ndim == 0 else x

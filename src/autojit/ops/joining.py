@@ -1,0 +1,317 @@
+"""Concatenation, and the shape functions composed of reindexing ops: stack, split, tile, roll, moveaxis, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType
+from autojit.core.errors import ArgumentError, AxisError, DTypeError, IndexOutOfRangeError, ShapeError
+from autojit.core.types import TensorType
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.base import Structured, normalize_axes, normalize_axis
+from autojit.ops.samples import Samples, ramp
+from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, permute, reshape, slice_axis
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Concatenate", "chunk", "concatenate", "expand", "flatten", "moveaxis", "narrow", "repeat", "repeat_interleave",
+    "roll", "select", "split", "squeeze", "stack", "tensor_split", "tile", "transpose", "unbind", "unflatten",
+    "unsqueeze",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Concatenate(Structured):
+    """Operands one after the other along ``axis``; equal extents elsewhere, equal dtypes."""
+
+    lowering: ClassVar[str] = "concatenate"
+    axis: int
+
+    def result_type(self, *types: TensorType) -> TensorType:
+        first = types[0]
+        for k, other in enumerate(types):
+            if other.dtype is not first.dtype:
+                raise DTypeError("cat: operands differ in dtype", {"first": first, f"operand {k}": other})
+            if other.ndim != first.ndim or other.drop((self.axis,)).shape != first.drop((self.axis,)).shape:
+                raise ShapeError(
+                    f"Sizes of tensors must match except in dimension {self.axis}",
+                    {"first": first, f"operand {k}": other},
+                )
+        shape = list(first.shape)
+        shape[self.axis] = sum(t.shape[self.axis] for t in types)
+        return first.with_shape(tuple(shape))
+
+    def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate(arrays, self.axis)
+
+    def offsets(self, types: Sequence[TensorType]) -> list[int]:
+        """Where each operand begins along the axis, and the end."""
+        found = [0]
+        for type_ in types:
+            found.append(found[-1] + type_.shape[self.axis])
+        return found
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        offsets = self.offsets([x.type for x in primals])
+
+        def part(k: int) -> Any:
+            return lambda: slice_axis(y_bar, self.axis, offsets[k], offsets[k + 1])
+
+        return tuple(part(k) for k in range(len(primals)))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return linear_in_both(self, primals, tangents)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Concatenate(self.axis + 1), *batch_all(args, batched))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (Concatenate(0), (ramp((2, 3), dtype), ramp((1, 3), dtype), ramp((0, 3), dtype))),
+            (Concatenate(1), (ramp((3, 2), dtype), ramp((4, 3), dtype).T)),
+            (Concatenate(0), (ramp((3,), dtype),)),
+        ]
+
+
+def concatenate(operands: Sequence[Operand], axis: int = 0) -> Any:
+    """torch.cat on operands of one dtype; one-dimensional empty operands are skipped, as torch does."""
+    if not operands:
+        raise ArgumentError("torch.cat(): expected a non-empty list of Tensors")
+    for k, x in enumerate(operands):
+        if x.type.ndim == 0:
+            raise ShapeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated", {"operand": x})
+    kept = [x for x in operands if x.type.shape != (0,)] or [operands[0]]
+    axis = normalize_axis(axis, kept[0].type.ndim, "cat")
+    return kept[0] if len(kept) == 1 else bind(Concatenate(axis), *kept)
+
+
+def stack(operands: Sequence[Operand], axis: int = 0) -> Any:
+    """Join operands of one shape along a new axis."""
+    if not operands:
+        raise ArgumentError("stack expects a non-empty TensorList")
+    first = operands[0].type
+    for k, x in enumerate(operands):
+        if x.type.shape != first.shape:
+            raise ShapeError(
+                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
+                f"{list(x.type.shape)} at entry {k}",
+                {"operand": x},
+            )
+    axis = normalize_axis(axis, first.ndim + 1, "stack")
+    return bind(Concatenate(axis), *(unsqueeze(x, axis) for x in operands))
+
+
+def squeeze(x: Operand, axes: int | Sequence[int] | None = None) -> Any:
+    """Drop axes of extent 1: all of them, or those given that have extent 1."""
+    shape = x.type.shape
+    chosen = range(len(shape)) if axes is None else (() if axes == () else normalize_axes(axes, len(shape), "squeeze"))
+    return reshape(x, [n for axis, n in enumerate(shape) if n != 1 or axis not in chosen])
+
+
+def unsqueeze(x: Operand, axis: int) -> Any:
+    """Insert an axis of extent 1; ``axis`` counts in the result."""
+    axis = normalize_axis(axis, x.type.ndim + 1, "unsqueeze")
+    shape = x.type.shape
+    return reshape(x, (*shape[:axis], 1, *shape[axis:]))
+
+
+def flatten(x: Operand, start: int = 0, end: int = -1) -> Any:
+    """Merge the axes ``start`` to ``end`` (both included) into one; rank 0 becomes rank 1."""
+    shape = x.type.shape
+    first, last = (normalize_axis(a, len(shape), "flatten") for a in (start, end))
+    if first > last:
+        raise ShapeError("flatten() has invalid args: start_dim cannot come after end_dim", {"x": x})
+    return reshape(x, (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def unflatten(x: Operand, axis: int, sizes: Sequence[int]) -> Any:
+    """Split one axis into several; one size may be -1."""
+    axis = normalize_axis(axis, x.type.ndim, "unflatten")
+    shape, extent = x.type.shape, x.type.shape[axis]
+    known = prod(n for n in sizes if n != -1)
+    inferred = [extent // max(known, 1) if n == -1 else n for n in sizes]
+    if prod(inferred) != extent:
+        raise ShapeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {axis} ({extent})", {"x": x}
+        )
+    return reshape(x, (*shape[:axis], *inferred, *shape[axis + 1 :]))
+
+
+def transpose(x: Operand, axis0: int, axis1: int) -> Any:
+    """Exchange two axes."""
+    ndim = x.type.ndim
+    first, second = (normalize_axis(a, ndim, "transpose") for a in (axis0, axis1))
+    order = list(range(ndim))
+    if ndim:
+        order[first], order[second] = second, first
+    return permute(x, order)
+
+
+def moveaxis(x: Operand, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """Move axes to new places; the others keep their order."""
+    ndim = x.type.ndim
+    origins = [source] if isinstance(source, int) else list(source)
+    targets = [destination] if isinstance(destination, int) else list(destination)
+    origins = [normalize_axis(a, ndim, "movedim") for a in origins]
+    targets = [normalize_axis(a, ndim, "movedim") for a in targets]
+    if len(origins) != len(targets) or len(set(origins)) < len(origins) or len(set(targets)) < len(targets):
+        raise ShapeError("movedim: repeated or unpaired axes", {"source": source, "destination": destination})
+    order = [a for a in range(ndim) if a not in origins]
+    for target, origin in sorted(zip(targets, origins, strict=True)):
+        order.insert(target, origin)
+    return permute(x, order)
+
+
+def select(x: Operand, axis: int, index: int) -> Any:
+    """One position of an axis, which goes away; a view."""
+    axis = normalize_axis(axis, x.type.ndim, "select")
+    if x.type.ndim == 0:
+        raise AxisError("select() cannot be applied to a 0-dim tensor.", {"x": x})
+    extent = x.type.shape[axis]
+    if not -extent <= index < extent:
+        raise IndexOutOfRangeError(f"index {index} is out of bounds for dimension {axis} with size {extent}", {"x": x})
+    place = index % extent
+    piece = slice_axis(x, axis, place, place + 1)
+    return reshape(piece, (*x.type.shape[:axis], *x.type.shape[axis + 1 :]))
+
+
+def narrow(x: Operand, axis: int, start: int, length: int) -> Any:
+    """``length`` positions of an axis from ``start`` on; a view."""
+    axis = normalize_axis(axis, x.type.ndim, "narrow")
+    extent = x.type.shape[axis]
+    first = start + extent if start < 0 else start
+    if not (0 <= first <= extent and 0 <= length <= extent - first):
+        raise ShapeError(
+            f"start ({start}) + length ({length}) exceeds dimension size ({extent}).",
+            {"x": x, "axis": axis},
+        )
+    return slice_axis(x, axis, first, first + length)
+
+
+def split(x: Operand, sizes: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+    """Views of consecutive pieces: all of one size (the last may be shorter), or of the given sizes."""
+    axis = normalize_axis(axis, x.type.ndim, "split")
+    extent = x.type.shape[axis]
+    if isinstance(sizes, int):
+        if sizes <= 0 and not (sizes == 0 and extent == 0):
+            raise ShapeError(f"split: expects split_size to be positive, but got split_size={sizes}", {"x": x})
+        step = max(sizes, 1)
+        lengths = [min(step, extent - start) for start in range(0, extent, step)] or [0]
+    else:
+        lengths = list(sizes)
+    if sum(lengths) != extent or min(lengths, default=0) < 0:
+        raise ShapeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {extent} (input tensor's size at dimension "
+            f"{axis}), but got split_sizes={lengths}",
+            {"x": x},
+        )
+    starts = [sum(lengths[:k]) for k in range(len(lengths))]
+    return tuple(slice_axis(x, axis, start, start + n) for start, n in zip(starts, lengths, strict=True))
+
+
+def chunk(x: Operand, count: int, axis: int = 0) -> tuple[Any, ...]:
+    """At most ``count`` equal pieces (the last may be shorter), as torch.chunk."""
+    if count <= 0:
+        raise ShapeError("chunk expects `chunks` to be greater than 0", {"x": x, "chunks": count})
+    extent = x.type.shape[normalize_axis(axis, x.type.ndim, "chunk")]
+    return split(x, -(-extent // count) if extent else [0] * count, axis)
+
+
+def tensor_split(x: Operand, sections: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+    """Pieces whose sizes differ by at most one, or cut at the given positions, as torch.tensor_split."""
+    axis = normalize_axis(axis, x.type.ndim, "tensor_split")
+    extent = x.type.shape[axis]
+    if isinstance(sections, int):
+        if sections <= 0:
+            raise ShapeError(f"number of sections must be larger than 0, got {sections}", {"x": x})
+        small, extra = divmod(extent, sections)
+        return split(x, [small + (k < extra) for k in range(sections)], axis)
+    cuts = [0, *sections, extent]
+    return tuple(slice_axis(x, axis, start, stop) for start, stop in pairwise(cuts))
+
+
+def unbind(x: Operand, axis: int = 0) -> tuple[Any, ...]:
+    """A view for every position of an axis."""
+    if x.type.ndim == 0:
+        raise AxisError("Dimension specified as 0 but tensor has no dimensions", {"x": x})
+    axis = normalize_axis(axis, x.type.ndim, "unbind")
+    return tuple(select(x, axis, k) for k in range(x.type.shape[axis]))
+
+
+def expand(x: Operand, sizes: Sequence[int]) -> Any:
+    """torch.Tensor.expand: broadcast to ``sizes``; -1 keeps an extent."""
+    missing = len(sizes) - x.type.ndim
+    if missing < 0:
+        raise ShapeError(
+            f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the number of dimensions "
+            f"in the tensor ({x.type.ndim})",
+            {"x": x},
+        )
+    if any(n == -1 for n in sizes[:missing]):
+        raise ShapeError("expand: -1 is not allowed for a new leading dimension", {"x": x, "sizes": list(sizes)})
+    old = (*(1,) * missing, *x.type.shape)
+    return broadcast_to(x, [have if n == -1 else n for n, have in zip(sizes, old, strict=True)])
+
+
+def tile(x: Operand, repeats: Sequence[int]) -> Any:
+    """The whole operand repeated along each axis, as NumPy's tile: a copy made of a broadcast and a reshape."""
+    ndim = max(len(repeats), x.type.ndim)
+    times = (*(1,) * (ndim - len(repeats)), *repeats)
+    shape = (*(1,) * (ndim - x.type.ndim), *x.type.shape)
+    if min(times, default=1) < 0:
+        raise ShapeError("repeats cannot be negative", {"x": x, "repeats": list(repeats)})
+    spread = reshape(x, [n for extent in shape for n in (1, extent)])
+    wide = broadcast_to(spread, [n for count, extent in zip(times, shape, strict=True) for n in (count, extent)])
+    return reshape(wide, [count * extent for count, extent in zip(times, shape, strict=True)])
+
+
+def repeat(x: Operand, repeats: Sequence[int]) -> Any:
+    """torch.Tensor.repeat: ``tile`` with at least one number per axis."""
+    if len(repeats) < x.type.ndim:
+        raise ShapeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor", {"x": x}
+        )
+    return tile(x, repeats)
+
+
+def repeat_interleave(x: Operand, count: int, axis: int | None = None) -> Any:
+    """Each element repeated ``count`` times in place along an axis (of the flattened operand by default)."""
+    if axis is None:
+        return repeat_interleave(reshape(x, (x.type.size,)), count, 0)
+    axis = normalize_axis(axis, x.type.ndim, "repeat_interleave")
+    shape = x.type.shape
+    spread = reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    wide = broadcast_to(spread, (*shape[: axis + 1], count, *shape[axis + 1 :]))
+    return reshape(wide, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
+
+
+def roll(x: Operand, shifts: int | Sequence[int], axes: int | Sequence[int] | None = None) -> Any:
+    """Rotate along axes (along the flattened operand without ``axes``), as torch.roll."""
+    if axes is None or axes == ():
+        if not isinstance(shifts, int):
+            (shifts,) = shifts
+        return reshape(roll(reshape(x, (x.type.size,)), shifts, 0), x.type.shape)
+    moves = [shifts] if isinstance(shifts, int) else list(shifts)
+    places = [axes] if isinstance(axes, int) else list(axes)
+    if len(moves) != len(places):
+        raise ShapeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(places)}", {"x": x})
+    for move, axis in zip(moves, places, strict=True):
+        x = _rolled(x, move, normalize_axis(axis, x.type.ndim, "roll"))
+    return x
+
+
+def _rolled(x: Any, move: int, axis: int) -> Any:
+    extent = x.type.shape[axis]
+    cut = (extent - move) % extent if extent else 0
+    if cut == 0:
+        return x
+    return bind(Concatenate(axis), slice_axis(x, axis, cut, extent), slice_axis(x, axis, 0, cut))

@@ -1,0 +1,487 @@
+"""Linear systems: inverse, solve, triangular solve, determinant, Cholesky. Eager through LAPACK (numpy.linalg).
+
+All act on the last two axes; leading axes are a batch. Cholesky reads the Hermitian part of its operand, so that its
+gradient is Hermitian; the derivative formulas avoid explicit inverses. Source of the formulas: Giles, Collected matrix
+derivative results for forward and reverse mode algorithmic differentiation, 2008; Murray, arXiv:1602.07527 (Cholesky).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, float32, float64
+from autojit.core.errors import AutojitError, DTypeError, ShapeError
+from autojit.core.types import TensorType
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.base import Structured, broadcast_shapes
+from autojit.ops.by_name import apply
+from autojit.ops.matmul import adjoint_matrix, matmul
+from autojit.ops.samples import Samples, draws
+from autojit.ops.shape import batch_all, broadcast_to, reshape
+from autojit.ops.triangles import eye, tril, triu
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Cholesky", "Cofactor", "Det", "Inv", "LinAlgError", "MatrixOp", "Slogdet", "Solve", "TriangularSolve",
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inv", "logdet", "matrix_power", "slogdet", "solve",
+    "triangular_solve",
+]  # fmt: skip
+
+
+class LinAlgError(AutojitError, RuntimeError):
+    """A matrix has no inverse or no factorization (torch.linalg.LinAlgError)."""
+
+
+class MatrixOp(Structured, abstract=True):
+    """On the last two axes; any batch axes in front, so batching changes nothing."""
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, *batch_all(args, batched))
+
+    def _require_square(self, x: TensorType) -> None:
+        require_matrix(self.name, x)
+        if x.shape[-1] != x.shape[-2]:
+            raise ShapeError(
+                f"linalg.{self.name}: A must be batches of square matrices, but they are {x.shape[-2]} by "
+                f"{x.shape[-1]} matrices",
+                {"A": x},
+            )
+
+
+def require_matrix(op: str, x: TensorType) -> None:
+    """Raise unless ``x`` is a (batch of) matrices of float32, float64 or complex elements."""
+    if x.ndim < 2:
+        raise ShapeError(f"linalg.{op}: The input tensor A must have at least 2 dimensions.", {"A": x})
+    if x.dtype not in (float32, float64) and not x.dtype.is_complex:
+        raise DTypeError(f"linalg.{op}: Expected a floating point or complex tensor as input.", {"A": x})
+
+
+def lapack(op: str, why: str, compute: Callable[[], Any]) -> Any:
+    """Run a numpy.linalg routine; its failure becomes a LinAlgError saying why."""
+    try:
+        return compute()
+    except np.linalg.LinAlgError:
+        raise LinAlgError(f"linalg.{op}: {why}") from None
+
+
+SINGULAR = "The computation could not be completed because the input matrix is singular."
+
+
+@dataclass(frozen=True)
+class Inv(MatrixOp):
+    """The inverse matrix."""
+
+    def result_type(self, a: TensorType) -> TensorType:
+        self._require_square(a)
+        return a
+
+    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(lapack("inv", SINGULAR, lambda: np.linalg.inv(a)))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        inverse = adjoint_matrix(result)
+        return (negative(matmul(matmul(inverse, y_bar), inverse)),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (a_dot,) = tangents
+        return None if a_dot is None else negative(matmul(matmul(result, a_dot), result))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(Inv(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+
+
+@dataclass(frozen=True)
+class Solve(MatrixOp):
+    """``x`` with ``a @ x = b``: ``(..., n, n), (..., n, k) -> (..., n, k)``, equal batch shapes."""
+
+    def result_type(self, a: TensorType, b: TensorType) -> TensorType:
+        self._require_square(a)
+        check_system("solve", a, b)
+        return b
+
+    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(lapack("solve", SINGULAR, lambda: np.linalg.solve(a, b)))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        b_bar = bind(self, adjoint_matrix(primals[0]), y_bar)
+        return (lambda: negative(matmul(b_bar, adjoint_matrix(result))), b_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        a, (a_dot, b_dot) = primals[0], tangents
+        right = right_side(a_dot, b_dot, result)
+        return None if right is None else bind(self, a, right)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not has(dtype):
+            return []
+        return [
+            (Solve(), (well_conditioned((3, 3), dtype), draws((3, 2), dtype))),
+            (Solve(), (well_conditioned((2, 2, 2), dtype), draws((2, 2, 1), dtype))),
+        ]
+
+
+@dataclass(frozen=True)
+class TriangularSolve(MatrixOp):
+    """``Solve`` reading one triangle of ``a`` only; ``unit``: its diagonal counts as ones."""
+
+    upper: bool
+    unit: bool = False
+
+    def result_type(self, a: TensorType, b: TensorType) -> TensorType:
+        self._require_square(a)
+        check_system("solve_triangular", a, b)
+        return b
+
+    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        a = np.triu(a) if self.upper else np.tril(a)
+        if self.unit:
+            ones = np.eye(a.shape[-1], dtype=a.dtype)
+            a = np.where(ones != 0, ones, a)
+        return np.asarray(lapack("solve_triangular", SINGULAR, lambda: np.linalg.solve(a, b)))
+
+    def _triangle(self, x: Any) -> Any:
+        offset = int(self.unit)
+        return triu(x, offset) if self.upper else tril(x, -offset)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        transposed = TriangularSolve(not self.upper, self.unit)
+        b_bar = bind(transposed, adjoint_matrix(primals[0]), y_bar)
+        return (lambda: negative(self._triangle(matmul(b_bar, adjoint_matrix(result)))), b_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        a, (a_dot, b_dot) = primals[0], tangents
+        right = right_side(None if a_dot is None else self._triangle(a_dot), b_dot, result)
+        return None if right is None else bind(self, a, right)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not has(dtype):
+            return []
+        a, b = well_conditioned((3, 3), dtype), draws((3, 2), dtype)
+        return [(TriangularSolve(True), (a, b)), (TriangularSolve(False, True), (a, b))]
+
+
+@dataclass(frozen=True)
+class Det(MatrixOp):
+    """The determinant: ``(..., n, n) -> (...)``."""
+
+    def result_type(self, a: TensorType) -> TensorType:
+        self._require_square(a)
+        return a.with_shape(a.shape[:-2])
+
+    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(np.linalg.det(a))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        cofactors = bind(Cofactor(), primals[0])
+        return (apply("mul", _as_matrices(y_bar), conjugate(cofactors)),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (a_dot,) = tangents
+        if a_dot is None:
+            return None
+        terms = apply("mul", bind(Cofactor(), primals[0]), a_dot)
+        return apply("sum", terms, axes=(terms.type.ndim - 2, terms.type.ndim - 1))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(Det(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+
+
+@dataclass(frozen=True)
+class Cofactor(MatrixOp):
+    """``det(a) * inv(a).T``, the gradient of the determinant, right for singular matrices too.
+
+    From ``a = u s vh``: products of all singular values but one. Its own derivative needs an invertible matrix.
+    """
+
+    def result_type(self, a: TensorType) -> TensorType:
+        self._require_square(a)
+        return a
+
+    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+        u, s, vh = np.linalg.svd(a)
+        ones = np.ones((*s.shape[:-1], 1), s.dtype)
+        before = np.cumprod(np.concatenate((ones, s[..., :-1]), -1), -1)
+        after = np.cumprod(np.concatenate((ones, s[..., :0:-1]), -1), -1)[..., ::-1]
+        sign = np.linalg.det(u) * np.linalg.det(vh)
+        product = (u.conj() * (before * after)[..., None, :]) @ vh.conj()
+        return np.asarray(sign[..., None, None] * product).astype(a.dtype)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        # c = det(a) b with b = inv(a).T, so c_dot = (b : a_dot) c - b a_dot.T c, and c = det(a) b
+        b = _transposed_inverse(primals[0])
+        inner = apply("sum", apply("mul", y_bar, conjugate(result)), axes=(y_bar.type.ndim - 2, y_bar.type.ndim - 1))
+        first = apply("mul", _as_matrices(inner), conjugate(b))
+        second = matmul(matmul(conjugate(result), _transpose(y_bar)), conjugate(b))
+        return (apply("sub", first, second),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (a_dot,) = tangents
+        if a_dot is None:
+            return None
+        b = _transposed_inverse(primals[0])
+        inner = apply("sum", apply("mul", b, a_dot), axes=(b.type.ndim - 2, b.type.ndim - 1))
+        first = apply("mul", _as_matrices(inner), result)
+        return apply("sub", first, matmul(matmul(b, _transpose(a_dot)), result))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(Cofactor(), (well_conditioned((3, 3), dtype),))] if has(dtype) else []
+
+
+@dataclass(frozen=True)
+class Slogdet(MatrixOp):
+    """(sign, log of the absolute value) of the determinant; the latter is real."""
+
+    n_outputs: ClassVar[int] = 2
+
+    def result_type(self, a: TensorType) -> tuple[TensorType, TensorType]:
+        self._require_square(a)
+        sign = a.with_shape(a.shape[:-2])
+        return sign, sign.with_dtype(a.dtype.to_real())
+
+    def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        sign, logarithm = np.linalg.slogdet(a)
+        return np.asarray(sign), np.asarray(logarithm)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        """With t = tr(inv(a) a_dot): the log changes by Re t, the sign by i Im(t) sign."""
+        (a,) = primals
+        sign_bar, logarithm_bar = y_bar
+        if not a.type.dtype.is_complex:
+            if logarithm_bar is None:
+                return (None,)
+            factor = logarithm_bar
+        else:
+            factor = _slogdet_factor(a.type.dtype, result[0], sign_bar, logarithm_bar)
+        return (apply("mul", _as_matrices(factor), adjoint_matrix(bind(Inv(), a))),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (a,), (a_dot,) = primals, tangents
+        if a_dot is None:
+            return (None, None)
+        terms = apply("mul", _transposed_inverse(a), a_dot)
+        trace = apply("sum", terms, axes=(terms.type.ndim - 2, terms.type.ndim - 1))
+        if not a.type.dtype.is_complex:
+            return (None, trace)
+        turn = apply("complex", zeros_like(apply("imag", trace)), apply("imag", trace))
+        return (apply("mul", turn, result[0]), apply("real", trace))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(Slogdet(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+
+
+@dataclass(frozen=True)
+class Cholesky(MatrixOp):
+    """Lower triangular ``l`` with ``l @ l.mH`` the Hermitian part of the operand, which must be positive definite."""
+
+    def result_type(self, a: TensorType) -> TensorType:
+        self._require_square(a)
+        return a
+
+    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+        hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
+        why = "The factorization could not be completed because the input is not positive-definite."
+        return np.asarray(lapack("cholesky", why, lambda: np.linalg.cholesky(hermitian)))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        factor = adjoint_matrix(result)
+        inner = _half_triangle(matmul(factor, y_bar))
+        back = TriangularSolve(True)
+        left = bind(back, factor, inner)
+        whole = adjoint_matrix(bind(back, factor, adjoint_matrix(left)))  # factor^-1 inner factor^-H
+        return (hermitian_part(whole),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (a_dot,) = tangents
+        if a_dot is None:
+            return None
+        forward = TriangularSolve(False)
+        left = bind(forward, result, hermitian_part(a_dot))
+        whole = adjoint_matrix(bind(forward, result, adjoint_matrix(left)))
+        return matmul(result, _half_triangle(whole))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(Cholesky(), (positive_definite(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
+
+
+def check_system(op: str, a: TensorType, b: TensorType) -> None:
+    """Raise unless ``b`` is a right side for ``a``: equal batch axes, rows and dtype."""
+    if a.dtype is not b.dtype:
+        raise DTypeError(f"linalg.{op}: Expected A and B to have the same dtype", {"A": a, "B": b})
+    if b.ndim != a.ndim or b.shape[:-1] != a.shape[:-1]:
+        raise ShapeError(f"linalg.{op}: Incompatible shapes of A and B for the equation AX = B", {"A": a, "B": b})
+
+
+def right_side(a_dot: Any, b_dot: Any, x: Any) -> Any:
+    """``b_dot - a_dot @ x``, the right side of the system for the tangent of its solution; None is zero."""
+    if a_dot is None:
+        return b_dot
+    product = matmul(a_dot, x)
+    return negative(product) if b_dot is None else apply("sub", b_dot, product)
+
+
+def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) -> Any:
+    """``logarithm_bar - i Im(conj(sign_bar) sign)`` as a complex operand."""
+    like = sign_bar if logarithm_bar is None else logarithm_bar
+    real_type = TensorType(like.type.shape, dtype.to_real(), like.type.device)
+    real = like._literal(0, real_type) if logarithm_bar is None else logarithm_bar
+    if sign_bar is None:
+        imaginary = like._literal(0, real_type)
+    else:
+        imaginary = apply("neg", apply("imag", apply("mul", conjugate(sign_bar), sign)))
+    return apply("complex", real, imaginary)
+
+
+def _half_triangle(x: Any) -> Any:
+    """The lower triangle with half the (real part of the) diagonal: the projection of the Cholesky derivative."""
+    n = x.type.shape[-1]
+    half = scaled(eye(x, n, n, x.type.dtype), 0.5)
+    lower = tril(x)
+    diagonal_part = apply("mul", half, x)
+    return apply("sub", lower, diagonal_part)
+
+
+def hermitian_part(x: Any) -> Any:
+    """``(x + x.mH) / 2``."""
+    return scaled(apply("add", x, adjoint_matrix(x)), 0.5)
+
+
+def _transpose(x: Any) -> Any:
+    return conjugate(adjoint_matrix(x))
+
+
+def _transposed_inverse(a: Any) -> Any:
+    return _transpose(bind(Inv(), a))
+
+
+def _as_matrices(x: Any) -> Any:
+    return reshape(x, (*x.type.shape, 1, 1))
+
+
+def conjugate(x: Any) -> Any:
+    """The complex conjugate; real operands as they are."""
+    return apply("conj", x) if x.type.dtype.is_complex else x
+
+
+def negative(x: Any) -> Any:
+    """``-x``."""
+    return apply("neg", x)
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros of the operand's type."""
+    return x._literal(0, x.type)
+
+
+def scaled(x: Any, factor: float) -> Any:
+    """``factor * x``."""
+    return apply("mul", x, x._literal(factor, TensorType((), x.type.dtype, x.type.device)))
+
+
+def has(dtype: DType) -> bool:
+    """Whether LAPACK has routines for the dtype."""
+    return dtype in (float32, float64) or dtype.is_complex
+
+
+def well_conditioned(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """Sample matrices far from singular."""
+    return np.asarray((draws(shape, dtype, 3) * 0.5 + 2 * np.eye(shape[-1])).astype(dtype.numpy))
+
+
+def positive_definite(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+    """Sample Hermitian matrices with eigenvalues of at least 1."""
+    x = draws(shape, dtype, 4)
+    return np.asarray((x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype.numpy))
+
+
+def inv(a: Operand) -> Any:
+    """The inverse of square matrices; LinAlgError if one is singular."""
+    return bind(Inv(), a)
+
+
+def det(a: Operand) -> Any:
+    """The determinant of square matrices."""
+    return bind(Det(), a)
+
+
+def slogdet(a: Operand) -> tuple[Any, Any]:
+    """(sign, log of the absolute value) of the determinant."""
+    sign, logarithm = bind(Slogdet(), a)
+    return sign, logarithm
+
+
+def logdet(a: Operand) -> Any:
+    """Log of a real determinant: NaN where it is negative."""
+    sign, logarithm = slogdet(a)
+    return apply("add", logarithm, apply("log", sign))
+
+
+def cholesky(a: Operand, upper: bool = False) -> Any:
+    """The Cholesky factor, lower (or ``upper``: its adjoint) of positive definite matrices."""
+    factor = bind(Cholesky(), a)
+    return adjoint_matrix(factor) if upper else factor
+
+
+def solve(a: Operand, b: Operand, left: bool = True) -> Any:
+    """torch.linalg.solve: ``a @ x = b`` (or ``x @ a = b``); ``b`` may be a (batch of) vectors."""
+    if not left:
+        return adjoint_matrix(solve(adjoint_matrix(a), adjoint_matrix(b)))
+    if b.type.ndim == 1 or (b.type.ndim == a.type.ndim - 1 and b.type.shape == a.type.shape[:-1]):
+        column = reshape(b, (*b.type.shape, 1))
+        x = solve(a, column)
+        return reshape(x, x.type.shape[:-1])
+    return bind(Solve(), *_same_batch(a, b))
+
+
+def triangular_solve(a: Operand, b: Operand, upper: bool, left: bool = True, unit: bool = False) -> Any:
+    """torch.linalg.solve_triangular: ``a @ x = b`` (or ``x @ a = b``) reading one triangle of ``a``."""
+    if not left:
+        x = triangular_solve(adjoint_matrix(a), adjoint_matrix(b), not upper, True, unit)
+        return adjoint_matrix(x)
+    return bind(TriangularSolve(upper, unit), *_same_batch(a, b))
+
+
+def cholesky_solve(b: Operand, factor: Operand, upper: bool = False) -> Any:
+    """``x`` with ``a @ x = b`` from the Cholesky factor of ``a``."""
+    lower = adjoint_matrix(factor) if upper else factor
+    forward = triangular_solve(lower, b, upper=False)
+    return triangular_solve(adjoint_matrix(lower), forward, upper=True)
+
+
+def cholesky_inverse(factor: Operand, upper: bool = False) -> Any:
+    """The inverse of ``a`` from its Cholesky factor."""
+    n = factor.type.shape[-1]
+    return cholesky_solve(broadcast_to(eye(factor, n, n, factor.type.dtype), factor.type.shape), factor, upper)
+
+
+def matrix_power(a: Operand, exponent: int) -> Any:
+    """``a @ a @ ...`` by repeated squaring; a negative exponent inverts first."""
+    if exponent < 0:
+        return matrix_power(inv(a), -exponent)
+    n = a.type.shape[-1]
+    result: Any = None
+    square = a
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else matmul(result, square)
+        exponent >>= 1
+        square = matmul(square, square) if exponent else square
+    return broadcast_to(eye(a, n, n, a.type.dtype), a.type.shape) if result is None else result
+
+
+def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:
+    lead = broadcast_shapes(a.type.shape[:-2], b.type.shape[:-2], op="linalg.solve")
+    left = broadcast_to(a, (*lead, *a.type.shape[-2:]))
+    return left, broadcast_to(b, (*lead, *b.type.shape[-2:]))

@@ -1,0 +1,293 @@
+"""Matrix products: the ``Matmul`` op and torch's rank rules on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, bfloat16, bool_, float16
+from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.types import TensorType
+from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
+from autojit.ops.samples import Samples, draws
+from autojit.ops.shape import Permute, batch_all, broadcast_to, permute, reshape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Matmul", "addbmm", "addmm", "addmv", "addr", "adjoint_matrix", "baddbmm", "bmm", "dot", "inner", "kron",
+    "matmul", "mm", "mv", "outer", "tensordot", "vdot",
+]  # fmt: skip
+
+_HALVES = (float16.numpy, bfloat16.numpy)
+
+
+@dataclass(frozen=True)
+class Matmul(Structured):
+    """``(..., m, k) @ (..., k, n) -> (..., m, n)`` with equal batch shapes.
+
+    Halves are multiplied and accumulated in float32 and rounded once, as BLAS libraries do.
+    """
+
+    lowering: ClassVar[str] = "matmul"
+
+    def result_type(self, x: TensorType, w: TensorType) -> TensorType:
+        if x.ndim < 2 or x.shape[:-2] != w.shape[:-2]:
+            raise ShapeError("matmul: batch axes differ", {"x": x, "w": w})
+        check_inner(x, w)
+        if x.dtype is not w.dtype:
+            raise DTypeError(
+                f"expected m1 and m2 to have the same dtype, but got: {x.dtype} != {w.dtype}", {"x": x, "w": w}
+            )
+        if x.dtype is bool_:
+            raise DTypeError('"matmul" not implemented for bool', {"x": x, "w": w}, "cast to an integer first")
+        return x.with_shape((*x.shape[:-1], w.shape[-1]))
+
+    def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+        if x.dtype in _HALVES:
+            return np.asarray(np.matmul(x.astype(np.float32), w.astype(np.float32)).astype(x.dtype))
+        return np.asarray(np.matmul(x, w))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, w = primals
+        return (lambda: bind(self, y_bar, adjoint_matrix(w)), lambda: bind(self, adjoint_matrix(x), y_bar))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x, w), (x_dot, w_dot) = primals, tangents
+        left = None if x_dot is None else bind(self, x_dot, w)
+        right = None if w_dot is None else bind(self, x, w_dot)
+        if left is None or right is None:
+            return left if right is None else right
+        return bind(Op.registry["add"](), left, right)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        x, w = args
+        if batched == (True, False) and w.type.ndim == 2:
+            return matmul(x, w)  # one matrix for the whole batch: fold the batch into the rows
+        return bind(self, *batch_all(args, batched))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype is bool_:
+            return []
+        return [
+            (Matmul(), (draws((3, 4), dtype), draws((4, 5), dtype, 1))),
+            (Matmul(), (draws((4, 3), dtype).T, draws((2, 5, 4), dtype, 1)[1].T)),
+            (Matmul(), (draws((2, 3, 2, 4), dtype), draws((2, 3, 4, 1), dtype, 1))),
+            (Matmul(), (draws((2, 0), dtype), draws((0, 3), dtype, 1))),
+        ]
+
+
+MATMUL = Matmul()
+
+
+def check_inner(x: TensorType, w: TensorType) -> None:
+    """Raise ShapeError unless the last axis of ``x`` has the extent of the last but one of ``w``."""
+    if x.shape[-1] != w.shape[-2]:
+        raise inner_axes_differ(x, w)
+
+
+def inner_axes_differ(x: Any, w: Any) -> ShapeError:
+    """The error of two operands (or types) whose contracted extents differ; ranks from 1 up."""
+    x_shape, w_shape = _shape_of(x), _shape_of(w)
+    w_axis = -2 if len(w_shape) > 1 else -1
+    fix = ""
+    if len(w_shape) > 1 and x_shape[-1] == w_shape[-1]:
+        fix = "transpose the second operand: x @ w.mT"
+    expected = f"x axis -1 ({x_shape[-1]}) == w axis {w_axis} ({w_shape[w_axis]})"
+    return ShapeError("matmul: inner axes differ", {"x": x, "w": w, "expected": expected}, fix)
+
+
+def _shape_of(x: Any) -> tuple[int, ...]:
+    type_ = x if isinstance(x, TensorType) else x.type
+    return tuple(type_.shape)
+
+
+def swap_last(x: Operand) -> Any:
+    """Exchange the last two axes."""
+    ndim = x.type.ndim
+    return bind(Permute((*range(ndim - 2), ndim - 1, ndim - 2)), x)
+
+
+def adjoint_matrix(x: Operand) -> Any:
+    """The conjugate transpose of the last two axes: the transpose for real operands."""
+    swapped = swap_last(x)
+    return bind(Op.registry["conj"](), swapped) if x.type.dtype.is_complex else swapped
+
+
+def matmul(x: Operand, w: Operand) -> Any:
+    """torch.matmul: vectors count as a row (left) or a column (right), batch axes broadcast.
+
+    Shapes: ``(..., m, k) @ (..., k, n) -> (..., m, n)``; ``(k,) @ (k,) -> ()``.
+
+    Raises:
+        ShapeError: an operand has rank 0, inner axes differ, or batch axes do not broadcast.
+        DTypeError: the dtypes differ or are bool.
+    """
+    if x.type.ndim == 2 and w.type.ndim == 2:
+        return bind(MATMUL, x, w)
+    if x.type.ndim == 0 or w.type.ndim == 0:
+        raise ShapeError(
+            f"both arguments to matmul need to be at least 1D, but they are {x.type.ndim}D and {w.type.ndim}D",
+            {"x": x, "w": w},
+            "multiply with * instead",
+        )
+    if x.type.shape[-1] != w.type.shape[max(w.type.ndim - 2, 0)]:
+        raise inner_axes_differ(x, w)
+    row = x.type.ndim == 1
+    column = w.type.ndim == 1
+    left = reshape(x, (1, *x.type.shape)) if row else x
+    right = reshape(w, (*w.type.shape, 1)) if column else w
+    product = _matrices(left, right)
+    shape = list(product.type.shape)
+    if column:
+        del shape[-1]
+    if row:
+        del shape[-1 if column else -2]
+    return reshape(product, shape)
+
+
+def _matrices(x: Any, w: Any) -> Any:
+    """Both of rank 2 or more. A single right matrix serves all rows of x at once: one large product."""
+    if w.type.ndim == 2:
+        *lead, k = x.type.shape
+        flat = reshape(x, (prod(lead), k))
+        return reshape(bind(MATMUL, flat, w), (*lead, w.type.shape[-1]))
+    lead = broadcast_shapes(x.type.shape[:-2], w.type.shape[:-2], op="matmul")
+    left = broadcast_to(x, (*lead, *x.type.shape[-2:]))
+    right = broadcast_to(w, (*lead, *w.type.shape[-2:]))
+    return bind(MATMUL, left, right)
+
+
+def mm(x: Operand, w: Operand) -> Any:
+    """Product of two matrices; ShapeError for any other rank."""
+    _require_rank("mm", (x, 2), (w, 2))
+    return bind(MATMUL, x, w)
+
+
+def bmm(x: Operand, w: Operand) -> Any:
+    """Product of two stacks of matrices: ``(b, m, k), (b, k, n) -> (b, m, n)``, without broadcasting."""
+    _require_rank("batch1 must be a 3D tensor: bmm", (x, 3), (w, 3))
+    return bind(MATMUL, x, w)
+
+
+def mv(x: Operand, v: Operand) -> Any:
+    """Matrix times vector: ``(m, k), (k,) -> (m,)``."""
+    _require_rank("mv", (x, 2), (v, 1))
+    return matmul(x, v)
+
+
+def dot(x: Operand, y: Operand) -> Any:
+    """Sum of products of two vectors, without conjugation: ``(k,), (k,) -> ()``."""
+    _require_rank("1D tensors expected: dot", (x, 1), (y, 1))
+    if x.type.shape != y.type.shape:
+        raise ShapeError(
+            "inconsistent tensor size, expected tensor and src to have the same number of elements",
+            {"x": x, "y": y},
+        )
+    return matmul(x, y)
+
+
+def vdot(x: Operand, y: Operand) -> Any:
+    """``dot`` with the first vector conjugated."""
+    return dot(bind(Op.registry["conj"](), x) if x.type.dtype.is_complex else x, y)
+
+
+def outer(x: Operand, y: Operand) -> Any:
+    """All products of two vectors: ``(m,), (n,) -> (m, n)``."""
+    _require_rank("outer", (x, 1), (y, 1))
+    return bind(Op.registry["mul"](), reshape(x, (x.type.shape[0], 1)), y)
+
+
+def inner(x: Operand, y: Operand) -> Any:
+    """Contract the last axes: ``(*a, k), (*b, k) -> (*a, *b)``; rank 0 multiplies."""
+    if x.type.ndim == 0 or y.type.ndim == 0:
+        return bind(Op.registry["mul"](), x, y)
+    return tensordot(x, y, ((-1,), (-1,)))
+
+
+def tensordot(x: Operand, y: Operand, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
+    """Contract axes of x with axes of y, as torch.tensordot: a number means the last of x with the first of y.
+
+    Raises:
+        ShapeError: the numbers of axes or the contracted extents differ.
+    """
+    if isinstance(axes, int):
+        axes = (range(x.type.ndim - axes, x.type.ndim), range(axes))
+    x_axes = [normalize_axis(a, x.type.ndim, "tensordot") for a in axes[0]]
+    y_axes = [normalize_axis(a, y.type.ndim, "tensordot") for a in axes[1]]
+    extents = [x.type.shape[a] for a in x_axes]
+    if extents != [y.type.shape[a] for a in y_axes]:
+        raise ShapeError(
+            "tensordot: contracted dimensions need to match", {"x": x, "y": y, "axes": (tuple(x_axes), tuple(y_axes))}
+        )
+    x_kept = [a for a in range(x.type.ndim) if a not in x_axes]
+    y_kept = [a for a in range(y.type.ndim) if a not in y_axes]
+    x_shape = [x.type.shape[a] for a in x_kept]
+    y_shape = [y.type.shape[a] for a in y_kept]
+    left = reshape(permute(x, x_kept + x_axes), (prod(x_shape), prod(extents)))
+    right = reshape(permute(y, y_axes + y_kept), (prod(extents), prod(y_shape)))
+    return reshape(bind(MATMUL, left, right), (*x_shape, *y_shape))
+
+
+def kron(x: Operand, y: Operand) -> Any:
+    """Kronecker product; the operand of lower rank gets leading axes of extent 1."""
+    ndim = max(x.type.ndim, y.type.ndim)
+    x_shape = (*(1,) * (ndim - x.type.ndim), *x.type.shape)
+    y_shape = (*(1,) * (ndim - y.type.ndim), *y.type.shape)
+    left = reshape(x, [n for extent in x_shape for n in (extent, 1)])
+    right = reshape(y, [n for extent in y_shape for n in (1, extent)])
+    product = bind(Op.registry["mul"](), left, right)
+    return reshape(product, [m * n for m, n in zip(x_shape, y_shape, strict=True)])
+
+
+def addmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * base + alpha * (x @ w)``; with ``beta`` 0 the base is not read (NaN in it does not matter)."""
+    _require_rank("addmm", (x, 2), (w, 2))
+    return _scaled_sum(base, matmul(x, w), beta, alpha)
+
+
+def addmv(base: Operand, x: Operand, v: Operand, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * base + alpha * (x @ v)`` with a matrix and a vector."""
+    return _scaled_sum(base, mv(x, v), beta, alpha)
+
+
+def addr(base: Operand, x: Operand, y: Operand, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * base + alpha * outer(x, y)``."""
+    return _scaled_sum(base, outer(x, y), beta, alpha)
+
+
+def baddbmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * base + alpha * bmm(x, w)``."""
+    return _scaled_sum(base, bmm(x, w), beta, alpha)
+
+
+def addbmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
+    """``beta * base + alpha * sum over the batch of bmm(x, w)``: one product with the batch folded into k."""
+    _require_rank("addbmm", (x, 3), (w, 3))
+    return _scaled_sum(base, tensordot(x, w, ((0, 2), (0, 1))), beta, alpha)
+
+
+def _scaled_sum(base: Any, product: Any, beta: float, alpha: float) -> Any:
+    scaled = _times(product, alpha)
+    if beta == 0:
+        return scaled
+    return bind(Op.registry["add"](), _times(base, beta), scaled)
+
+
+def _times(x: Any, factor: float) -> Any:
+    if factor == 1:
+        return x
+    return bind(Op.registry["mul"](), x, x._literal(factor, TensorType((), x.type.dtype, x.type.device)))
+
+
+def _require_rank(what: str, *operands: tuple[Any, int]) -> None:
+    for x, ndim in operands:
+        if x.type.ndim != ndim:
+            raise ShapeError(f"{what}: expected a {ndim}D tensor, but got {x.type.ndim}D", {"operand": x})

@@ -1,0 +1,249 @@
+"""Counter-based random numbers: Philox-4x32-10 bits, and distributions composed of elementwise ops on them.
+
+A *key* is an int64[2] operand ``(seed, offset)``: the state of a generator, so that a compiled step advances it like
+any other state. Word ``i`` of a request (row-major) is word ``i % 4`` of the Philox block whose 64-bit counter is
+``offset + i // 4``; a request of ``n`` words uses up ``blocks_of(n)`` counters. Any division of the work among threads,
+vectors or machines therefore gives the same numbers.
+
+Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import pi, prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int64, uint32, uint64
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.types import Shape, TensorType
+from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ops.base import Structured
+from autojit.ops.by_name import apply
+from autojit.ops.joining import select
+from autojit.ops.samples import Samples, positions
+from autojit.ops.scans import cumsum
+from autojit.ops.shape import broadcast_to, reshape
+from autojit.ops.sorting import searchsorted, sort, topk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "RandomBits", "bernoulli", "blocks_of", "exponential", "multinomial", "normal", "philox", "randint",
+    "random_bits", "randperm", "uniform", "words_per_normal", "words_per_uniform",
+]  # fmt: skip
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_WEYL = (0x9E3779B9, 0xBB67AE85)  # golden ratio, sqrt(3) - 1
+_ROUNDS = 10
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_BITS = {float32: 24, float16: 11, bfloat16: 8}  # significand bits: every multiple of 2**-bits in [0, 1) is exact
+
+
+def blocks_of(words: int) -> int:
+    """How many counters a request of ``words`` 32-bit words uses up."""
+    return -(-words // 4)
+
+
+def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint32]:
+    """The four words of each 64-bit counter: uint64[n] -> uint32[n, 4]; counter words 2 and 3 are zero."""
+    c0, c1 = counter & _LOW, counter >> _HALF
+    c2 = np.zeros_like(c0)
+    c3 = np.zeros_like(c0)
+    keys = [seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF]
+    for _ in range(_ROUNDS):
+        product0, product2 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = (
+            (product2 >> _HALF) ^ c1 ^ np.uint64(keys[0]),
+            product2 & _LOW,
+            (product0 >> _HALF) ^ c3 ^ np.uint64(keys[1]),
+            product0 & _LOW,
+        )
+        keys = [(key + weyl) & 0xFFFFFFFF for key, weyl in zip(keys, _WEYL, strict=True)]
+    return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
+
+
+@dataclass(frozen=True)
+class RandomBits(Structured):
+    """uint32 words of a shape from a key ``(seed, offset)``; a function of the key, so equal requests agree."""
+
+    lowering: ClassVar[str] = "random"
+    is_random: ClassVar[bool] = True
+    shape: Shape
+
+    def result_type(self, key: TensorType) -> TensorType:
+        if key.shape != (2,) or key.dtype is not int64:
+            raise DTypeError("random_bits: a key is int64[2]: (seed, offset)", {"key": key})
+        return TensorType(self.shape, uint32, key.device)
+
+    def eager(self, key: NDArray[Any]) -> NDArray[Any]:
+        words = prod(self.shape)
+        seed, offset = int(key[0]), int(key[1])
+        counter = np.arange(blocks_of(words), dtype=np.uint64) + np.uint64(offset & 0xFFFFFFFFFFFFFFFF)
+        return philox(counter, seed).reshape(-1)[:words].reshape(self.shape)
+
+    vjp = not_differentiable("random bits do not depend on their key smoothly")
+    jvp = not_differentiable("random bits do not depend on their key smoothly")
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        (keys,) = args
+        return apply_each(self, keys)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype is not int64:
+            return []
+        return [
+            (RandomBits((3, 5)), (positions([42, 0]),)),
+            (RandomBits((7,)), (positions([-1, 2**33]),)),
+            (RandomBits((0,)), (positions([1, 2]),)),
+        ]
+
+
+def apply_each(op: RandomBits, keys: Any) -> Any:
+    """One request per row of a batch of keys; the rows are few, so they stay separate nodes."""
+    rows = [bind(op, select(keys, 0, k)) for k in range(keys.type.shape[0])]
+    return apply("concatenate", *(reshape(row, (1, *op.shape)) for row in rows), axis=0)
+
+
+def random_bits(key: Operand, shape: Sequence[int]) -> Any:
+    """uint32 words, uniformly distributed."""
+    return bind(RandomBits(tuple(shape)), key)
+
+
+def words_per_uniform(dtype: DType) -> int:
+    """32-bit words behind one uniform number: 2 for float64, else 1."""
+    return 2 if dtype is float64 else 1
+
+
+def words_per_normal(dtype: DType) -> int:
+    """32-bit words behind one normal number: two uniform ones (Box-Muller; halves are computed in float32)."""
+    return 4 if dtype is float64 else 2
+
+
+def uniform(key: Operand, shape: Sequence[int], dtype: DType = float32) -> Any:
+    """Uniform numbers in [0, 1): all multiples of 2**-53 (float64), 2**-24 (float32), 2**-11, 2**-8 (halves)."""
+    if dtype is float64:
+        return _unit(random_bits(key, (*shape, 2)), dtype)
+    return _unit(random_bits(key, shape), dtype)
+
+
+def _unit(bits: Any, dtype: DType) -> Any:
+    """Words to [0, 1); float64 takes its two words from the last axis: 27 high bits and 26 low ones."""
+    if dtype is float64:
+        high = _cast(_shift(select(bits, -1, 0), 5), float64)
+        low = _cast(_shift(select(bits, -1, 1), 6), float64)
+        return _scale(apply("add", _scale(high, 2.0**26), low), 2.0**-53)
+    if dtype not in _BITS:
+        raise DTypeError(f'"uniform" not implemented for {dtype}')
+    count = _BITS[dtype]
+    return _cast(_scale(_cast(_shift(bits, 32 - count), float32), 2.0**-count), dtype)
+
+
+def normal(key: Operand, shape: Sequence[int], dtype: DType = float32) -> Any:
+    """Standard normal numbers by Box and Muller: element i from uniform numbers 2i and 2i + 1."""
+    wide = dtype if dtype is float64 else float32
+    if dtype not in (*_BITS, float64):
+        raise DTypeError(f'"normal" not implemented for {dtype}')
+    both = _unit(random_bits(key, (*shape, 2, 2) if wide is float64 else (*shape, 2)), wide)
+    # 1 - u lies in (0, 1], so that the logarithm is finite
+    radius = apply("sqrt", _scale(apply("log", _one_minus(select(both, -1, 0))), -2.0))
+    angle = _scale(select(both, -1, 1), 2 * pi)
+    return _cast(apply("mul", radius, apply("cos", angle)), dtype)
+
+
+def exponential(key: Operand, shape: Sequence[int], dtype: DType = float32) -> Any:
+    """Exponential numbers of rate 1: ``-log(1 - u)``."""
+    wide = dtype if dtype is float64 else float32
+    return _cast(apply("neg", apply("log", _one_minus(uniform(key, shape, wide)))), dtype)
+
+
+def bernoulli(key: Operand, probability: Operand) -> Any:
+    """True with the given probability, per element: compared in float32 or float64."""
+    dtype = float64 if probability.type.dtype is float64 else float32
+    return apply("lt", uniform(key, probability.type.shape, dtype), _cast(probability, dtype))
+
+
+def randint(key: Operand, low: int, high: int, shape: Sequence[int], dtype: DType = int64) -> Any:
+    """Integers in [low, high): multiply-shift of 32 bits for spans up to 2**32, else 64 bits modulo the span.
+
+    The bias is below span / 2**32 (or / 2**64). Uses 1 (or 2) words per number.
+
+    Raises:
+        ArgumentError: the span is empty.
+    """
+    span = high - low
+    if span <= 0:
+        raise ArgumentError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    if span <= 2**32:
+        product = _scale(_cast(random_bits(key, shape), uint64), span)
+        drawn = apply("shift_right", product, _number(product, 32))
+    else:
+        wide = _sixty_four(random_bits(key, (*shape, 2)))
+        drawn = apply("remainder", wide, _number(wide, span)) if span < 2**64 else wide
+    moved = _cast(drawn, int64)
+    return _cast(apply("add", moved, _number(moved, low)), dtype)
+
+
+def _sixty_four(bits: Any) -> Any:
+    """Two words on the last axis joined to one uint64."""
+    high = _cast(select(bits, -1, 0), uint64)
+    low = _cast(select(bits, -1, 1), uint64)
+    return apply("bitwise_or", apply("shift_left", high, _number(high, 32)), low)
+
+
+def randperm(key: Operand, count: int) -> Any:
+    """A permutation of 0, 1, .., count - 1: the order of 64-bit random numbers."""
+    return sort(_cast(_sixty_four(random_bits(key, (count, 2))), int64), 0, stable=True)[1]
+
+
+def multinomial(key: Operand, weights: Operand, count: int, replacement: bool = False) -> Any:
+    """Positions drawn in proportion to ``weights`` along the last axis: ``f[..., n] -> i64[..., count]``.
+
+    Without replacement an exponential race is run: the ``count`` largest of ``weight / e`` win. With it, uniform
+    numbers are looked up in the running sums.
+
+    Raises:
+        ShapeError: ``count`` exceeds the positions and replacement is off, or the rank is not 1 or 2.
+    """
+    shape = weights.type.shape
+    if weights.type.ndim not in (1, 2):
+        raise ShapeError("prob_dist must be 1 or 2 dim", {"weights": weights})
+    if count > shape[-1] and not replacement:
+        raise ShapeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement", {"weights": weights}
+        )
+    wide = _cast(weights, float64)
+    if not replacement:
+        race = apply("div", wide, exponential(key, shape, float64))
+        return topk(race, count, -1, largest=True)[1]
+    sums = cumsum(wide, -1)
+    total = select(sums, -1, shape[-1] - 1)
+    drawn = uniform(key, (*shape[:-1], count), float64)
+    scaled = apply("mul", drawn, broadcast_to(reshape(total, (*shape[:-1], 1)), drawn.type.shape))
+    return searchsorted(sums, scaled, right=True)
+
+
+def _cast(x: Any, dtype: DType) -> Any:
+    return x if x.type.dtype is dtype else apply("cast", x, dtype=dtype)
+
+
+def _number(x: Any, value: int | float) -> Any:
+    return x._literal(value, TensorType((), x.type.dtype, x.type.device))
+
+
+def _scale(x: Any, factor: int | float) -> Any:
+    return apply("mul", x, _number(x, factor))
+
+
+def _shift(bits: Any, count: int) -> Any:
+    return apply("shift_right", bits, _number(bits, count))
+
+
+def _one_minus(x: Any) -> Any:
+    return apply("sub", _number(x, 1), x)

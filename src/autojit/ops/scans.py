@@ -1,0 +1,279 @@
+"""Scans along an axis: cumulative sum, product, maximum, minimum, logsumexp, and the linear recurrence.
+
+The recurrence ``s[i] = a[i] * s[i - 1] + b[i]`` is closed under differentiation, and the derivatives of the cumulative
+product and logsumexp are recurrences too: no division, so zeros and any order of derivative are right, in O(n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.types import TensorType
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.base import Structured, normalize_axis
+from autojit.ops.by_name import apply
+from autojit.ops.indexing import Gather
+from autojit.ops.samples import Samples, draws
+from autojit.ops.shape import batch_all, pad, slice_axis
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Cumulative", "CumulativeExtreme", "LinearRecurrence", "cummax", "cummin", "cumprod", "cumsum",
+    "linear_recurrence", "logcumsumexp",
+]  # fmt: skip
+
+_HALVES = (float16.numpy, bfloat16.numpy)
+KINDS = ("sum", "prod", "logsumexp")
+
+
+@dataclass(frozen=True)
+class Cumulative(Structured):
+    """Fold of the elements up to and including each one along ``axis``; ``reverse`` folds from the end."""
+
+    lowering: ClassVar[str] = "scan"
+    kind: str
+    axis: int
+    reverse: bool = False
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if self.kind not in KINDS:
+            raise ArgumentError(f"cumulative: kind must be one of {KINDS}, not {self.kind!r}")
+        if x.dtype is bool_ or (self.kind == "logsumexp" and not x.dtype.is_floating_point):
+            raise DTypeError(f'"cumulative {self.kind}" not implemented for {x.dtype}', {"x": x})
+        return x
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        if x.dtype in _HALVES:
+            return self.eager(x.astype(np.float32)).astype(x.dtype)
+        if self.reverse:
+            return np.flip(Cumulative(self.kind, self.axis).eager(np.flip(x, self.axis)), self.axis).copy()
+        if self.kind == "logsumexp":
+            return np.asarray(np.logaddexp.accumulate(x, self.axis, dtype=x.dtype))
+        fold = np.add if self.kind == "sum" else np.multiply
+        return np.asarray(fold.accumulate(x, self.axis, dtype=x.dtype))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        if self.kind == "sum":
+            return (bind(Cumulative("sum", self.axis, not self.reverse), y_bar),)
+        back = LinearRecurrence(self.axis, not self.reverse)
+        if self.kind == "prod":
+            # x_bar[k] = before[k] * s[k] with s[k] = y_bar[k] + x[k + 1] * s[k + 1]
+            before = _shifted(result, self.axis, self.reverse, 1)
+            ratio = _shifted(x, self.axis, not self.reverse, 1)
+            return (apply("mul", _conj(before), bind(back, _conj(ratio), y_bar)),)
+        # x_bar[k] = exp(x[k] - y[k]) * s[k] with s[k] = y_bar[k] + exp(y[k] - y[k + 1]) * s[k + 1]
+        after = _shifted(result, self.axis, not self.reverse, 0)
+        return (apply("mul", _exp_difference(x, result), bind(back, _exp_difference(result, after), y_bar)),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        ((x,), (x_dot,)) = primals, tangents
+        if x_dot is None:
+            return None
+        if self.kind == "sum":
+            return bind(self, x_dot)
+        forward = LinearRecurrence(self.axis, self.reverse)
+        if self.kind == "prod":
+            before = _shifted(result, self.axis, self.reverse, 1)
+            return bind(forward, x, apply("mul", before, x_dot))
+        before = _shifted(result, self.axis, self.reverse, -float("inf"))
+        return bind(forward, _exp_difference(before, result), apply("mul", _exp_difference(x, result), x_dot))
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Cumulative(self.kind, self.axis + 1, self.reverse), args[0])
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype is bool_:
+            return []
+        x = draws((2, 5), dtype)
+        with_zeros = draws((4, 3), dtype, 1)
+        with_zeros[[0, 2, 2], [1, 1, 2]] = 0
+        found: Samples = [
+            (Cumulative("sum", 1), (x,)),
+            (Cumulative("sum", 0, True), (draws((3, 4), dtype).T,)),
+            (Cumulative("prod", 1, True), (x,)),
+            (Cumulative("prod", 0), (with_zeros,)),
+            (Cumulative("sum", 0), (draws((0, 2), dtype),)),
+        ]
+        if dtype.is_floating_point:
+            found += [(Cumulative("logsumexp", 1), (x,)), (Cumulative("logsumexp", 0, True), (x,))]
+        return found
+
+
+@dataclass(frozen=True)
+class LinearRecurrence(Structured):
+    """``s[i] = a[i] * s[i - 1] + b[i]`` along ``axis`` from ``s[-1] = 0`` (so ``a[0]`` does not matter)."""
+
+    lowering: ClassVar[str] = "scan"
+    axis: int
+    reverse: bool = False
+
+    def result_type(self, a: TensorType, b: TensorType) -> TensorType:
+        if a != b:
+            raise ShapeError("linear_recurrence: factors and terms must be of one type", {"a": a, "b": b})
+        return b
+
+    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        if b.dtype in _HALVES:
+            return self.eager(a.astype(np.float32), b.astype(np.float32)).astype(b.dtype)
+        order = -1 if self.reverse else 1
+        factors = np.moveaxis(a, self.axis, 0)[::order]
+        terms = np.moveaxis(b, self.axis, 0)[::order]
+        result = terms.copy()
+        for i in range(1, len(result)):
+            result[i] += factors[i] * result[i - 1]
+        return np.moveaxis(result[::order], 0, self.axis).copy()
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        a = primals[0]
+        # t[i] = y_bar[i] + a[i + 1] * t[i + 1];  b_bar = t,  a_bar[i] = t[i] * s[i - 1]
+        ahead = _shifted(a, self.axis, not self.reverse, 0)
+        b_bar = bind(LinearRecurrence(self.axis, not self.reverse), _conj(ahead), y_bar)
+        return (lambda: apply("mul", b_bar, _conj(_shifted(result, self.axis, self.reverse, 0))), b_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        a, (a_dot, b_dot) = primals[0], tangents
+        if a_dot is None:
+            return None if b_dot is None else bind(self, a, b_dot)
+        drive = apply("mul", a_dot, _shifted(result, self.axis, self.reverse, 0))
+        return bind(self, a, drive if b_dot is None else apply("add", drive, b_dot))
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(LinearRecurrence(self.axis + 1, self.reverse), *batch_all(args, batched))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype is bool_:
+            return []
+        return [
+            (LinearRecurrence(1), (draws((2, 5), dtype), draws((2, 5), dtype, 1))),
+            (LinearRecurrence(0, True), (draws((3, 4), dtype).T, draws((4, 3), dtype, 1))),
+        ]
+
+
+@dataclass(frozen=True)
+class CumulativeExtreme(Structured):
+    """Running maximum ("max") or minimum ("min") and the latest position that reaches it; NaN stays, as in torch."""
+
+    lowering: ClassVar[str] = "scan"
+    n_outputs: ClassVar[int] = 2
+    kind: str
+    axis: int
+
+    def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
+        if self.kind not in ("max", "min"):
+            raise ArgumentError(f"cumulative_extreme: kind must be 'max' or 'min', not {self.kind!r}")
+        if x.dtype.is_complex:
+            raise DTypeError(f'"cum{self.kind}" not implemented for {x.dtype}', {"x": x})
+        return x, x.with_dtype(int64)
+
+    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        if x.dtype in _HALVES:
+            values, places = self.eager(x.astype(np.float32))
+            return values.astype(x.dtype), places
+        fold = np.maximum if self.kind == "max" else np.minimum
+        values = fold.accumulate(x, self.axis)
+        shape = [1] * x.ndim
+        shape[self.axis] = -1
+        count = np.arange(x.shape[self.axis], dtype=np.int64).reshape(shape)
+        reaches = (x == values) | (x != x)
+        return values, np.maximum.accumulate(np.where(reaches, count, 0), self.axis)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        values_bar = y_bar[0]
+        if values_bar is None:
+            return (None,)
+        zero = values_bar._literal(0, primals[0].type)
+        return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(CumulativeExtreme(self.kind, self.axis + 1), args[0])
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype.is_complex:
+            return []
+        return [
+            (CumulativeExtreme("max", 1), (draws((2, 6), dtype),)),
+            (CumulativeExtreme("min", 0), (draws((2, 6), dtype, 1).T,)),
+        ]
+
+
+def _shifted(x: Any, axis: int, reverse: bool, fill: float) -> Any:
+    """Each element's predecessor in scan order (its successor when ``reverse``); ``fill`` where there is none."""
+    extent = x.type.shape[axis]
+    if extent == 0:
+        return x
+    low, high = [0] * x.type.ndim, [0] * x.type.ndim
+    if reverse:
+        high[axis] = 1
+        return pad(slice_axis(x, axis, 1, extent), low, high, fill)
+    low[axis] = 1
+    return pad(slice_axis(x, axis, 0, extent - 1), low, high, fill)
+
+
+def _exp_difference(x: Any, y: Any) -> Any:
+    """``exp(x - y)``, 1 where both are equal: infinities of one sign must not give NaN."""
+    difference = apply("sub", x, y)
+    zero = difference._literal(0, difference.type)
+    return apply("exp", apply("where", apply("eq", x, y), zero, difference))
+
+
+def _conj(x: Any) -> Any:
+    return apply("conj", x) if x.type.dtype.is_complex else x
+
+
+def cumsum(x: Operand, axis: int, reverse: bool = False) -> Any:
+    """Running sum along ``axis``; dtype kept."""
+    return _cumulative("sum", x, axis, reverse)
+
+
+def cumprod(x: Operand, axis: int, reverse: bool = False) -> Any:
+    """Running product along ``axis``; dtype kept. Its derivatives are right at zeros."""
+    return _cumulative("prod", x, axis, reverse)
+
+
+def logcumsumexp(x: Operand, axis: int, reverse: bool = False) -> Any:
+    """Running ``log(sum(exp(x)))`` along ``axis`` without overflow."""
+    return _cumulative("logsumexp", x, axis, reverse)
+
+
+def _cumulative(kind: str, x: Any, axis: int, reverse: bool) -> Any:
+    axis = normalize_axis(axis, x.type.ndim, f"cumulative {kind}")
+    return x if x.type.ndim == 0 else bind(Cumulative(kind, axis, reverse), x)
+
+
+def cummax(x: Operand, axis: int) -> tuple[Any, Any]:
+    """(running maximum, its latest position) along ``axis``."""
+    return _extreme("max", x, axis)
+
+
+def cummin(x: Operand, axis: int) -> tuple[Any, Any]:
+    """(running minimum, its latest position) along ``axis``."""
+    return _extreme("min", x, axis)
+
+
+def _extreme(kind: str, x: Any, axis: int) -> tuple[Any, Any]:
+    axis = normalize_axis(axis, x.type.ndim, f"cum{kind}")
+    if x.type.ndim == 0:
+        return x, x._literal(0, TensorType((), int64, x.type.device))
+    values, places = bind(CumulativeExtreme(kind, axis), x)
+    return values, places
+
+
+def linear_recurrence(a: Operand, b: Operand, axis: int = 0, reverse: bool = False) -> Any:
+    """``s[i] = a[i] * s[i - 1] + b[i]`` along ``axis``: first-order filters, discounted returns, diagonal SSMs."""
+    return bind(LinearRecurrence(normalize_axis(axis, b.type.ndim, "linear_recurrence"), reverse), a, b)

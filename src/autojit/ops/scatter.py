@@ -1,0 +1,307 @@
+"""Writing elements at run-time positions: the transposes of ``indexing.py``.
+
+Operands of every op here are ``(base, src, *indices)``; ``combine`` says what happens to the element that is there:
+"set" replaces it (which of several writers wins is undefined, as in torch), "add" adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, bfloat16, float16
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.types import Shape, TensorType
+from autojit.ir.index import Index
+from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
+from autojit.ops.indexing import (
+    GATHER_ND,
+    Fetch,
+    Gather,
+    IndexSelect,
+    align_batched,
+    along_axis,
+    batch_positions,
+    broadcast_position,
+    check_aligned,
+    out_of_range,
+    require_index,
+)  # fmt: skip
+from autojit.ops.samples import Samples, positions, ramp
+from autojit.ops.shape import batch_all, broadcast_to, permute, reshape, strided_slice
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "IndexPut", "IndexUpdate", "Scatter", "Scattering", "index_add", "index_copy", "index_put", "scatter",
+    "scatter_add",
+]  # fmt: skip
+
+_HALVES = (float16.numpy, bfloat16.numpy)
+COMBINES = ("set", "add")
+
+
+class Scattering(Structured, abstract=True):
+    """``base`` with elements of ``src`` written or added at run-time places. Linear in base and src."""
+
+    lowering: ClassVar[str] = "scatter"
+    combine: str
+
+    def gathering(self) -> Op:
+        """The op that reads the places this one writes."""
+        raise NotImplementedError(self.name)
+
+    def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        """Where in the base the element ``src[index]`` goes; ``fetch`` as in ``Gathering``."""
+        raise NotImplementedError(self.name)
+
+    def _check(self, base: TensorType, src: TensorType, shape: Shape) -> TensorType:
+        if self.combine not in COMBINES:
+            raise ArgumentError(f"{self.name}: combine must be one of {COMBINES}, not {self.combine!r}")
+        if base.dtype is not src.dtype:
+            raise DTypeError(f"{self.name}(): Expected self.dtype to be equal to src.dtype", {"self": base, "src": src})
+        if src.shape != shape:
+            raise ShapeError(f"{self.name}: src must have shape {list(shape)}", {"base": base, "src": src})
+        return base
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        _, src, *indices = primals
+        zero = src.type
+
+        def base_bar() -> Any:
+            return y_bar if self.combine == "add" else bind(self, y_bar, y_bar._literal(0, zero), *indices)
+
+        return (base_bar, lambda: bind(self.gathering(), y_bar, *indices), *(None for _ in indices))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (base, src, *indices), (base_dot, src_dot, *_) = primals, tangents
+        if base_dot is None and src_dot is None:
+            return None
+        like = src_dot if base_dot is None else base_dot
+        base_dot = like._literal(0, base.type) if base_dot is None else base_dot
+        src_dot = like._literal(0, src.type) if src_dot is None else src_dot
+        return bind(self, base_dot, src_dot, *indices)
+
+
+@dataclass(frozen=True)
+class Scatter(Scattering):
+    """``base[i.., index[i.., j, k..], k..] = or += src[i.., j, k..]``: torch.scatter, scatter_add."""
+
+    axis: int
+    combine: str
+
+    def result_type(self, base: TensorType, src: TensorType, index: TensorType) -> TensorType:
+        require_index(self.name, index)
+        check_aligned(self.name, base, index, self.axis)
+        return self._check(base, src, index.shape)
+
+    def eager(self, base: NDArray[Any], src: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+        places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+        places[self.axis] = wrapped(self.name, index, self.axis, base.shape[self.axis])
+        return write(base, tuple(places), src, self.combine)
+
+    def gathering(self) -> Op:
+        return Gather(self.axis)
+
+    def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        place = fetch(2, index, types[0].shape[self.axis])
+        return (*index[: self.axis], place, *index[self.axis + 1 :])
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Scatter(self.axis + 1, self.combine), *batch_all(args, batched))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        base, src = ramp((3, 4), dtype), ramp((2, 3), dtype)
+        return [
+            (Scatter(0, "add"), (base, src, positions([[2, 0, 1], [2, 2, -2]]))),
+            (Scatter(1, "add"), (base.T[:, :2], ramp((3, 3), dtype)[:, :2], positions([[0, 1], [1, 1], [0, 0]]))),
+            (Scatter(0, "set"), (base, src, positions([[2, 0, 1], [0, 1, -1]]))),
+        ]
+
+
+@dataclass(frozen=True)
+class IndexUpdate(Scattering):
+    """``base.select(axis, index[j]) = or += src.select(axis, j)``: torch.index_copy, index_add."""
+
+    axis: int
+    combine: str
+
+    def result_type(self, base: TensorType, src: TensorType, index: TensorType) -> TensorType:
+        require_index(self.name, index)
+        if index.ndim != 1:
+            raise ShapeError(f"{self.name}(): Index is supposed to be a vector", {"index": index})
+        return self._check(base, src, (*base.shape[: self.axis], *index.shape, *base.shape[self.axis + 1 :]))
+
+    def eager(self, base: NDArray[Any], src: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
+        places = wrapped(self.name, index, self.axis, base.shape[self.axis])
+        return write(base, (*(slice(None) for _ in range(self.axis)), places), src, self.combine)
+
+    def gathering(self) -> Op:
+        return IndexSelect(self.axis)
+
+    def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        place = fetch(2, (index[self.axis],), types[0].shape[self.axis])
+        return (*index[: self.axis], place, *index[self.axis + 1 :])
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        if not batched[2]:
+            base, src = batch_all(args[:2], batched[:2])
+            return bind(IndexUpdate(self.axis + 1, self.combine), base, src, args[2])
+        base, src, index = batch_all(args, batched)
+        return bind(Scatter(self.axis + 1, self.combine), base, src, along_axis(index, self.axis + 1, src.type.shape))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        base = ramp((4, 3), dtype)
+        return [
+            (IndexUpdate(0, "add"), (base, ramp((3, 3), dtype), positions([3, 0, 3]))),
+            (IndexUpdate(1, "add"), (base, ramp((4, 2), dtype), positions([-1, 1]))),
+            (IndexUpdate(0, "set"), (base, ramp((3, 3), dtype), positions([3, 0, -2]))),
+            (IndexUpdate(0, "add"), (base, ramp((0, 3), dtype), positions([]))),
+        ]
+
+
+@dataclass(frozen=True)
+class IndexPut(Scattering):
+    """``base[i1, .., ik] = or += src`` on the first k axes; ``src`` has the shape ``GatherNd`` would give."""
+
+    combine: str
+
+    def result_type(self, base: TensorType, src: TensorType, *indices: TensorType) -> TensorType:
+        shape = GATHER_ND.result_type(base, *indices).shape
+        return self._check(base, src, shape)
+
+    def eager(self, base: NDArray[Any], src: NDArray[Any], *indices: NDArray[Any]) -> NDArray[Any]:
+        places = tuple(wrapped(self.name, i, axis, base.shape[axis]) for axis, i in enumerate(indices))
+        return write(base, places, src, self.combine)
+
+    def gathering(self) -> Op:
+        return GATHER_ND
+
+    def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
+        base, _, *indices = types
+        rest = base.ndim - len(indices)
+        front = index[: len(index) - rest]
+        places = tuple(
+            fetch(k + 2, broadcast_position(front, type_.shape), base.shape[k]) for k, type_ in enumerate(indices)
+        )
+        return (*places, *index[len(index) - rest :])
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        base, src = batch_all(args[:2], batched[:2]) if any(batched[:2]) else (None, None)
+        indices = args[2:]
+        if any(batched[2:]):
+            aligned = align_batched(indices, batched[2:])
+            extent = next(i.type.shape[0] for i, flag in zip(indices, batched[2:], strict=True) if flag)
+            base, src = (
+                a if flag else broadcast_to(a, (extent, *a.type.shape))
+                for a, flag in zip(args[:2], batched[:2], strict=True)
+            )
+            return bind(self, base, src, batch_positions(base, aligned), *aligned)
+        assert base is not None and src is not None
+        count = len(indices)
+        index_rank = src.type.ndim - (base.type.ndim - count)
+        moved_base = permute(base, (*range(1, count + 1), 0, *range(count + 1, base.type.ndim)))
+        moved_src = permute(src, (*range(1, index_rank + 1), 0, *range(index_rank + 1, src.type.ndim)))
+        written = bind(self, moved_base, moved_src, *indices)
+        return permute(written, (count, *(a for a in range(written.type.ndim) if a != count)))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        base = ramp((3, 4), dtype)
+        rows, columns = positions([0, 2, 0]), positions([3, -1, 3])
+        return [
+            (IndexPut("add"), (base, ramp((3,), dtype), rows, columns)),
+            (IndexPut("add"), (base, ramp((3, 4), dtype), rows)),
+            (IndexPut("set"), (base, ramp((2, 2), dtype), positions([[0], [2]]), positions([1, 3]))),
+        ]
+
+
+def wrapped(op: str, index: NDArray[Any], axis: int, extent: int) -> NDArray[Any]:
+    """The index with negative entries counted from the end; IndexOutOfRangeError if any is outside."""
+    if index.size == 0:
+        return index
+    low = int(index.min())
+    if low < -extent or int(index.max()) >= extent:
+        raise out_of_range(op, index, axis, extent)
+    return np.where(index < 0, index + extent, index) if low < 0 else index
+
+
+def write(base: NDArray[Any], places: tuple[Any, ...], src: NDArray[Any], combine: str) -> NDArray[Any]:
+    """A copy of ``base`` with ``src`` set or added at ``places`` (a NumPy index)."""
+    if combine == "set":
+        result = base.copy()
+        result[places] = src
+        return result
+    if base.dtype in _HALVES:  # one rounding per element, not one per addition
+        return write(base.astype(np.float32), places, src.astype(np.float32), combine).astype(base.dtype)
+    result = base.copy()
+    if len(places) == 1 and src.ndim > 1 and places[0].ndim == 1 and src.size:
+        _add_rows(result, places[0], src)
+    else:
+        np.add.at(result, places, src)
+    return result
+
+
+def _add_rows(target: NDArray[Any], index: NDArray[Any], rows: NDArray[Any]) -> None:
+    """``target[index[i]] += rows[i]``: rows of equal index summed in runs, 10x faster than ``np.add.at`` on rows."""
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    target[ordered[starts]] += np.add.reduceat(rows[order], starts, axis=0, dtype=rows.dtype)
+
+
+def scatter(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
+    """torch.scatter: ``base`` with ``src`` written along ``axis`` at ``index``; ``src`` may exceed ``index``."""
+    return _scatter(base, axis, index, src, "set")
+
+
+def scatter_add(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
+    """torch.scatter_add: equal places add up."""
+    return _scatter(base, axis, index, src, "add")
+
+
+def _scatter(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:
+    axis = normalize_axis(axis, base.type.ndim, "scatter")
+    if base.type.ndim == 0:
+        line, places = reshape(base, (1,)), reshape(index, (1,))
+        return reshape(bind(Scatter(0, combine), line, reshape(src, (1,)), places), ())
+    if src.type.ndim != index.type.ndim:
+        raise ShapeError(
+            "scatter(): Index tensor must have the same number of dimensions as src tensor",
+            {"index": index, "src": src},
+        )
+    if any(n > m for n, m in zip(index.type.shape, src.type.shape, strict=True)):
+        raise ShapeError("scatter(): Expected index to be no larger than src", {"index": index, "src": src})
+    used = strided_slice(src, [0] * src.type.ndim, index.type.shape)
+    return bind(Scatter(axis, combine), base, used, index)
+
+
+def index_add(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
+    """torch.index_add with alpha 1: slice ``j`` of ``src`` added to slice ``index[j]`` of ``base``."""
+    axis = normalize_axis(axis, base.type.ndim, "index_add")
+    return bind(IndexUpdate(axis, "add"), base, src, index)
+
+
+def index_copy(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
+    """torch.index_copy: slice ``j`` of ``src`` replaces slice ``index[j]`` of ``base``."""
+    axis = normalize_axis(axis, base.type.ndim, "index_copy")
+    return bind(IndexUpdate(axis, "set"), base, src, index)
+
+
+def index_put(base: Operand, indices: Sequence[Operand], src: Operand, accumulate: bool = False) -> Any:
+    """``base[indices] = src`` (or ``+=``) on the leading axes; ``src`` broadcasts."""
+    shape = GATHER_ND.result_type(base.type, *(i.type for i in indices)).shape
+    if broadcast_shapes(shape, src.type.shape, op="index_put") != shape:
+        raise ShapeError(
+            f"shape mismatch: value tensor of shape {list(src.type.shape)} cannot be broadcast to indexing result of "
+            f"shape {list(shape)}",
+            {"base": base, "value": src},
+        )
+    return bind(IndexPut("add" if accumulate else "set"), base, broadcast_to(src, shape), *indices)

@@ -1,0 +1,494 @@
+"""Reindexing ops that NumPy does as views: reshape, permute, slice, broadcast_to; and flip, which copies.
+
+Every op here is linear and states its index map once (``source_index``); the transpose of each is its VJP. Views also
+state ``unview``: the base with the viewed elements replaced, which turns an in-place write through a view into a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType
+from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.types import Shape, TensorType
+from autojit.ir.index import Index, delinearize, linearize
+from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ops.base import Axes, Reindex, Structured, normalize_axes, normalize_axis, sum_to
+from autojit.ops.samples import Samples, ramp
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BroadcastTo", "Flip", "Pad", "Permute", "Reshape", "Slice", "SliceUpdate", "View", "broadcast_to", "flip", "pad",
+    "permute", "reshape", "slice_axis", "slice_update", "strided_slice",
+]  # fmt: skip
+
+Integers = tuple[int, ...]
+
+
+class View(Reindex, abstract=True):
+    """A reindexing whose eager result aliases its operand (``reshape`` only where strides allow it)."""
+
+    is_view: ClassVar[bool] = True
+
+    def shifted(self, extent: int) -> Op:
+        """The same op on an operand with a leading batch axis of ``extent``."""
+        raise NotImplementedError(self.name)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        (x,) = args
+        return bind(self.shifted(x.type.shape[0]), x)
+
+
+@dataclass(frozen=True)
+class Reshape(View):
+    """The elements in row-major order under another shape of the same size."""
+
+    shape: Shape
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if prod(self.shape) != x.size:
+            raise _bad_reshape(self.shape, x)
+        return x.with_shape(self.shape)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        return x.reshape(self.shape)
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        return delinearize(linearize(index, self.shape), x.shape)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (bind(Reshape(x.type.shape), y_bar),)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        return reshape(piece, base.type.shape)
+
+    def shifted(self, extent: int) -> Op:
+        return Reshape((extent, *self.shape))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (Reshape((3, 4)), (ramp((2, 6), dtype),)),
+            (Reshape((2, 3, 2)), (ramp((4, 3), dtype).T,)),
+            (Reshape(()), (ramp((1, 1), dtype),)),
+            (Reshape((0, 5)), (ramp((3, 0), dtype),)),
+        ]
+
+
+@dataclass(frozen=True)
+class Permute(View):
+    """Axis ``k`` of the result is axis ``axes[k]`` of the operand."""
+
+    axes: Integers
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if sorted(self.axes) != list(range(x.ndim)):
+            raise ShapeError(f"permute: axes {self.axes} are not a permutation of the operand's", {"x": x})
+        return x.with_shape(tuple(x.shape[a] for a in self.axes))
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        return x.transpose(self.axes)
+
+    @property
+    def inverse(self) -> Permute:
+        places = [0] * len(self.axes)
+        for place, axis in enumerate(self.axes):
+            places[axis] = place
+        return Permute(tuple(places))
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        return tuple(index[place] for place in self.inverse.axes)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (bind(self.inverse, y_bar),)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        return bind(self.inverse, piece)
+
+    def shifted(self, extent: int) -> Op:
+        return Permute((0, *(a + 1 for a in self.axes)))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (Permute((1, 2, 0)), (ramp((2, 3, 4), dtype),)),
+            (Permute((1, 0)), (ramp((3, 4), dtype)[:, ::2],)),
+            (Permute(()), (ramp((), dtype),)),
+        ]
+
+
+@dataclass(frozen=True)
+class Slice(View):
+    """``x[starts:stops:steps]`` on every axis: starts and stops within the extents, steps positive."""
+
+    starts: Integers
+    stops: Integers
+    steps: Integers
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if not len(self.starts) == len(self.stops) == len(self.steps) == x.ndim:
+            raise ShapeError("slice: one start, stop and step per axis", {"x": x, "starts": self.starts})
+        return x.with_shape(self.extents)
+
+    @property
+    def extents(self) -> Shape:
+        """The result's shape."""
+        bounds = zip(self.starts, self.stops, self.steps, strict=True)
+        return tuple(max(0, -(-(stop - start) // step)) for start, stop, step in bounds)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        bounds = map(slice, self.starts, self.stops, self.steps)
+        place: tuple[Any, ...] = (*bounds, ...)  # the ellipsis keeps a 0-d array an array
+        return np.asarray(x[place])
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        return tuple(i * step + start for i, start, step in zip(index, self.starts, self.steps, strict=True))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        if y_bar.type.size == 0:
+            return (None,)
+        ends = [
+            start + (n - 1) * step + 1 for start, n, step in zip(self.starts, y_bar.type.shape, self.steps, strict=True)
+        ]
+        high = tuple(extent - end for extent, end in zip(x.type.shape, ends, strict=True))
+        return (bind(Pad(self.starts, high, tuple(s - 1 for s in self.steps), 0), y_bar),)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        return bind(SliceUpdate(self.starts, self.steps), base, piece)
+
+    def shifted(self, extent: int) -> Op:
+        return Slice((0, *self.starts), (extent, *self.stops), (1, *self.steps))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (Slice((1, 0), (4, 3), (1, 1)), (ramp((5, 3), dtype),)),
+            (Slice((0, 1), (6, 7), (2, 3)), (ramp((7, 6), dtype).T,)),
+            (Slice((2,), (2,), (1,)), (ramp((4,), dtype),)),
+            (Slice((), (), ()), (ramp((), dtype),)),
+        ]
+
+
+@dataclass(frozen=True)
+class BroadcastTo(View):
+    """NumPy broadcasting to a shape: axes of extent 1 repeat, missing leading axes are added."""
+
+    shape: Shape
+
+    def result_type(self, x: TensorType) -> TensorType:
+        aligned = self.shape[len(self.shape) - x.ndim :] if x.ndim else ()
+        fits = x.ndim <= len(self.shape) and all(n in (1, m) for n, m in zip(x.shape, aligned, strict=True))
+        if not fits:
+            raise ShapeError(
+                f"expand: the operand cannot be broadcast to {list(self.shape)}",
+                {"x": x},
+                "give every axis that is not of extent 1 its own extent",
+            )
+        return x.with_shape(self.shape)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        return np.broadcast_to(x, self.shape)
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        aligned = index[len(index) - x.ndim :] if x.ndim else ()
+        return tuple(Index() if n == 1 else i for i, n in zip(aligned, x.shape, strict=True))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (sum_to(y_bar, x.type.shape),)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        if base.type.size == piece.type.size:
+            return reshape(piece, base.type.shape)
+        raise ShapeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location",
+            {"base": base, "view": piece},
+            "clone() the tensor before the in-place operation",
+        )
+
+    def shifted(self, extent: int) -> Op:
+        return BroadcastTo((extent, *self.shape))
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        (x,) = args
+        extent, *rest = x.type.shape
+        missing = len(self.shape) - len(rest)
+        aligned = reshape(x, (extent, *(1,) * missing, *rest))
+        return bind(self.shifted(extent), aligned)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (BroadcastTo((4, 2, 3)), (ramp((2, 1), dtype),)),
+            (BroadcastTo((2, 3)), (ramp((), dtype),)),
+            (BroadcastTo((0, 3)), (ramp((1, 3), dtype),)),
+        ]
+
+
+@dataclass(frozen=True)
+class Flip(Reindex):
+    """Reversed order along ``axes`` (sorted, non-negative). A copy, as in torch, so that no stride is negative."""
+
+    axes: Integers
+
+    def result_type(self, x: TensorType) -> TensorType:
+        return x
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        return np.flip(x, self.axes).copy()
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        return tuple(Index() - i + (x.shape[a] - 1) if a in self.axes else i for a, i in enumerate(index))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (bind(self, y_bar),)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Flip(tuple(a + 1 for a in self.axes)), args[0])
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(Flip((0, 2)), (ramp((2, 3, 4), dtype),)), (Flip((0,)), (ramp((0, 2), dtype),))]
+
+
+@dataclass(frozen=True)
+class Pad(Reindex):
+    """``low`` and ``high`` elements of ``value`` around, ``interior`` ones between, as XLA's Pad; none negative."""
+
+    low: Integers
+    high: Integers
+    interior: Integers
+    value: int | float | bool | complex
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if not len(self.low) == len(self.high) == len(self.interior) == x.ndim:
+            raise ShapeError("pad: one low, high and interior width per axis", {"x": x, "low": self.low})
+        if min((*self.low, *self.high, *self.interior), default=0) < 0:
+            raise ArgumentError("pad: widths must not be negative", {"low": self.low, "high": self.high})
+        return x.with_shape(self._shape(x.shape))
+
+    def _shape(self, shape: Shape) -> Shape:
+        widths = zip(shape, self.low, self.high, self.interior, strict=True)
+        return tuple(low + n + max(n - 1, 0) * inner + high for n, low, high, inner in widths)
+
+    @property
+    def fill(self) -> int | float | bool | complex:
+        """The element where ``valid`` does not hold."""
+        return self.value
+
+    def region(self, shape: Shape) -> Slice:
+        """The slice of the result that holds an operand of ``shape``."""
+        steps = tuple(inner + 1 for inner in self.interior)
+        spans = zip(shape, self.low, steps, strict=True)
+        stops = tuple(low + (n - 1) * step + 1 if n else low for n, low, step in spans)
+        return Slice(self.low, stops, steps)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        result = np.full(self._shape(x.shape), self.value, x.dtype)
+        self.region(x.shape).eager(result)[...] = x
+        return result
+
+    def _whole(self, index: Index, axis: int) -> tuple[Index, int, int]:
+        """(index shifted to be non-negative, period, how many periods it was shifted by)."""
+        period = self.interior[axis] + 1
+        shift = -(-self.low[axis] // period)
+        return index + (shift * period - self.low[axis]), period, shift
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        found = [self._whole(i, axis) for axis, i in enumerate(index)]
+        return tuple(position // period - Index((), shift) for position, period, shift in found)
+
+    def valid(self, index: tuple[Index, ...], x: TensorType) -> tuple[tuple[Index, int, int], ...]:
+        """Conditions ``low <= index < high`` that all hold where the element comes from the operand."""
+        conditions: list[tuple[Index, int, int]] = []
+        for axis, i in enumerate(index):
+            position, period, shift = self._whole(i, axis)
+            if self.low[axis] or self.high[axis]:
+                conditions.append((position // period, shift, shift + x.shape[axis]))
+            if period > 1:
+                conditions.append((position % period, 0, 1))
+        return tuple(conditions)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (bind(self.region(x.type.shape), y_bar),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else bind(Pad(self.low, self.high, self.interior, 0), x_dot)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Pad((0, *self.low), (0, *self.high), (0, *self.interior), self.value), args[0])
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (Pad((1, 0), (2, 3), (0, 0), 1), (ramp((2, 3), dtype),)),
+            (Pad((3, 1), (0, 2), (1, 2), 0), (ramp((3, 2), dtype).T,)),
+            (Pad((2,), (1,), (1,), 0), (ramp((0,), dtype),)),
+        ]
+
+
+@dataclass(frozen=True)
+class SliceUpdate(Structured):
+    """``base`` with ``base[starts : ... : steps]`` replaced by ``piece``; the region is as large as the piece."""
+
+    lowering: ClassVar[str] = "slice_update"
+    starts: Integers
+    steps: Integers
+
+    def result_type(self, base: TensorType, piece: TensorType) -> TensorType:
+        region = self.region(piece.shape) if len(self.starts) == base.ndim == piece.ndim else None
+        if region is None or any(stop > n for stop, n in zip(region.stops, base.shape, strict=True)):
+            raise ShapeError("slice_update: the piece does not fit into the base", {"base": base, "piece": piece})
+        if base.dtype is not piece.dtype:
+            raise ShapeError("slice_update: base and piece differ in dtype", {"base": base, "piece": piece})
+        return base
+
+    def region(self, shape: Shape) -> Slice:
+        """The slice of the base that a piece of ``shape`` replaces."""
+        spans = zip(self.starts, shape, self.steps, strict=True)
+        stops = tuple(start + (n - 1) * step + 1 if n else start for start, n, step in spans)
+        return Slice(self.starts, stops, self.steps)
+
+    def eager(self, base: NDArray[Any], piece: NDArray[Any]) -> NDArray[Any]:
+        result = base.copy()
+        self.region(piece.shape).eager(result)[...] = piece
+        return result
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        shape, zero = primals[1].type.shape, primals[1].type
+        return (lambda: bind(self, y_bar, y_bar._literal(0, zero)), lambda: bind(self.region(shape), y_bar))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return linear_in_both(self, primals, tangents)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        base, piece = batch_all(args, batched)
+        return bind(SliceUpdate((0, *self.starts), (1, *self.steps)), base, piece)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (SliceUpdate((1, 0), (2, 1)), (ramp((5, 3), dtype), ramp((2, 2), dtype))),
+            (SliceUpdate((1,), (1,)), (ramp((4,), dtype), ramp((0,), dtype))),
+        ]
+
+
+def reshape(x: Operand, shape: Sequence[int]) -> Any:
+    """The same elements under another shape; one extent may be -1 and is then worked out.
+
+    Raises:
+        ShapeError: the sizes differ, or -1 cannot be worked out.
+    """
+    wanted = tuple(shape)
+    if -1 in wanted:
+        wanted = _infer(wanted, x.type)
+    return x if wanted == x.type.shape else bind(Reshape(wanted), x)
+
+
+def _infer(shape: Shape, x: TensorType) -> Shape:
+    known = prod(n for n in shape if n != -1)
+    if shape.count(-1) > 1:
+        raise ShapeError("only one dimension can be inferred", {"x": x, "shape": list(shape)})
+    if known == 0 or x.size % known:
+        raise _bad_reshape(shape, x)
+    return tuple(x.size // known if n == -1 else n for n in shape)
+
+
+def _bad_reshape(shape: Shape, x: TensorType) -> ShapeError:
+    return ShapeError(f"shape '{list(shape)}' is invalid for input of size {x.size}", {"x": x})
+
+
+def permute(x: Operand, axes: Sequence[int]) -> Any:
+    """Reorder the axes: axis ``k`` of the result is ``axes[k]`` of the operand; negative ones count from the end."""
+    ndim = x.type.ndim
+    if len(axes) != ndim:
+        raise ShapeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            f"ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = {len(axes)}",
+            {"x": x},
+        )
+    order = tuple(normalize_axis(a, ndim, "permute") for a in axes)
+    return x if order == tuple(range(ndim)) else bind(Permute(order), x)
+
+
+def strided_slice(
+    x: Operand, starts: Sequence[int], stops: Sequence[int | None], steps: Sequence[int] | None = None
+) -> Any:
+    """``x[starts:stops:steps]`` with one entry per axis and Python's clipping; steps must be positive."""
+    strides = tuple(steps) if steps is not None else (1,) * x.type.ndim
+    if min(strides, default=1) <= 0:
+        raise ArgumentError("slice step must be positive", {"x": x, "steps": strides}, "use flip for a reversed order")
+    spans = zip(starts, stops, strides, x.type.shape, strict=True)
+    ranges = [range(*slice(start, stop, step).indices(n)) for start, stop, step, n in spans]
+    if all(len(r) == n and r.step == 1 for r, n in zip(ranges, x.type.shape, strict=True)):
+        return x
+    # one spelling per meaning: the stop just after the last element, so that equal slices are equal ops
+    ends = tuple(r[-1] + 1 if len(r) else r.start for r in ranges)
+    return bind(Slice(tuple(r.start for r in ranges), ends, tuple(r.step for r in ranges)), x)
+
+
+def slice_axis(x: Operand, axis: int, start: int, stop: int | None, step: int = 1) -> Any:
+    """``x[start:stop:step]`` along one axis."""
+    axis = normalize_axis(axis, x.type.ndim, "slice")
+    starts, steps = [0] * x.type.ndim, [1] * x.type.ndim
+    stops: list[int | None] = [None] * x.type.ndim
+    starts[axis], stops[axis], steps[axis] = start, stop, step
+    return strided_slice(x, starts, stops, steps)
+
+
+def broadcast_to(x: Operand, shape: Sequence[int]) -> Any:
+    """Repeat axes of extent 1 and add leading axes until the operand has ``shape``."""
+    wanted = tuple(shape)
+    return x if wanted == x.type.shape else bind(BroadcastTo(wanted), x)
+
+
+def flip(x: Operand, axes: Axes) -> Any:
+    """Reverse the order of the elements along ``axes``; a copy."""
+    found = () if axes == () else normalize_axes(axes, x.type.ndim, "flip")
+    return bind(Flip(found), x) if found else x
+
+
+def pad(
+    x: Operand,
+    low: Sequence[int],
+    high: Sequence[int],
+    value: int | float | bool | complex = 0,
+    interior: Sequence[int] | None = None,
+) -> Any:
+    """Constant padding per axis: ``low`` before, ``high`` after, ``interior`` between elements."""
+    inner = tuple(interior) if interior is not None else (0,) * x.type.ndim
+    if not any((*low, *high, *inner)):
+        return x
+    return bind(Pad(tuple(low), tuple(high), inner, value), x)
+
+
+def slice_update(base: Operand, piece: Operand, starts: Sequence[int], steps: Sequence[int] | None = None) -> Any:
+    """``base`` with the region that begins at ``starts`` replaced by ``piece``."""
+    strides = tuple(steps) if steps is not None else (1,) * base.type.ndim
+    return bind(SliceUpdate(tuple(starts), strides), base, piece)
+
+
+def batch_all(args: Operands, batched: tuple[bool, ...]) -> list[Any]:
+    """Give the operands without a batch axis one, by broadcasting."""
+    extent = next(a.type.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
+    return [a if flag else broadcast_to(a, (extent, *a.type.shape)) for a, flag in zip(args, batched, strict=True)]
+
+
+def linear_in_both(op: Op, primals: Operands, tangents: Operands) -> Any:
+    """The JVP of an op linear in its floating operands: itself on the tangents, zeros for symbolic zeros."""
+    if all(t is None for t in tangents):
+        return None
+    like = next(t for t in tangents if t is not None)
+    filled = [like._literal(0, p.type) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+    return bind(op, *filled)

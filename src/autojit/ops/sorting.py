@@ -1,0 +1,328 @@
+"""Sorting, searching and counting. Results whose shape depends on the data exist in eager mode only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
+from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, TraceError
+from autojit.core.types import TensorType
+from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ops.base import Structured, normalize_axis
+from autojit.ops.by_name import apply
+from autojit.ops.indexing import Gather, gather_nd
+from autojit.ops.joining import select, unsqueeze
+from autojit.ops.samples import Samples, draws, ramp
+from autojit.ops.shape import batch_all, broadcast_to, reshape, slice_axis
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Bincount", "DataDependent", "Nonzero", "Searchsorted", "Sort", "Unique", "UniqueConsecutive", "argsort",
+    "bincount", "kthvalue", "masked_select", "median", "msort", "nonzero", "one_per_row", "searchsorted", "sort",
+    "take_rows", "topk", "unique", "unique_consecutive",
+]  # fmt: skip
+
+_HALVES = (float16.numpy, bfloat16.numpy)
+
+
+@dataclass(frozen=True)
+class Sort(Structured):
+    """(values, positions) in order along ``axis``; equal elements keep their order; NaN counts as greatest."""
+
+    n_outputs: ClassVar[int] = 2
+    axis: int
+    descending: bool
+
+    def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
+        if x.dtype.is_complex:
+            raise DTypeError("Sort currently does not support complex dtypes on CPU", {"x": x})
+        return x, x.with_dtype(int64)
+
+    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        keys = x.astype(np.float32) if x.dtype in _HALVES else x
+        if self.descending:  # the reverse of a stable sort of the reversed keys is stable, NaN first
+            order = np.argsort(np.flip(keys, self.axis), self.axis, kind="stable")
+            order = keys.shape[self.axis] - 1 - np.flip(order, self.axis)
+        else:
+            order = np.argsort(keys, self.axis, kind="stable")
+        return np.take_along_axis(x, order, self.axis), order
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        values_bar = y_bar[0]
+        if values_bar is None:
+            return (None,)
+        zero = values_bar._literal(0, primals[0].type)
+        return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Sort(self.axis + 1, self.descending), args[0])
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype.is_complex:
+            return []
+        return [
+            (Sort(1, False), (draws((2, 5), dtype),)),
+            (Sort(0, True), (draws((2, 5), dtype, 1).T,)),
+            (Sort(0, True), (draws((0,), dtype),)),
+        ]
+
+
+@dataclass(frozen=True)
+class Searchsorted(Structured):
+    """Insertion places of ``values`` in ``sorted`` along the last axis; leading axes equal, or ``sorted`` a vector."""
+
+    right: bool
+
+    def result_type(self, sorted: TensorType, values: TensorType) -> TensorType:
+        if sorted.ndim != 1 and sorted.shape[:-1] != values.shape[:-1]:
+            raise ShapeError(
+                "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+                "boundaries tensor and input value tensor must match",
+                {"boundaries": sorted, "values": values},
+            )
+        if sorted.dtype is not values.dtype:
+            raise DTypeError(
+                "torch.searchsorted(): boundary tensor and input value tensor should have same dtype",
+                {"boundaries": sorted, "values": values},
+            )
+        return values.with_dtype(int64)
+
+    def eager(self, sorted: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+        side = "right" if self.right else "left"
+        if sorted.dtype in _HALVES:
+            sorted, values = sorted.astype(np.float32), values.astype(np.float32)
+        if sorted.ndim == 1:
+            return np.asarray(np.searchsorted(sorted, values, side))  # type: ignore[call-overload]
+        lines = sorted.reshape(-1, sorted.shape[-1])
+        wanted = values.reshape(len(lines), -1)
+        found = np.empty(wanted.shape, np.int64)
+        for line, value, place in zip(lines, wanted, found, strict=True):
+            place[...] = np.searchsorted(line, value, side)  # type: ignore[call-overload]
+        return found.reshape(values.shape)
+
+    vjp = not_differentiable("a position is piecewise constant")
+    jvp = not_differentiable("a position is piecewise constant")
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        sorted, values = args
+        if not batched[0] and sorted.type.ndim == 1:
+            return bind(self, sorted, values)
+        lines, wanted = batch_all(args, batched)
+        if lines.type.ndim == 2 and wanted.type.ndim != 2:  # one line per example, values of any rank
+            flat = bind(self, lines, reshape(wanted, (wanted.type.shape[0], -1)))
+            return reshape(flat, wanted.type.shape)
+        return bind(self, lines, wanted)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype.is_complex or dtype is bool_:
+            return []
+        line = np.sort(ramp((6,), dtype).astype(np.float64)).astype(dtype.numpy)
+        return [
+            (Searchsorted(False), (line, draws((2, 3), dtype))),
+            (Searchsorted(True), (np.stack([line, line]), draws((2, 3), dtype))),
+        ]
+
+
+class DataDependent(Structured, abstract=True):
+    """An op whose result shape depends on the data: eager only; under a trace the type rule says how to go on."""
+
+    remedy: ClassVar[str]
+
+    def result_type(self, *types: TensorType) -> Any:
+        raise TraceError(
+            f"{self.name}: the shape of the result depends on the data, which a compiled step cannot hold",
+            {f"operand {k}": t for k, t in enumerate(types)},
+            self.remedy,
+        )
+
+    vjp = not_differentiable("the result holds positions or counts")
+    jvp = not_differentiable("the result holds positions or counts")
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        raise ShapeError(f"{self.name}: examples of a batch would have results of different shapes", fix=self.remedy)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return []  # the laws go through graphs, which cannot hold these ops
+
+
+@dataclass(frozen=True)
+class Nonzero(DataDependent):
+    """Positions of the elements that are not zero: ``[...] -> i64[count, ndim]`` in row-major order."""
+
+    remedy: ClassVar[str] = "use where(condition, x, y), or call it outside the compiled function"
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        return np.stack(np.nonzero(np.atleast_1d(x)), axis=1).astype(np.int64).reshape(-1, x.ndim)
+
+
+@dataclass(frozen=True)
+class Unique(DataDependent):
+    """(sorted distinct values, place of each element among them, counts), of the flattened operand or along an axis."""
+
+    n_outputs: ClassVar[int] = 3
+    remedy: ClassVar[str] = "call it outside the compiled function"
+    axis: int | None
+
+    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        wide = x.astype(np.float32) if x.dtype in _HALVES else x
+        values, places, counts = np.unique(
+            wide, return_inverse=True, return_counts=True, axis=self.axis, equal_nan=False
+        )
+        shape = x.shape if self.axis is None else (-1,)
+        return values.astype(x.dtype), places.reshape(shape).astype(np.int64), counts.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class UniqueConsecutive(DataDependent):
+    """``Unique`` without sorting: only neighbours in the flattened operand are merged."""
+
+    n_outputs: ClassVar[int] = 3
+    remedy: ClassVar[str] = "call it outside the compiled function"
+
+    def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        flat = x.reshape(-1)
+        starts = np.concatenate((np.ones(min(1, flat.size), np.bool_), flat[1:] != flat[:-1]))
+        first = np.flatnonzero(starts)
+        places = (np.cumsum(starts) - 1).reshape(x.shape)
+        return flat[first], places.astype(np.int64), np.diff(np.append(first, flat.size)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Bincount(DataDependent):
+    """How often 0, 1, 2, .. occur in a vector of non-negative integers; at least ``minimum`` long."""
+
+    remedy: ClassVar[str] = "use zeros(n).index_add(0, x, ones), which has a fixed length"
+    minimum: int
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and int(x.min()) < 0):
+            raise ShapeError("bincount only supports 1-d non-negative integral inputs.")
+        return np.bincount(x, minlength=self.minimum).astype(np.int64)
+
+
+def sort(x: Operand, axis: int = -1, descending: bool = False, stable: bool = True) -> tuple[Any, Any]:
+    """(values, positions) along ``axis``. Always stable, whatever ``stable`` says."""
+    axis = normalize_axis(axis, x.type.ndim, "sort")
+    if x.type.ndim == 0:
+        values, places = bind(Sort(0, descending), reshape(x, (1,)))
+        return reshape(values, ()), reshape(places, ())
+    values, places = bind(Sort(axis, descending), x)
+    return values, places
+
+
+def argsort(x: Operand, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """The positions that ``sort`` gives."""
+    return sort(x, axis, descending, stable)[1]
+
+
+def topk(x: Operand, count: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
+    """(values, positions) of the ``count`` largest or smallest along ``axis``, in order."""
+    axis = normalize_axis(axis, x.type.ndim, "topk")
+    extent = x.type.shape[axis] if x.type.ndim else 1
+    if not 0 <= count <= extent:
+        raise ShapeError("selected index k out of range", {"x": x, "k": count})
+    values, places = sort(x, axis, descending=largest)
+    if x.type.ndim == 0:
+        return values, places
+    return slice_axis(values, axis, 0, count), slice_axis(places, axis, 0, count)
+
+
+def kthvalue(x: Operand, k: int, axis: int = -1) -> tuple[Any, Any]:
+    """(value, position) of the k-th smallest along ``axis``, counted from 1; the axis goes away."""
+    axis = normalize_axis(axis, x.type.ndim, "kthvalue")
+    extent = x.type.shape[axis] if x.type.ndim else 1
+    if not 1 <= k <= extent:
+        raise IndexOutOfRangeError(f"kthvalue(): selected number k out of range for dimension {axis}", {"x": x, "k": k})
+    values, places = sort(x, axis)
+    if x.type.ndim == 0:
+        return values, places
+    return select(values, axis, k - 1), select(places, axis, k - 1)
+
+
+def median(x: Operand, axis: int) -> tuple[Any, Any]:
+    """(lower median, its position) along ``axis``; NaN if there is one, as torch.median."""
+    values, places = sort(x, axis)
+    if x.type.ndim == 0:
+        return values, places
+    axis = normalize_axis(axis, x.type.ndim, "median")
+    extent = x.type.shape[axis]
+    if extent == 0:
+        raise IndexOutOfRangeError("median(): Expected reduction dim to have non-zero size.", {"x": x, "axis": axis})
+    middle = (extent - 1) // 2
+    value, place = select(values, axis, middle), select(places, axis, middle)
+    if not x.type.dtype.is_floating_point:
+        return value, place
+    last, last_place = select(values, axis, extent - 1), select(places, axis, extent - 1)
+    has_nan = apply("ne", last, last)  # NaN sorts last
+    return apply("where", has_nan, last, value), apply("where", has_nan, last_place, place)
+
+
+def searchsorted(sorted: Operand, values: Operand, right: bool = False) -> Any:
+    """Where to insert ``values`` to keep ``sorted`` (along its last axis) in order: before or after equal ones."""
+    if values.type.ndim == 0 and sorted.type.ndim == 1:
+        return reshape(bind(Searchsorted(right), sorted, reshape(values, (1,))), ())
+    return bind(Searchsorted(right), sorted, values)
+
+
+def nonzero(x: Operand) -> Any:
+    """Positions of the non-zero elements, one row each; eager only."""
+    return bind(Nonzero(), x)
+
+
+def masked_select(x: Operand, mask: Operand) -> Any:
+    """The elements where the mask holds, as a vector; operands broadcast. Differentiable in ``x``; eager only."""
+    shape = np.broadcast_shapes(x.type.shape, mask.type.shape)
+    places = nonzero(reshape(broadcast_to(mask, shape), (-1,)))
+    return gather_nd(reshape(broadcast_to(x, shape), (-1,)), select(places, 1, 0))
+
+
+def unique(x: Operand, axis: int | None = None) -> tuple[Any, Any, Any]:
+    """(distinct values in order, inverse, counts); eager only."""
+    axis = None if axis is None else normalize_axis(axis, x.type.ndim, "unique")
+    values, places, counts = bind(Unique(axis), x)
+    return values, places, counts
+
+
+def unique_consecutive(x: Operand) -> tuple[Any, Any, Any]:
+    """(values without repeated neighbours, inverse, counts) of the flattened operand; eager only."""
+    values, places, counts = bind(UniqueConsecutive(), x)
+    return values, places, counts
+
+
+def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> Any:
+    """Counts (or sums of weights) per value of a vector of non-negative integers; eager only."""
+    counts = bind(Bincount(minimum), x)
+    if weights is None:
+        return counts
+    zero = weights._literal(0, TensorType(counts.type.shape, weights.type.dtype, weights.type.device))
+    return apply("index_update", zero, weights, x, axis=0, combine="add")
+
+
+def msort(x: Operand) -> Any:
+    """Values in order along the first axis."""
+    return sort(x, 0)[0]
+
+
+def take_rows(x: Operand, mask: Operand) -> Any:
+    """The slices of the first axes where a mask of lower rank holds: boolean indexing. Eager only."""
+    places = nonzero(mask)
+    return gather_nd(x, *(select(places, 1, k) for k in range(mask.type.ndim)))
+
+
+def one_per_row(x: Operand, index: Operand) -> Any:
+    """``x[..., index[...]]``: one element of each last axis, such as the logit of each target."""
+    picked = bind(Gather(x.type.ndim - 1), x, unsqueeze(index, index.type.ndim))
+    return reshape(picked, index.type.shape)

@@ -1,0 +1,190 @@
+"""Sources: ops without operands (constants, index ramps), and literals in the company of an operand.
+
+A source has nobody to say whether it computes or records, so its functions take an operand ``like`` that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.device import Device
+from autojit.core.dtypes import DType, float64, int64
+from autojit.core.errors import ArgumentError
+from autojit.core.types import Shape, TensorType
+from autojit.ir.op import Operand, Operands
+from autojit.ops.base import Source, Structured
+from autojit.ops.samples import Samples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Constant", "Full", "Iota", "arange", "constant", "full", "full_like", "iota", "literal", "ones", "ones_like",
+    "pair", "zeros", "zeros_like",
+]  # fmt: skip
+
+Number = bool | int | float | complex
+NUMBERS = (bool, int, float, complex, np.generic)
+
+
+@dataclass(frozen=True, eq=False)
+class Full(Source):
+    """Every element is ``value``. Equal when the printed value is: -0.0 is not 0.0, NaN is NaN."""
+
+    value: Number
+    dtype: DType
+    shape: Shape
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Full and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, str, Shape]:
+        return repr(self.value), self.dtype.short, self.shape
+
+    def result_type(self) -> TensorType:
+        return TensorType(self.shape, self.dtype)
+
+    def eager(self) -> NDArray[Any]:
+        return np.full(self.shape, self.value, self.dtype.numpy)
+
+    def lower(self, emit: Any, index: tuple[Any, ...]) -> Any:
+        return emit.constant(self.value, self.dtype)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        value = True if dtype.kind == "bool" else 2 if dtype.kind in ("int", "uint") else 1.5
+        return [(Full(value, dtype, shape), ()) for shape in ((), (2, 3), (0, 3))]
+
+
+@dataclass(frozen=True)
+class Iota(Source):
+    """The position along ``axis``: 0, 1, 2, ..., the same along every other axis."""
+
+    shape: Shape
+    axis: int
+    dtype: DType
+
+    def result_type(self) -> TensorType:
+        if not 0 <= self.axis < len(self.shape):
+            raise ArgumentError("iota: the axis is out of range", {"shape": self.shape, "axis": self.axis})
+        return TensorType(self.shape, self.dtype)
+
+    def eager(self) -> NDArray[Any]:
+        ramp = np.arange(self.shape[self.axis]).astype(self.dtype.numpy)
+        column = ramp.reshape((-1, *(1,) * (len(self.shape) - self.axis - 1)))
+        return np.ascontiguousarray(np.broadcast_to(column, self.shape))
+
+    def lower(self, emit: Any, index: tuple[Any, ...]) -> Any:
+        return emit.cast(index[self.axis], self.dtype)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype.kind == "bool":
+            return []
+        return [(Iota((4,), 0, dtype), ()), (Iota((2, 3), 1, dtype), ()), (Iota((2, 0), 0, dtype), ())]
+
+
+@dataclass(frozen=True)
+class Constant(Structured):
+    """A small table known when the graph is built; ``data`` is the hexadecimal text of its little-endian bytes."""
+
+    data: str
+    dtype: DType
+    shape: Shape
+    lowering: ClassVar[str] = "constant"
+
+    def result_type(self) -> TensorType:
+        return TensorType(self.shape, self.dtype)
+
+    def eager(self) -> NDArray[Any]:
+        flat = np.frombuffer(bytes.fromhex(self.data), self.dtype.numpy)
+        return flat.reshape(self.shape).copy()
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return ()
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return None
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        raise AssertionError("a source has no operands to batch")
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        table = np.array([[1, 0, 1], [0, 1, 1]]).astype(dtype.numpy)
+        return [(Constant(table.tobytes().hex(), dtype, (2, 3)), ())]
+
+
+def full(like: Operand, value: object, shape: Shape, dtype: DType | None = None) -> Any:
+    """A value repeated in a shape, of ``like``'s dtype and device unless a dtype is given."""
+    return like._literal(value, TensorType(shape, dtype or like.type.dtype, like.type.device))
+
+
+def zeros(like: Operand, shape: Shape, dtype: DType | None = None) -> Any:
+    """Zeros of a shape, with ``like``'s dtype unless one is given."""
+    return full(like, 0, shape, dtype)
+
+
+def ones(like: Operand, shape: Shape, dtype: DType | None = None) -> Any:
+    """Ones of a shape, with ``like``'s dtype unless one is given."""
+    return full(like, 1, shape, dtype)
+
+
+def full_like(x: Operand, value: object) -> Any:
+    """A value repeated in ``x``'s shape and dtype."""
+    return x._literal(value, x.type)
+
+
+def zeros_like(x: Operand) -> Any:
+    """Zeros of ``x``'s type."""
+    return x._literal(0, x.type)
+
+
+def ones_like(x: Operand) -> Any:
+    """Ones of ``x``'s type."""
+    return x._literal(1, x.type)
+
+
+def iota(like: Operand, shape: Shape, axis: int = 0, dtype: DType = int64) -> Any:
+    """Positions along an axis."""
+    return like._bind(Iota(shape, axis, dtype), ())
+
+
+def arange(like: Operand, length: int, dtype: DType = int64) -> Any:
+    """0, 1, ..., length - 1."""
+    return like._bind(Iota((length,), 0, dtype), ())
+
+
+def constant(like: Operand, values: NDArray[Any], dtype: DType = float64) -> Any:
+    """A small table as a constant of the graph; large arrays should be operands instead."""
+    table = np.ascontiguousarray(values, dtype=dtype.numpy)
+    return like._bind(Constant(table.tobytes().hex(), dtype, table.shape), ())
+
+
+_SCALAR_TYPES: dict[tuple[DType, Device], TensorType] = {}
+
+
+def literal(like: Operand, value: object) -> Any:
+    """A number as a 0-d operand of ``like``'s dtype."""
+    type = like.type
+    key = (type.dtype, type.device)
+    scalar = _SCALAR_TYPES.get(key)
+    if scalar is None:
+        scalar = _SCALAR_TYPES[key] = TensorType((), type.dtype, type.device)
+    return like._literal(value, scalar)
+
+
+def pair(x: Any, y: Any) -> tuple[Any, Any]:
+    """Both as operands: a Python number beside an operand takes the operand's dtype."""
+    if isinstance(y, NUMBERS):
+        return x, literal(x, y)
+    if isinstance(x, NUMBERS):
+        return literal(y, x), y
+    return x, y

@@ -1,0 +1,276 @@
+"""Views that pick elements along two axes at once (diagonal, unfold), and writing through a chain of views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from autojit.core.dtypes import DType, bool_
+from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.types import TensorType
+from autojit.ir.index import Index
+from autojit.ir.op import Op, Operand, Operands, bind
+from autojit.ops.base import Structured, normalize_axis
+from autojit.ops.samples import Samples, ramp
+from autojit.ops.shape import (
+    Permute,
+    Reshape,
+    Slice,
+    View,
+    batch_all,
+    linear_in_both,
+    pad,
+    permute,
+    reshape,
+    slice_axis,
+    slice_update,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Diagonal", "Unfold", "ViewUpdate", "diagonal", "unfold"]
+
+
+@dataclass(frozen=True)
+class Diagonal(View):
+    """The elements at (i, i + offset) of two axes, as a new last axis."""
+
+    offset: int
+    axis1: int
+    axis2: int
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if self.axis1 == self.axis2:
+            raise ShapeError(f"diagonal dimensions cannot be identical {self.axis1}, {self.axis2}", {"x": x})
+        length = self._length(x.shape[self.axis1], x.shape[self.axis2])
+        kept = x.drop((self.axis1, self.axis2))
+        return kept.with_shape((*kept.shape, length))
+
+    def _first(self) -> tuple[int, int]:
+        return max(-self.offset, 0), max(self.offset, 0)
+
+    def _length(self, rows: int, columns: int) -> int:
+        row, column = self._first()
+        return max(0, min(rows - row, columns - column))
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        rows, columns = x.shape[self.axis1], x.shape[self.axis2]
+        length = self._length(rows, columns)
+        first = [slice(None)] * x.ndim
+        row, column = self._first()
+        first[self.axis1], first[self.axis2] = slice(row, row + length), slice(column, column + length)
+        corner = x[tuple(first)]
+        kept = [a for a in range(x.ndim) if a not in (self.axis1, self.axis2)]
+        shape = (*(x.shape[a] for a in kept), length)
+        strides = (*(x.strides[a] for a in kept), x.strides[self.axis1] + x.strides[self.axis2])
+        return as_strided(corner, shape, strides)  # np.diagonal is read-only; views here are writable
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        *kept, last = index
+        rest = iter(kept)
+        row, column = self._first()
+        places = {self.axis1: last + row, self.axis2: last + column}
+        return tuple(places[a] if a in places else next(rest) for a in range(x.ndim))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x = primals[0].type
+        return (None if y_bar.type.size == 0 else self.unview(y_bar._literal(0, x), y_bar),)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        """On a row-major matrix of n columns the diagonal is a slice of step n + 1 of the flattened one."""
+        if piece.type.size == 0:
+            return base
+        kept = [a for a in range(base.type.ndim) if a not in (self.axis1, self.axis2)]
+        order = (*kept, self.axis1, self.axis2)
+        front = permute(base, order)
+        *lead, rows, columns = front.type.shape
+        row, column = self._first()
+        starts = (*(0 for _ in lead), row * columns + column)
+        steps = (*(1 for _ in lead), columns + 1)
+        flat = slice_update(reshape(front, (*lead, rows * columns)), piece, starts, steps)
+        return permute(reshape(flat, front.type.shape), [order.index(a) for a in range(base.type.ndim)])
+
+    def shifted(self, extent: int) -> Op:
+        return Diagonal(self.offset, self.axis1 + 1, self.axis2 + 1)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (Diagonal(0, 0, 1), (ramp((3, 4), dtype),)),
+            (Diagonal(-1, 2, 0), (ramp((4, 2, 3), dtype),)),
+            (Diagonal(5, 0, 1), (ramp((3, 4), dtype),)),
+        ]
+
+
+@dataclass(frozen=True)
+class Unfold(View):
+    """Windows of ``size`` every ``step`` elements of ``axis``, whose extent becomes their number; size comes last."""
+
+    axis: int
+    size: int
+    step: int
+
+    def result_type(self, x: TensorType) -> TensorType:
+        extent = x.shape[self.axis] if x.ndim else 1
+        if not 0 <= self.size <= extent:
+            raise ShapeError(
+                f"maximum size for tensor at dimension {self.axis} is {extent} but size is {self.size}", {"x": x}
+            )
+        if self.step <= 0:
+            raise ArgumentError(f"step is {self.step} but must be > 0", {"x": x})
+        windows = (extent - self.size) // self.step + 1
+        return x.with_shape((*x.shape[: self.axis], windows, *x.shape[self.axis + 1 :], self.size))
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        windows = (x.shape[self.axis] - self.size) // self.step + 1
+        shape, strides = list(x.shape), list(x.strides)
+        shape[self.axis] = windows
+        strides[self.axis] *= self.step
+        return as_strided(x, (*shape, self.size), (*strides, x.strides[self.axis]))
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        *kept, last = index
+        kept[self.axis] = kept[self.axis] * self.step + last
+        return tuple(kept)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        """Overlapping windows add up.
+
+        The windows are cut into ceil(size / step) pieces of at most ``step`` elements: equal pieces of all windows do
+        not overlap, so each set is one padding and the sets are added.
+        """
+        extent = primals[0].type.shape[self.axis]
+        if y_bar.type.size == 0:
+            return (None,)
+        total: Any = None
+        for start in range(0, self.size, self.step):
+            part = self._spread(slice_axis(y_bar, -1, start, start + self.step), start, extent)
+            total = part if total is None else bind(Op.registry["add"](), total, part)
+        return (total,)
+
+    def _spread(self, part: Any, start: int, extent: int) -> Any:
+        """Lay non-overlapping window pieces, which begin ``start`` into their windows, along an axis of ``extent``."""
+        ndim = part.type.ndim
+        windows, length = part.type.shape[self.axis], part.type.shape[-1]
+        order = [*range(self.axis + 1), ndim - 1, *range(self.axis + 1, ndim - 1)]
+        together = permute(part, order)  # (..., windows, length, ...)
+        gaps = [0] * ndim
+        gaps[self.axis + 1] = self.step - length
+        padded = pad(together, [0] * ndim, gaps)
+        shape = [*padded.type.shape[: self.axis], windows * self.step, *padded.type.shape[self.axis + 2 :]]
+        line = slice_axis(reshape(padded, shape), self.axis, 0, (windows - 1) * self.step + length)
+        low, high = [0] * (ndim - 1), [0] * (ndim - 1)
+        low[self.axis] = start
+        high[self.axis] = extent - start - line.type.shape[self.axis]
+        return pad(line, low, high)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        if self.size > self.step:
+            raise ShapeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location",
+                {"base": base, "view": piece},
+                "clone() the tensor before the in-place operation",
+            )
+        if piece.type.size == 0:
+            return base
+        extent = base.type.shape[self.axis]
+        covered = base._literal(True, TensorType(piece.type.shape, bool_, base.type.device))
+        inside = self._spread(covered, 0, extent)
+        return bind(Op.registry["where"](), inside, self._spread(piece, 0, extent), base)
+
+    def shifted(self, extent: int) -> Op:
+        return Unfold(self.axis + 1, self.size, self.step)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (Unfold(0, 3, 1), (ramp((6,), dtype),)),
+            (Unfold(1, 2, 3), (ramp((2, 9, 3), dtype),)),
+            (Unfold(0, 5, 2), (ramp((3, 10), dtype).T,)),
+        ]
+
+
+@dataclass(frozen=True)
+class ViewUpdate(Structured):
+    """``base`` where the elements that the chain of views shows are replaced by ``piece``."""
+
+    lowering: ClassVar[str] = "view_update"  # expanded into other ops before code generation
+    chain: tuple[Op, ...]
+
+    def result_type(self, base: TensorType, piece: TensorType) -> TensorType:
+        shown = base
+        for op in self.chain:
+            shown = op.result_type(shown)
+        if shown != piece:
+            raise ShapeError("view_update: the piece is not of the view's type", {"view": shown, "piece": piece})
+        return base
+
+    def eager(self, base: NDArray[Any], piece: NDArray[Any]) -> NDArray[Any]:
+        result = base.copy(order="K")  # in the base's own layout, so that a reshape in the chain is a view again
+        shown = result
+        for op in self.chain:
+            shown = op.eager(shown)
+        if np.may_share_memory(result, shown):
+            shown[...] = piece
+            return result
+        places = np.arange(base.size).reshape(base.shape)
+        for op in self.chain:
+            places = op.eager(places)
+        result = base.copy(order="C")
+        result.reshape(-1)[places] = piece
+        return result
+
+    def show(self, base: Any) -> Any:
+        """The chain of views applied to a base."""
+        for op in self.chain:
+            base = bind(op, base)
+        return base
+
+    def expand(self, base: Any, piece: Any) -> Any:
+        """The same result from ``unview`` of each view in turn: what the compiler lowers."""
+        bases = [base]
+        for op in self.chain[:-1]:
+            bases.append(bind(op, bases[-1]))
+        for op, within in zip(reversed(self.chain), reversed(bases), strict=True):
+            piece = cast(View, op).unview(within, piece)
+        return piece
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        piece = primals[1].type
+        return (lambda: bind(self, y_bar, y_bar._literal(0, piece)), lambda: self.show(y_bar))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return linear_in_both(self, primals, tangents)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        base, piece = batch_all(args, batched)
+        extent = base.type.shape[0]
+        return bind(ViewUpdate(tuple(cast(View, op).shifted(extent) for op in self.chain)), base, piece)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        rows = Slice((1, 0), (3, 4), (1, 1))
+        return [
+            (ViewUpdate((rows, Permute((1, 0)))), (ramp((3, 4), dtype), ramp((4, 2), dtype))),
+            (ViewUpdate((Reshape((12,)), Slice((1,), (12,), (5,)))), (ramp((3, 4), dtype), ramp((3,), dtype))),
+            (ViewUpdate((rows, Diagonal(1, 0, 1))), (ramp((3, 4), dtype), ramp((2,), dtype))),
+            (ViewUpdate((Unfold(1, 1, 2),)), (ramp((3, 4), dtype), ramp((3, 2, 1), dtype))),
+        ]
+
+
+def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The diagonal of two axes as a new last axis: ``f[..., m, n] -> f[..., min]``; ``offset`` > 0 lies above."""
+    ndim = x.type.ndim
+    return bind(Diagonal(offset, normalize_axis(axis1, ndim, "diagonal"), normalize_axis(axis2, ndim, "diagonal")), x)
+
+
+def unfold(x: Operand, axis: int, size: int, step: int) -> Any:
+    """Windows of ``size`` every ``step`` elements along ``axis``; the window becomes the last axis."""
+    flat = reshape(x, (1,)) if x.type.ndim == 0 else x
+    return bind(Unfold(normalize_axis(axis, flat.type.ndim, "unfold"), size, step), flat)

@@ -1,0 +1,15 @@
+"""torch.optim's optimisers and schedules, one formula for eager and compiled steps."""
+
+from __future__ import annotations
+
+from autojit.optim import lr_scheduler
+from autojit.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
+from autojit.optim.adaptive import ASGD, Adadelta, Adagrad, RMSprop, Rprop
+from autojit.optim.lbfgs import LBFGS
+from autojit.optim.optimizer import Optimizer
+from autojit.optim.sgd import SGD
+
+__all__ = [
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
+    "Rprop", "lr_scheduler",
+]  # fmt: skip

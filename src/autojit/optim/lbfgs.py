@@ -1,0 +1,176 @@
+"""L-BFGS: a quasi-Newton method that evaluates the closure several times per step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import autojit as aj
+from autojit.optim.line_search import strong_wolfe
+from autojit.optim.optimizer import Closure, Optimizer, Params
+from autojit.tensor import Tensor
+
+
+class LBFGS(Optimizer):
+    """Limited-memory BFGS over all parameters as one vector; ``line_search_fn`` is None or ``"strong_wolfe"``.
+
+    Branches on values, so it runs eagerly; compile the closure with ``@aj.jit``. One parameter group only.
+    Source: Nocedal and Wright, Numerical Optimization, 2nd ed., algorithms 7.4 and 7.5.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        if not isinstance(lr, Tensor) and lr < 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise RuntimeError("only 'strong_wolfe' is supported")
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change,
+            "history_size": history_size,
+            "line_search_fn": line_search_fn,
+        }
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        self._params: list[Tensor] = self.param_groups[0]["params"]
+
+    # ---- the parameters as one vector
+
+    def _gradient(self) -> Tensor:
+        parts = [
+            (aj.zeros(p.numel(), dtype=p.dtype) if p.grad is None else p.grad.detach().reshape(-1))
+            for p in self._params
+        ]
+        return aj.cat(parts)
+
+    def _position(self) -> list[Tensor]:
+        return [p.detach().clone() for p in self._params]
+
+    def _move(self, start: list[Tensor], direction: Tensor, t: float) -> None:
+        """Set the parameters to ``start + t direction``."""
+        offset = 0
+        for p, origin in zip(self._params, start, strict=True):
+            size = p.numel()
+            p.copy_(origin + direction[offset : offset + size].view_as(p) * t)
+            offset += size
+
+    def _evaluate_at(self, closure: Closure, start: list[Tensor], t: float, direction: Tensor) -> tuple[float, Tensor]:
+        """Loss and gradient at ``start + t direction``; the parameters return to ``start``."""
+        self._move(start, direction, t)
+        loss = float(closure())
+        gradient = self._gradient()
+        self._move(start, direction, 0.0)
+        return loss, gradient
+
+    # ---- one step
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Up to ``max_iter`` iterations; ``closure`` clears gradients, computes the loss, calls backward, returns it."""
+        if closure is None:
+            raise RuntimeError("LBFGS.step() needs a closure that reevaluates the model and returns the loss")
+        evaluate = aj.enable_grad()(closure)
+        state = self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+        with aj.no_grad():
+            original = evaluate()
+            self._iterate(evaluate, float(original), state)
+        return original
+
+    def _iterate(self, closure: Closure, loss: float, state: dict[str, Any]) -> None:
+        group = self.param_groups[0]
+        evaluations = 1
+        state["func_evals"] += 1
+        gradient = self._gradient()
+        if float(gradient.abs().max()) <= group["tolerance_grad"]:
+            return
+        for iteration in range(group["max_iter"]):
+            state["n_iter"] += 1
+            self._update_direction(state, gradient)
+            direction, lr = state["d"], float(group["lr"])
+            state["prev_flat_grad"] = gradient.clone()
+            state["prev_loss"] = previous_loss = loss
+            first = state["n_iter"] == 1
+            t = min(1.0, 1.0 / float(gradient.abs().sum())) * lr if first else lr
+            slope = float(gradient.dot(direction))
+            if slope > -group["tolerance_change"]:
+                break
+            if group["line_search_fn"] == "strong_wolfe":
+                loss, gradient, t, used = self._search(closure, t, direction, loss, gradient, slope)
+            else:
+                self._move(self._position(), direction, t)
+                used = 0
+                if iteration != group["max_iter"] - 1:  # nobody reads the gradient after the last one
+                    loss = float(closure())
+                    gradient = self._gradient()
+                    used = 1
+            state["t"] = t
+            evaluations += used
+            state["func_evals"] += used
+            if self._is_done(evaluations, gradient, direction, t, loss, previous_loss):
+                break
+
+    def _search(
+        self, closure: Closure, t: float, direction: Tensor, loss: float, gradient: Tensor, slope: float
+    ) -> tuple[float, Tensor, float, int]:
+        start = self._position()
+
+        def evaluate(length: float) -> tuple[float, Tensor]:
+            return self._evaluate_at(closure, start, length, direction)
+
+        loss, gradient, t, used = strong_wolfe(
+            evaluate, t, direction, loss, gradient, slope, self.param_groups[0]["tolerance_change"]
+        )
+        self._move(start, direction, t)
+        return loss, gradient, t, used
+
+    def _is_done(
+        self, evaluations: int, gradient: Tensor, direction: Tensor, t: float, loss: float, previous_loss: float
+    ) -> bool:
+        group = self.param_groups[0]
+        return (
+            evaluations >= group["max_eval"]
+            or float(gradient.abs().max()) <= group["tolerance_grad"]
+            or float((direction * t).abs().max()) <= group["tolerance_change"]
+            or abs(loss - previous_loss) < group["tolerance_change"]
+        )
+
+    def _update_direction(self, state: dict[str, Any], gradient: Tensor) -> None:
+        """The quasi-Newton direction ``state["d"]`` from the history of steps and gradient changes."""
+        if state["n_iter"] == 1:
+            state.update(d=-gradient, old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
+            return
+        changes, steps, inverse = state["old_dirs"], state["old_stps"], state["ro"]
+        change = gradient - state["prev_flat_grad"]
+        step = state["d"] * state["t"]
+        curvature = float(change.dot(step))
+        if curvature > 1e-10:  # otherwise the update would not stay positive definite
+            if len(changes) == self.param_groups[0]["history_size"]:
+                for history in (changes, steps, inverse):
+                    history.pop(0)
+            changes.append(change)
+            steps.append(step)
+            inverse.append(1.0 / curvature)
+            state["H_diag"] = curvature / float(change.dot(change))
+        q = -gradient
+        weights = [0.0] * len(changes)
+        for place in reversed(range(len(changes))):
+            weights[place] = float(steps[place].dot(q)) * inverse[place]
+            q = q.add(changes[place], alpha=-weights[place])
+        direction = q * state["H_diag"]
+        for place in range(len(changes)):
+            correction = float(changes[place].dot(direction)) * inverse[place]
+            direction = direction.add(steps[place], alpha=weights[place] - correction)
+        state["d"] = direction

@@ -1,0 +1,295 @@
+"""Optimizer: parameter groups, per-parameter state, and the walk over both that every algorithm shares.
+
+An algorithm defines ``_update(p, grad, state, group)`` for one parameter; ``step`` does the rest.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from itertools import chain
+from typing import Any
+
+import autojit as aj
+from autojit.nn.hooks import RemovableHandle, add_hook
+from autojit.optim.param_group import ParamGroup
+from autojit.tensor import Tensor
+from autojit.tensor.state import bump_guard_epoch
+
+Closure = Callable[[], Any]
+Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
+
+_INERT = ("foreach", "fused", "capturable")  # execution hints of torch's: the compiler fuses every update anyway
+
+
+def check(condition: bool, what: str, value: object) -> None:
+    """ValueError ``Invalid {what}: {value}`` unless the condition holds."""
+    if not condition:
+        raise ValueError(f"Invalid {what}: {value}")
+
+
+def check_common(defaults: dict[str, Any], *names: str) -> None:
+    """The checks all algorithms share: learning rate, eps, weight decay, betas."""
+    lr = defaults["lr"]
+    if isinstance(lr, Tensor):
+        if lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+    else:
+        check(lr >= 0.0, "learning rate", lr)
+    labels = {"eps": "epsilon value", "weight_decay": "weight_decay value"}
+    for name in names:
+        if name == "betas":
+            for place, beta in enumerate(defaults["betas"]):
+                check(0.0 <= beta < 1.0, f"beta parameter at index {place}", beta)
+        else:
+            check(defaults[name] >= 0.0, labels.get(name, f"{name} value"), defaults[name])
+    if defaults.get("differentiable"):
+        raise NotImplementedError(
+            "differentiable=True is not supported: write the update with autojit ops to differentiate through it"
+        )
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """Run the step hooks around a subclass's ``step``."""
+
+    @functools.wraps(step)
+    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        for hook in list(self._step_pre_hooks.values()):
+            found = hook(self, args, kwargs)
+            if found is not None:
+                if not (isinstance(found, tuple) and len(found) == 2):
+                    raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}.")
+                args, kwargs = found
+        result = step(self, *args, **kwargs)
+        self._step_calls += 1
+        for hook in list(self._step_post_hooks.values()):
+            hook(self, args, kwargs)
+        return result
+
+    hooked._has_step_hooks = True  # type: ignore[attr-defined]
+    return hooked
+
+
+class Optimizer:
+    """Base of all optimisers; torch.optim.Optimizer's interface.
+
+    Args:
+        params: tensors, (name, tensor) pairs, or dicts with ``params`` and options of a group.
+        defaults: options of groups that do not set them.
+    """
+
+    state: defaultdict[Tensor, dict[str, Any]]
+    param_groups: list[ParamGroup]
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._make_hooks()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                f"{type(params).__name__}"
+            )
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        step = cls.__dict__.get("step")
+        if step is not None and not hasattr(step, "_has_step_hooks"):
+            cls.step = _with_hooks(step)  # type: ignore[method-assign]
+
+    def _make_hooks(self) -> None:
+        self._step_pre_hooks: dict[int, Callable[..., Any]] = {}
+        self._step_post_hooks: dict[int, Callable[..., Any]] = {}
+        self._state_hooks: dict[str, dict[int, Callable[..., Any]]] = defaultdict(OrderedDict)
+        self._step_calls = 0  # how often step ran; schedulers warn when it never did
+
+    def __getstate__(self) -> dict[str, Any]:
+        hooks = ("_step_pre_hooks", "_step_post_hooks", "_state_hooks", "_step_calls")
+        return {name: value for name, value in self.__dict__.items() if name not in hooks}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._make_hooks()
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__} ("
+        for place, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {place}\n"
+            text += "".join(f"    {name}: {group[name]}\n" for name in sorted(group) if name != "params")
+        return text + ")"
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters with its own options; ValueError when a parameter is in a group already."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        group = ParamGroup(param_group)
+        params = _listed(dict.__getitem__(group, "params"))
+        if any(isinstance(p, tuple) for p in params):
+            dict.__setitem__(group, "param_names", [name for name, _ in params])
+            params = [p for _, p in params]
+        for p in params:
+            _check_parameter(p)
+        dict.__setitem__(group, "params", params)
+        for name, default in self.defaults.items():
+            dict.setdefault(group, name, default)
+        if len({id(p) for p in params}) != len(params):
+            raise ValueError("optimizer contains a parameter group with duplicate parameters")
+        known = {id(p) for other in self.param_groups for p in other["params"]}
+        if any(id(p) in known for p in params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(group)
+        bump_guard_epoch()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget (or, with ``set_to_none=False``, zero) the gradients."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if set_to_none:
+                    p.grad = None  # written without reading: a trace needs no old gradient
+                elif p.grad is not None:
+                    p.grad.detach_().zero_()
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Update all parameters from their gradients; ``closure`` recomputes the loss first, which is returned."""
+        loss = None
+        if closure is not None:
+            with aj.enable_grad():
+                loss = closure()
+        with aj.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    grad = p.grad
+                    if grad is not None:
+                        self._update(p, grad, self.state[p], group)
+        return loss
+
+    step = _with_hooks(step)
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        """Change ``p`` and ``state`` in place by one step along ``grad``."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
+
+    # ---- saving and loading
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and groups with parameters replaced by numbers, as torch's: ``{"state": ..., "param_groups": ...}``."""
+        for hook in self._state_hooks["state_dict_pre"].values():
+            hook(self)
+        numbers: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                numbers.setdefault(id(p), len(numbers))
+            packed = {name: group[name] for name in group if name != "params"}
+            packed["params"] = [numbers[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {(numbers[id(p)] if isinstance(p, Tensor) else p): value for p, value in self.state.items() if value}
+        found: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._state_hooks["state_dict_post"].values():
+            replaced = hook(self, found)
+            found = found if replaced is None else replaced
+        return found
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over state and options of a ``state_dict``; ValueError when its groups do not match.
+
+        Tensors are copied, and cast to the dtype of their parameter (``step`` excepted).
+        """
+        state_dict = dict(state_dict)
+        for hook in self._state_hooks["load_state_dict_pre"].values():
+            replaced = hook(self, state_dict)
+            state_dict = state_dict if replaced is None else replaced
+        saved_groups = state_dict["param_groups"]
+        if len(saved_groups) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        sizes = [len(group["params"]) for group in self.param_groups]
+        if sizes != [len(group["params"]) for group in saved_groups]:
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's"
+                             " group")  # fmt: skip
+        numbers = chain.from_iterable(group["params"] for group in saved_groups)
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        by_number = dict(zip(numbers, params, strict=True))
+        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        for number, value in state_dict["state"].items():
+            p = by_number.get(number)
+            state[number if p is None else p] = _copied(value, p)
+        self.state = state
+        for group, saved in zip(self.param_groups, saved_groups, strict=True):
+            group.update({name: deepcopy(value) for name, value in saved.items() if name != "params"})
+        bump_guard_epoch()
+        for hook in self._state_hooks["load_state_dict_post"].values():
+            hook(self)
+
+    # ---- hooks
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before every step; it may return new ``(args, kwargs)``."""
+        return add_hook(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after every step."""
+        return add_hook(self._step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer)`` before ``state_dict``."""
+        return add_hook(self._state_hooks["state_dict_pre"], hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` after ``state_dict``; it may return another one."""
+        return add_hook(self._state_hooks["state_dict_post"], hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` before ``load_state_dict``; it may return another one."""
+        return add_hook(self._state_hooks["load_state_dict_pre"], hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call ``hook(optimizer)`` after ``load_state_dict``."""
+        return add_hook(self._state_hooks["load_state_dict_post"], hook, prepend)
+
+
+def hints(**options: Any) -> dict[str, Any]:
+    """torch's execution hints as group options, kept so that state dicts have torch's keys; they change nothing."""
+    unknown = set(options) - {*_INERT, "differentiable"}
+    assert not unknown, unknown
+    return options
+
+
+def _listed(params: Any) -> list[Any]:
+    if isinstance(params, Tensor):
+        return [params]
+    if isinstance(params, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+            "will change between runs. Please use a list instead."
+        )
+    return list(params)
+
+
+def _check_parameter(p: Any) -> None:
+    if not isinstance(p, Tensor):
+        raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
+    if not (p.is_leaf or p.retains_grad):
+        raise ValueError("can't optimize a non-leaf Tensor")
+
+
+def _copied(value: Any, p: Tensor | None, name: str = "") -> Any:
+    """A copy of loaded state, tensors in the dtype of their parameter."""
+    if isinstance(value, Tensor):
+        with aj.no_grad():
+            is_cast = p is not None and name != "step" and p.is_floating_point()
+            return value.detach().clone().to(p.dtype) if is_cast and p is not None else value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copied(item, p, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(item, p) for item in value)
+    return deepcopy(value)

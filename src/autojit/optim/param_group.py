@@ -1,0 +1,162 @@
+"""ParamGroup: hyper-parameters that a compiled step reads as inputs.
+
+In eager mode ``hyper(group, "lr")`` is the plain number. While a step is traced it is a *slot*: a 0-d float64 tensor
+that belongs to the group and becomes state of the trace. Writing ``group["lr"] = 0.1`` writes into the slot's memory,
+so a scheduler changes the compiled step's behaviour without recompiling it.
+
+What a trace did bake in (branches such as ``weight_decay != 0``, flags, values read by user code) is protected by the
+guard epoch: writes that change it bump the epoch, and compiled steps check their guards again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import autojit as aj
+from autojit.tensor import Tensor
+from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace
+
+Slot = tuple[str, int | None]  # name of the hyper-parameter, place in it when it is a tuple (betas)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_baked_change(old: object, new: object) -> bool:
+    """Whether replacing ``old`` by ``new`` changes more than a slot can show: its type, or whether it is zero."""
+    if _is_number(old) and _is_number(new):
+        return (old != 0) != (new != 0)
+    if isinstance(old, tuple | list) and isinstance(new, tuple | list) and len(old) == len(new):
+        return any(_is_baked_change(a, b) for a, b in zip(old, new, strict=True))
+    return not _is_equal(old, new)
+
+
+def _is_equal(old: object, new: object) -> bool:
+    if old is new:
+        return True
+    plain = bool | int | float | str | None
+    return isinstance(old, plain) and type(old) is type(new) and old == new
+
+
+class ParamGroup(dict[str, Any]):
+    """A parameter group: a dict as in torch, whose numbers have slots for compiled steps."""
+
+    __slots__ = ("_baked", "_slots")
+
+    def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), **more: Any) -> None:
+        super().__init__(values, **more)
+        self._slots: dict[Slot, Tensor] = {}
+        self._baked: set[str] = set()  # names whose plain value a trace has read
+
+    def slot(self, name: str, place: int | None = None) -> Tensor:
+        """The 0-d float64 tensor that follows the number ``name`` (or entry ``place`` of it)."""
+        found = self._slots.get((name, place))
+        if found is None:
+            value = dict.__getitem__(self, name)
+            value = value if place is None else value[place]
+            with outside_trace():
+                found = self._slots[name, place] = aj.tensor(float(value), dtype=aj.float64)
+        return found
+
+    def plain(self, name: str) -> Any:
+        """The value itself, for the optimiser's own branches: only its type and being zero may be relied upon."""
+        return dict.__getitem__(self, name)
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "params" and is_tracing():
+            self._baked.add(name)
+        return dict.__getitem__(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of ``name``, or ``default``."""
+        return self[name] if name in self else default
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if is_tracing():
+            raise RuntimeError(
+                f"param_group[{name!r}] was written inside a compiled step, where it would happen only once, while "
+                "tracing\n  fix  change hyper-parameters (scheduler.step()) outside the function under @aj.jit"
+            )
+        if name in self:
+            self._note_change(name, dict.__getitem__(self, name), value)
+        dict.__setitem__(self, name, value)
+        for (slot_name, place), slot in self._slots.items():
+            if slot_name == name:
+                slot._array[...] = value if place is None else value[place]
+
+    def _note_change(self, name: str, old: Any, value: Any) -> None:
+        if _is_baked_change(old, value):
+            self._drop_slots(name, value)
+            bump_guard_epoch()
+        elif name in self._baked and not _is_equal(old, value):
+            bump_guard_epoch()
+
+    def _drop_slots(self, name: str, value: Any) -> None:
+        """Forget slots that the new value no longer fits (it is no number, or a tuple of another length)."""
+        for slot_name, place in list(self._slots):
+            if slot_name != name:
+                continue
+            fits = _is_number(value) if place is None else (
+                isinstance(value, tuple | list) and place < len(value) and _is_number(value[place])
+            )  # fmt: skip
+            if not fits:
+                del self._slots[slot_name, place]
+
+    def __delitem__(self, name: str) -> None:
+        dict.__delitem__(self, name)
+        self._drop_slots(name, None)
+        bump_guard_epoch()
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several values."""
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+    def __ior__(self, other: Any) -> ParamGroup:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The value of ``name``, which becomes ``default`` when absent."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Remove and return the value of ``name``."""
+        if name not in self and default:
+            return default[0]
+        found = dict.__getitem__(self, name)
+        del self[name]
+        return found
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove and return the newest name and value."""
+        name = next(reversed(self))
+        return name, self.pop(name)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        for name in list(self):
+            del self[name]
+
+    def copy(self) -> dict[str, Any]:
+        """The values as a plain dict."""
+        return dict(self)
+
+    def __copy__(self) -> ParamGroup:
+        return ParamGroup(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParamGroup, (dict(self),)
+
+
+def hyper(group: ParamGroup, name: str, place: int | None = None) -> Any:
+    """A hyper-parameter for arithmetic: its plain number, or while tracing its slot. Tensors (``lr``) stay tensors."""
+    value = group.plain(name)
+    value = value if place is None else value[place]
+    if is_tracing() and _is_number(value):
+        return group.slot(name, place)
+    return value

@@ -1,0 +1,84 @@
+"""Stochastic gradient descent with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import autojit as aj
+from autojit.optim.arithmetic import axpy_, has, with_decay, zeros_like
+from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
+from autojit.optim.param_group import ParamGroup, hyper
+from autojit.tensor import Tensor
+from autojit.tensor.state import outside_trace
+
+
+class SGD(Optimizer):
+    """p -= lr v with v = momentum v + (1 - dampening) g, or with ``nesterov`` along g + momentum v.
+
+    The first step sets v = g. Source: Sutskever et al., ICML 2013 (torch's form of it).
+
+    Example:
+        >>> import autojit as aj
+        >>> p = aj.nn.Parameter(aj.tensor([1.0]))
+        >>> p.grad = aj.tensor([2.0])
+        >>> aj.optim.SGD([p], lr=0.25).step()
+        >>> p.item()
+        0.5
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float | Tensor = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        defaults: dict[str, Any] = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            **hints(foreach=foreach, differentiable=differentiable, fused=fused),
+        }
+        check_common(defaults)
+        check(momentum >= 0.0, "momentum value", momentum)
+        check(isinstance(weight_decay, Tensor) or weight_decay >= 0.0, "weight_decay value", weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        self._undamped: dict[Tensor, Tensor] = {}  # per parameter 1 before its first step, then 0
+        super().__init__(params, defaults)
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        direction = with_decay(grad, p, group, hyper(group, "weight_decay"))
+        if has(group, "momentum"):
+            direction = self._with_momentum(direction, p, state, group)
+        axpy_(p, direction, -hyper(group, "lr"))
+
+    def _with_momentum(self, direction: Tensor, p: Tensor, state: dict[str, Any], group: ParamGroup) -> Tensor:
+        momentum = hyper(group, "momentum")
+        velocity = state.get("momentum_buffer")
+        if velocity is None:
+            velocity = state["momentum_buffer"] = zeros_like(p)
+            self._undamped[p] = _one()
+        share = 1 - hyper(group, "dampening") if has(group, "dampening") else 1
+        first = self._undamped.get(p)
+        if first is not None and has(group, "dampening"):
+            # the first direction enters undamped; a tensor says so, since a compiled step serves first and later calls
+            share = share + (1 - share) * first
+            first.zero_()
+        axpy_(velocity.mul_(momentum), direction, share)
+        return direction + velocity * momentum if group.plain("nesterov") else velocity
+
+
+def _one() -> Tensor:
+    with outside_trace():
+        return aj.ones((), dtype=aj.float64)

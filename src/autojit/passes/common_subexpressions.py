@@ -1,0 +1,29 @@
+"""Common-subexpression elimination."""
+
+from __future__ import annotations
+
+from autojit.ir.graph import Graph, Node, Value
+
+
+def eliminate_common_subexpressions(graph: Graph) -> Graph:
+    """Compute equal ops on equal operands once.
+
+    Preserves results and effects (ops with effects are never merged). Time O(nodes + edges), one forward sweep.
+    """
+    known: dict[object, tuple[Value, ...]] = {}
+    renamed: dict[Value, Value] = {}
+    kept: list[Node] = []
+    for node in graph.nodes:
+        inputs = tuple(renamed.get(v, v) for v in node.inputs)
+        if node.op.has_effect:
+            kept.append(Node(node.op, inputs, node.outputs, node.source))
+            continue
+        key = (node.op, inputs)
+        found = known.get(key)
+        if found is not None:
+            renamed.update(zip(node.outputs, found, strict=True))
+            continue
+        known[key] = node.outputs
+        kept.append(node if inputs == node.inputs else Node(node.op, inputs, node.outputs, node.source))
+    outputs = tuple(renamed.get(v, v) for v in graph.outputs)
+    return Graph(graph.inputs, tuple(kept), outputs)

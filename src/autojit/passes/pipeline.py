@@ -1,0 +1,34 @@
+"""The passes in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autojit.core.config import config
+from autojit.ir.graph import Graph
+from autojit.ir.verifier import verify
+from autojit.passes.common_subexpressions import eliminate_common_subexpressions
+from autojit.passes.dead_code import eliminate_dead_code
+from autojit.passes.expand import expand
+from autojit.passes.simplify import simplify
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: tuple[Pass, ...] = (
+    eliminate_dead_code,
+    expand,
+    simplify,
+    eliminate_common_subexpressions,
+    simplify,
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+)
+
+
+def optimize(graph: Graph) -> Graph:
+    """Run every pass; under ``AUTOJIT_CHECK=1`` the verifier looks at the graph after each."""
+    for run in PASSES:
+        graph = run(graph)
+        if config.check:
+            verify(graph, after=run.__name__)
+    return graph

@@ -1,0 +1,196 @@
+"""Fold and simplify: rules that hold bit for bit.
+
+Identities of reindexing (reshape of reshape, empty permutations), of arithmetic with literals where they are exact for
+every input including NaN and -0.0 (``x * 1``, ``x - 0``), literals folded through ops, and gradients of look-ups along
+an axis (a scatter of one element per row into zeros is a comparison with the position).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autojit.ir.builder import Tracer
+from autojit.ir.graph import Graph
+from autojit.ir.op import Op, bind
+from autojit.ops.base import Elementwise, Reindex
+from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
+from autojit.ops.sources import Full, Iota
+from autojit.passes.rewrite import Rewriter, Rule
+
+MAX_FOLDED_OPERANDS = 4
+
+
+def _literal(rewriter: Rewriter, operand: Tracer) -> Any:
+    """The number an operand repeats, or None."""
+    op = rewriter.op_of(operand)
+    return op.value if isinstance(op, Full) else None
+
+
+def _reshape(rewriter: Rewriter, op: Reshape, operands: tuple[Tracer, ...]) -> Any:
+    (x,) = operands
+    if x.type.shape == op.shape:
+        return x
+    if isinstance(rewriter.op_of(x), Reshape):
+        return _reshape(rewriter, op, (rewriter.operand_of(x),)) or bind(op, rewriter.operand_of(x))
+    return _reindex(rewriter, op, operands)
+
+
+def _permute(rewriter: Rewriter, op: Permute, operands: tuple[Tracer, ...]) -> Any:
+    (x,) = operands
+    if op.axes == tuple(range(len(op.axes))):
+        return x
+    before = rewriter.op_of(x)
+    if isinstance(before, Permute):
+        axes = tuple(before.axes[a] for a in op.axes)
+        source = rewriter.operand_of(x)
+        return source if axes == tuple(range(len(axes))) else bind(Permute(axes), source)
+    return _reindex(rewriter, op, operands)
+
+
+def _same_shape(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+    (x,) = operands
+    if op.result_type(x.type) == x.type:
+        return x
+    return _reindex(rewriter, op, operands)
+
+
+def _reindex(rewriter: Rewriter, op: Reindex, operands: tuple[Tracer, ...]) -> Any:
+    """Any rearrangement of a repeated number is that number in the new shape."""
+    (x,) = operands
+    value = _literal(rewriter, x)
+    if value is None or (isinstance(op, Pad) and op.value != value):
+        return None
+    return x._literal(value, op.result_type(x.type))
+
+
+def _cast(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+    (x,) = operands
+    return x if op.dtype is x.type.dtype else _fold(rewriter, op, operands)
+
+
+def _fold(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    """An elementwise op on literals is a literal."""
+    if len(operands) > MAX_FOLDED_OPERANDS:
+        return None
+    values = [_literal(rewriter, x) for x in operands]
+    if any(v is None for v in values):
+        return None
+    result = op.result_type(*[x.type for x in operands])
+    arrays = [np.asarray(v, x.type.dtype.numpy) for v, x in zip(values, operands, strict=True)]
+    with np.errstate(all="ignore"):
+        folded = np.asarray(op.eager(*arrays), result.dtype.numpy)
+    return operands[0]._literal(folded.item(), result)
+
+
+def _is(value: Any, number: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == number
+
+
+def _kept(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...], which: int) -> Any:
+    """The operand itself, broadcast to the result's shape."""
+    x = operands[which]
+    result = op.result_type(*[o.type for o in operands])
+    return x if x.type.shape == result.shape else bind(BroadcastTo(result.shape), x)
+
+
+def _mul(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    a, b = (_literal(rewriter, x) for x in operands)
+    if _is(a, 1):
+        return _kept(rewriter, op, operands, 1)
+    if _is(b, 1):
+        return _kept(rewriter, op, operands, 0)
+    return _fold(rewriter, op, operands)
+
+
+def _guarded_mul(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    """With a finite literal as partial derivative the guard changes nothing."""
+    factor = _literal(rewriter, operands[1])
+    if isinstance(factor, int | float) and math.isfinite(factor):
+        mul = Op.registry["mul"]()
+        return _mul(rewriter, mul, operands) or bind(mul, *operands)
+    return None
+
+
+def _sub(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    value = _literal(rewriter, operands[1])
+    if _is(value, 0) and math.copysign(1.0, value) > 0:
+        return _kept(rewriter, op, operands, 0)
+    return _fold(rewriter, op, operands)
+
+
+def _div(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    value = _literal(rewriter, operands[1])
+    if _is(value, 1):
+        return _kept(rewriter, op, operands, 0)
+    if isinstance(value, float) and value != 0 and math.isfinite(value) and math.frexp(value)[0] in (0.5, -0.5):
+        reciprocal = operands[1]._literal(1.0 / value, operands[1].type)  # exact: a power of two
+        return bind(Op.registry["mul"](), operands[0], reciprocal)
+    return _fold(rewriter, op, operands)
+
+
+def _where(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    condition = _literal(rewriter, operands[0])
+    if condition is None:
+        return None
+    return _kept(rewriter, op, operands, 1 if condition else 2)
+
+
+def _scatter(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+    """One element per row added into zeros: ``where(position == index, src, 0)``."""
+    base, src, index = operands
+    if not _is(_literal(rewriter, base), 0) or index.type.shape[op.axis] != 1:
+        return None
+    others = [n for a, n in enumerate(index.type.shape) if a != op.axis]
+    if others != [n for a, n in enumerate(base.type.shape) if a != op.axis]:
+        return None
+    extent = base.type.shape[op.axis]
+    position = base.builder.apply(Iota(base.type.shape, op.axis, index.type.dtype), ())[0]
+    zero = index._literal(0, index.type.with_shape(()))
+    wrapped = bind(
+        Op.registry["where"](),
+        bind(Op.registry["lt"](), index, zero),
+        bind(Op.registry["add"](), index, index._literal(extent, index.type.with_shape(()))),
+        index,
+    )
+    hit = bind(Op.registry["eq"](), Tracer(base.builder, position), wrapped)
+    return bind(Op.registry["where"](), hit, src, base._literal(0, base.type.with_shape(())))
+
+
+SPECIAL: dict[str, Rule] = {
+    "reshape": _reshape,
+    "permute": _permute,
+    "cast": _cast,
+    "mul": _mul,
+    "guarded_mul": _guarded_mul,
+    "sub": _sub,
+    "div": _div,
+    "where": _where,
+    "scatter": _scatter,
+}
+
+
+def _rules() -> dict[str, Rule]:
+    rules: dict[str, Rule] = {}
+    for name, op in Op.registry.items():
+        if issubclass(op, Elementwise):
+            rules[name] = _fold
+        elif issubclass(op, Reindex):
+            rules[name] = _same_shape
+    rules.update(SPECIAL)
+    return rules
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def simplify(graph: Graph) -> Graph:
+    """Apply the rules once, front to back.
+
+    Preserves results bit for bit and source locations. Time O(nodes).
+    """
+    if not _RULES:
+        _RULES.update(_rules())
+    return Rewriter(_RULES).run(graph)

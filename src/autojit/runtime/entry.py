@@ -1,0 +1,336 @@
+"""A compiled step's entry point as a CPython builtin: arguments and guards are checked natively.
+
+How to read this file: `make_entry` chooses between `NativeEntry` below and the Python one; `NativeEntry` lays the spec
+out as the tables `entry_ir` interprets. The tables stay writable, so a guard that Python has verified by hand gets its
+new expected value (`set_expected`) and a ring its new tensors (`refill`) without compiling anything.
+
+Everything whose address stands in a table is held by the entry, and the entry by its builtin.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from autojit.core.errors import ArgumentError
+from autojit.runtime.entry_fallback import PythonEntry
+from autojit.runtime.entry_ir import IMPORTS, entry_ir
+from autojit.runtime.entry_spec import (
+    MISSING,
+    Argument,
+    ArrayArgument,
+    ArrayCheck,
+    CellGuard,
+    Constant,
+    DictGuard,
+    EntrySpec,
+    EqualIntArgument,
+    FloatArgument,
+    Guard,
+    IntArgument,
+    ObjectArgument,
+    Refusal,
+    SlotGuard,
+    Slots,
+    TensorArgument,
+    WordGuard,
+)
+from autojit.runtime.entry_words import ARGUMENT, HEAD, KINDS, REASONS, RING, RING_ENTRY
+from autojit.runtime.executable import POINTER_BYTES, data_address
+from autojit.runtime.host import cached_host_target
+from autojit.runtime.loader import LoadedObject, load
+from autojit.runtime.object_cache import default_cache
+from autojit.runtime.object_layout import array_flags, cell_content_address, layout_is_known, new_capsule, slot_offset
+
+Words = npt.NDArray[np.int64]
+
+_METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
+_C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+_INT64 = np.iinfo(np.int64)
+
+
+class Entry(Protocol):
+    """What the front end needs of an entry point."""
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The step as a callable; gives its result or a `Refusal`."""
+
+    def set_expected(self, guard: int, expected: object) -> None:
+        """From now on guard `guard` of the spec demands `expected`. Not while the step runs."""
+
+    def refill(self, ring: int) -> None:
+        """Replace the tensors of ring `ring` that are in use by fresh ones. Not while the step runs."""
+
+    def last_failure(self) -> tuple[str, int]:
+        """Of the last refused call: a word of `entry_words.REASONS` and the index of argument, guard or ring."""
+
+    def calls(self) -> int:
+        """Calls that ran the step."""
+
+
+def make_entry(spec: EntrySpec) -> Entry:
+    """The fastest entry point this interpreter allows."""
+    return NativeEntry(spec) if layout_is_known() else PythonEntry(spec)
+
+
+class NativeEntry:
+    """The builtin and its tables. Thread-safe: a call that finds the step running is refused as busy.
+
+    Raises:
+        ArgumentError: the spec names a slot its class does not have, or an int that does not fit 64 bits.
+    """
+
+    def __init__(self, spec: EntrySpec) -> None:
+        self._spec = spec
+        self._kept: list[Any] = [spec]
+        self._expected: list[object] = [guard.expected for guard in spec.guards]
+        self._rings: list[list[Any]] = [[] for _ in spec.rings]
+        self._words, self._word_rows = self._pairs_of_words(spec.guards)
+        self._dicts, self._dict_rows = self._triples_of_dicts(spec.guards)
+        self._arguments = self._argument_records(spec.arguments)
+        self._ring_records = self._records_of_rings()
+        self._entries = [np.zeros((ring.capacity, len(RING_ENTRY)), np.int64) for ring in spec.rings]
+        self._results = self._result_pairs()
+        self._head = self._head_words()
+        for ring in range(len(spec.rings)):
+            self.refill(ring)
+        self.call = _new_builtin((new_capsule(data_address(self._head)), self))
+
+    def set_expected(self, guard: int, expected: object) -> None:
+        """See `Entry.set_expected`."""
+        if guard in self._word_rows:
+            self._words[self._word_rows[guard], 1] = _expected_word(self._spec.guards[guard], expected)
+        else:
+            self._dicts[self._dict_rows[guard], 2] = _address(expected)
+        self._expected[guard] = expected
+
+    def refill(self, ring: int) -> None:
+        """See `Entry.refill`."""
+        spec = self._spec.rings[ring]
+        tensors = self._rings[ring]
+        kept = [tensors[rank] for rank in range(len(tensors)) if self._is_free(ring, rank)]
+        tensors.clear()
+        tensors.extend(kept)
+        del kept
+        while len(tensors) < spec.capacity:
+            tensors.append(spec.make())
+        for rank in range(len(tensors)):
+            self._describe_ring_entry(ring, rank)
+        self._ring_records[ring, RING.index("n_entries")] = len(tensors)
+
+    def last_failure(self) -> tuple[str, int]:
+        """See `Entry.last_failure`."""
+        failure = int(self._head[HEAD.index("failure")])
+        reason, index = REASONS[failure & 255], failure >> 8
+        rows = {"word": self._word_rows, "dict": self._dict_rows}.get(reason)
+        if rows is None:
+            return reason, index
+        return "guard", next(guard for guard, row in rows.items() if row == index)
+
+    def calls(self) -> int:
+        """See `Entry.calls`."""
+        return int(self._head[HEAD.index("calls")])
+
+    def _is_free(self, ring: int, rank: int) -> bool:
+        """Whether only the ring holds the tensor and only the tensor its array, as the native code sees it."""
+        spec = self._spec.rings[ring]
+        cls = type(self._rings[ring][rank])
+        tensor, array = (int(word) for word in self._entries[ring][rank][:2])
+        if _references(tensor) != 1 or _slot_word(tensor, slot_offset(cls, spec.array_slot)) != array:
+            return False
+        untouched = (_slot_word(tensor, slot_offset(cls, name)) == _address(value) for name, value in spec.slot_equals)
+        return _references(array) == 1 and all(untouched)
+
+    def _describe_ring_entry(self, ring: int, rank: int) -> None:
+        tensor = self._rings[ring][rank]
+        array = getattr(tensor, self._spec.rings[ring].array_slot)
+        self._entries[ring][rank] = (id(tensor), id(array), data_address(array), array_flags(array))
+
+    def _head_words(self) -> Words:
+        spec = self._spec
+        values: dict[str, int] = {
+            "busy": spec.busy_address,
+            "n_positional": len(spec.arguments) - len(spec.keyword_names),
+            "arguments": self._keep_table(self._arguments),
+            "n_keywords": len(spec.keyword_names),
+            "keywords": self._keep_table(np.array([self._keep_name(n) for n in spec.keyword_names], np.int64)),
+            "n_words": len(self._word_rows),
+            "words": data_address(self._words),
+            "n_dicts": len(self._dict_rows),
+            "dicts": data_address(self._dicts),
+            "n_rings": len(spec.rings),
+            "rings": data_address(self._ring_records),
+            "step": spec.step_address,
+            "table": spec.table_address,
+            "releases_gil": int(spec.releases_gil),
+            "n_results": len(spec.results),
+            "results": data_address(self._results),
+            "makes_tuple": int(spec.returns_tuple),
+            "fallback": 0 if spec.fallback is None else id(spec.fallback),
+            "slow": id(Refusal.SLOW),
+            "need_output": id(Refusal.NEED_OUTPUT),
+            "is_busy": id(Refusal.BUSY),
+            "array_type": id(np.ndarray),
+            "float_type": id(float),
+            "int_type": id(int),
+        }
+        return np.array([values.get(name, 0) for name in HEAD], np.int64)
+
+    def _argument_records(self, arguments: Sequence[Argument]) -> Words:
+        table = np.zeros((len(arguments), len(ARGUMENT)), np.int64)
+        for row, argument in zip(table, arguments, strict=True):
+            values = self._argument_words(argument)
+            row[:] = [values.get(name, 0) for name in ARGUMENT]
+        return table
+
+    def _argument_words(self, argument: Argument) -> dict[str, int]:
+        if isinstance(argument, TensorArgument):
+            cls = argument.tensor_type
+            return {
+                "kind": KINDS.index("tensor"),
+                "expected": id(cls),
+                "offset": slot_offset(cls, argument.array_slot),
+                "n_slots": len(argument.slot_equals),
+                "slots": self._slot_pairs(cls, argument.slot_equals),
+                **self._array_words(argument.check, argument.table_index),
+            }
+        if isinstance(argument, ArrayArgument):
+            return {"kind": KINDS.index("array"), **self._array_words(argument.check, argument.table_index)}
+        if isinstance(argument, ObjectArgument):
+            return {"kind": KINDS.index("object"), "expected": id(argument.expected)}
+        if isinstance(argument, EqualIntArgument):
+            if not _INT64.min <= argument.value <= _INT64.max:
+                raise ArgumentError("entry: an int does not fit 64 bits", facts={"value": argument.value})
+            return {"kind": KINDS.index("equal_int"), "offset": argument.value}
+        return {"kind": KINDS.index(_CELL_KINDS[type(argument)]), "store": data_address(argument.cell)}
+
+    def _array_words(self, check: ArrayCheck, table_index: int | None) -> dict[str, int]:
+        return {
+            "dtype": id(check.dtype),
+            "ndim": len(check.shape),
+            "shape": self._keep_table(np.array(check.shape, np.int64)),
+            "store": 0 if table_index is None else self._table_entry(table_index),
+            "flags": _C_CONTIGUOUS | _ALIGNED | (_WRITEABLE if check.writeable else 0),
+        }
+
+    def _slot_pairs(self, cls: type, slots: Slots) -> int:
+        return self._keep_table(np.array([(slot_offset(cls, n), _address(v)) for n, v in slots], np.int64))
+
+    def _pairs_of_words(self, guards: Sequence[Guard]) -> tuple[Words, dict[int, int]]:
+        pairs: list[tuple[int, int]] = []
+        rows: dict[int, int] = {}
+        for index, guard in enumerate(guards):
+            if not isinstance(guard, DictGuard):
+                rows[index] = len(pairs)
+                pairs.append((_guarded_word(guard), _expected_word(guard, guard.expected)))
+        return np.array(pairs, np.int64).reshape(-1, 2), rows
+
+    def _triples_of_dicts(self, guards: Sequence[Guard]) -> tuple[Words, dict[int, int]]:
+        triples: list[tuple[int, int, int]] = []
+        rows: dict[int, int] = {}
+        for index, guard in enumerate(guards):
+            if isinstance(guard, DictGuard):
+                rows[index] = len(triples)
+                triples.append((id(guard.mapping), self._keep_name(guard.key), _address(guard.expected)))
+        return np.array(triples, np.int64).reshape(-1, 3), rows
+
+    def _records_of_rings(self) -> Words:
+        return np.zeros((len(self._spec.rings), len(RING)), np.int64)
+
+    def _result_pairs(self) -> Words:
+        for index, ring in enumerate(self._spec.rings):
+            probe = ring.make()
+            values = {
+                "entries": data_address(self._entries[index]),
+                "store": self._table_entry(ring.table_index),
+                "offset": slot_offset(type(probe), ring.array_slot),
+                "n_slots": len(ring.slot_equals),
+                "slots": self._slot_pairs(type(probe), ring.slot_equals),
+            }
+            self._ring_records[index] = [values.get(name, 0) for name in RING]
+        items = [(0, id(r.value)) if isinstance(r, Constant) else (r.ring + 1, 0) for r in self._spec.results]
+        return np.array(items, np.int64).reshape(-1, 2)
+
+    def _table_entry(self, index: int) -> int:
+        return self._spec.table_address + POINTER_BYTES * index
+
+    def _keep_table(self, table: Words) -> int:
+        self._kept.append(table)
+        return data_address(table)
+
+    def _keep_name(self, name: str) -> int:
+        interned = sys.intern(name)
+        self._kept.append(interned)
+        return id(interned)
+
+
+_CELL_KINDS: dict[type, str] = {FloatArgument: "float", IntArgument: "int"}
+
+
+def _guarded_word(guard: SlotGuard | CellGuard | WordGuard) -> int:
+    """Address of the guarded word."""
+    if isinstance(guard, SlotGuard):
+        return id(guard.owner) + slot_offset(type(guard.owner), guard.slot)
+    if isinstance(guard, CellGuard):
+        return cell_content_address(guard.cell)
+    return data_address(guard.counter)
+
+
+def _expected_word(guard: Guard, expected: object) -> int:
+    """What the guarded word must be: a number, or an object's address."""
+    if isinstance(guard, WordGuard):
+        assert isinstance(expected, int)
+        return expected
+    return _address(expected)
+
+
+def _address(value: object) -> int:
+    return 0 if value is MISSING else id(value)
+
+
+def _references(address: int) -> int:
+    return ctypes.c_uint32.from_address(address).value
+
+
+def _slot_word(address: int, offset: int) -> int:
+    return ctypes.c_uint64.from_address(address + offset).value
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@cache
+def _method() -> tuple[_MethodDef, LoadedObject]:
+    """The one native entry point of the process; never freed, because builtins point to it until they die."""
+    python = ctypes.pythonapi
+    imports = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0 for name in IMPORTS}
+    code = load(default_cache().object(entry_ir(), cached_host_target()), imports)
+    method = _MethodDef(b"compiled_step", code.address("aj_entry"), _METH_FASTCALL_KEYWORDS, None)
+    _immortal.append(method)
+    return method, code
+
+
+_immortal: list[object] = []
+
+
+def _new_builtin(owner: tuple[object, ...]) -> Callable[..., Any]:
+    create = ctypes.pythonapi.PyCFunction_NewEx
+    create.restype = ctypes.py_object
+    create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    builtin: Callable[..., Any] = create(ctypes.addressof(_method()[0]), owner, None)
+    return builtin

@@ -1,0 +1,310 @@
+"""The native checks of one call, as LLVM IR text: arguments, slots, output rings.
+
+Every function answers whether its record holds, and stores what the step needs (data pointers, numbers, picked tensors)
+on the way. They are inlined into `entry_ir`'s one function.
+"""
+
+from __future__ import annotations
+
+from autojit.runtime.entry_words import (
+    ARGUMENT,
+    ARRAY_DATA_OFFSET,
+    ARRAY_DTYPE_OFFSET,
+    ARRAY_FLAGS_OFFSET,
+    ARRAY_NDIM_OFFSET,
+    ARRAY_SHAPE_OFFSET,
+    FLOAT_VALUE_OFFSET,
+    RING,
+    RING_ENTRY,
+)
+
+CHECKS_IR = f"""
+; Whether every (offset, expected) pair holds for the object.
+define internal i1 @slots_hold(ptr %object, i64 %count, i64 %pairs) alwaysinline nounwind {{
+entry:
+  %base = inttoptr i64 %pairs to ptr
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i1, %same ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %yes
+look:
+  %at = getelementptr [2 x i64], ptr %base, i64 %i
+  %offset = load i64, ptr %at, align 8
+  %at1 = getelementptr i64, ptr %at, i64 1
+  %expected = load i64, ptr %at1, align 8
+  %slot = getelementptr i8, ptr %object, i64 %offset
+  %value = load i64, ptr %slot, align 8
+  %i1 = add i64 %i, 1
+  %equal = icmp eq i64 %value, %expected
+  br i1 %equal, label %same, label %no
+same:
+  br label %next
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+; Whether the array is as the record says; stores its data pointer.
+define internal i1 @array_holds(ptr %array, ptr %record, i64 %array_type) alwaysinline nounwind {{
+entry:
+  %type.at = getelementptr i8, ptr %array, i64 8
+  %type = load i64, ptr %type.at, align 8
+  %type.ok = icmp eq i64 %type, %array_type
+  br i1 %type.ok, label %fields, label %no
+fields:
+  %dtype.at = getelementptr i8, ptr %array, i64 {ARRAY_DTYPE_OFFSET}
+  %dtype = load i64, ptr %dtype.at, align 8
+  %dtype.want = call i64 @arg.dtype(ptr %record)
+  %dtype.ok = icmp eq i64 %dtype, %dtype.want
+  %ndim.at = getelementptr i8, ptr %array, i64 {ARRAY_NDIM_OFFSET}
+  %ndim32 = load i32, ptr %ndim.at, align 4
+  %ndim = sext i32 %ndim32 to i64
+  %ndim.want = call i64 @arg.ndim(ptr %record)
+  %ndim.ok = icmp eq i64 %ndim, %ndim.want
+  %flags.at = getelementptr i8, ptr %array, i64 {ARRAY_FLAGS_OFFSET}
+  %flags32 = load i32, ptr %flags.at, align 4
+  %flags = zext i32 %flags32 to i64
+  %flags.want = call i64 @arg.flags(ptr %record)
+  %flags.have = and i64 %flags, %flags.want
+  %flags.ok = icmp eq i64 %flags.have, %flags.want
+  %ok1 = and i1 %dtype.ok, %ndim.ok
+  %ok2 = and i1 %ok1, %flags.ok
+  br i1 %ok2, label %extents, label %no
+extents:
+  %shape.at = getelementptr i8, ptr %array, i64 {ARRAY_SHAPE_OFFSET}
+  %shape = load ptr, ptr %shape.at, align 8
+  %want64 = call i64 @arg.shape(ptr %record)
+  %want = inttoptr i64 %want64 to ptr
+  br label %axis
+axis:
+  %i = phi i64 [ 0, %extents ], [ %i1, %axis.ok ]
+  %more = icmp slt i64 %i, %ndim
+  br i1 %more, label %extent, label %yes
+extent:
+  %a.at = getelementptr i64, ptr %shape, i64 %i
+  %a = load i64, ptr %a.at, align 8
+  %b.at = getelementptr i64, ptr %want, i64 %i
+  %b = load i64, ptr %b.at, align 8
+  %i1 = add i64 %i, 1
+  %same = icmp eq i64 %a, %b
+  br i1 %same, label %axis.ok, label %no
+axis.ok:
+  br label %axis
+yes:
+  %held.at = getelementptr i64, ptr %record, i64 {ARGUMENT.index("held")}
+  store ptr %array, ptr %held.at, align 8
+  %store = call i64 @arg.store(ptr %record)
+  %wanted = icmp ne i64 %store, 0
+  br i1 %wanted, label %write, label %done
+write:
+  %data.at = getelementptr i8, ptr %array, i64 {ARRAY_DATA_OFFSET}
+  %data = load i64, ptr %data.at, align 8
+  %cell = inttoptr i64 %store to ptr
+  store i64 %data, ptr %cell, align 8
+  br label %done
+done:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+; The exact int's value; false when it does not fit 64 bits.
+define internal i1 @int_value(ptr %object, ptr %value) nounwind {{
+  %overflow = alloca i32, align 4
+  %v = call i64 @PyLong_AsLongLongAndOverflow(ptr %object, ptr %overflow)
+  store i64 %v, ptr %value, align 8
+  %o = load i32, ptr %overflow, align 4
+  %ok = icmp eq i32 %o, 0
+  ret i1 %ok
+}}
+
+define internal i1 @argument_holds(ptr %object, ptr %record, ptr %head) alwaysinline nounwind {{
+entry:
+  %int = alloca i64, align 8
+  %kind = call i64 @arg.kind(ptr %record)
+  %expected = call i64 @arg.expected(ptr %record)
+  %array_type = call i64 @head.array_type(ptr %head)
+  %address = ptrtoint ptr %object to i64
+  %type.at = getelementptr i8, ptr %object, i64 8
+  %type = load i64, ptr %type.at, align 8
+  switch i64 %kind, label %no [
+    i64 0, label %identity
+    i64 1, label %array
+    i64 2, label %tensor
+    i64 3, label %float
+    i64 4, label %equal_int
+    i64 5, label %some_int
+  ]
+identity:
+  %same = icmp eq i64 %address, %expected
+  ret i1 %same
+array:
+  %array.ok = call i1 @array_holds(ptr %object, ptr %record, i64 %array_type)
+  ret i1 %array.ok
+tensor:
+  %type.ok = icmp eq i64 %type, %expected
+  br i1 %type.ok, label %slots, label %no
+slots:
+  %n_slots = call i64 @arg.n_slots(ptr %record)
+  %pairs = call i64 @arg.slots(ptr %record)
+  %slots.ok = call i1 @slots_hold(ptr %object, i64 %n_slots, i64 %pairs)
+  br i1 %slots.ok, label %inner, label %no
+inner:
+  %offset = call i64 @arg.offset(ptr %record)
+  %slot = getelementptr i8, ptr %object, i64 %offset
+  %content = load ptr, ptr %slot, align 8
+  %empty = icmp eq ptr %content, null
+  br i1 %empty, label %no, label %inside
+inside:
+  %inside.ok = call i1 @array_holds(ptr %content, ptr %record, i64 %array_type)
+  ret i1 %inside.ok
+float:
+  %float_type = call i64 @head.float_type(ptr %head)
+  %float.ok = icmp eq i64 %type, %float_type
+  br i1 %float.ok, label %take_float, label %no
+take_float:
+  %value.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
+  %value = load i64, ptr %value.at, align 8
+  %cell64 = call i64 @arg.store(ptr %record)
+  %cell = inttoptr i64 %cell64 to ptr
+  store i64 %value, ptr %cell, align 8
+  ret i1 true
+equal_int:
+  %int_type = call i64 @head.int_type(ptr %head)
+  %int.ok = icmp eq i64 %type, %int_type
+  br i1 %int.ok, label %compare_int, label %no
+compare_int:
+  %fits = call i1 @int_value(ptr %object, ptr %int)
+  %have = load i64, ptr %int, align 8
+  %want = call i64 @arg.offset(ptr %record)
+  %equal = icmp eq i64 %have, %want
+  %both = and i1 %fits, %equal
+  ret i1 %both
+some_int:
+  %int_type2 = call i64 @head.int_type(ptr %head)
+  %int.ok2 = icmp eq i64 %type, %int_type2
+  br i1 %int.ok2, label %take_int, label %no
+take_int:
+  %fits2 = call i1 @int_value(ptr %object, ptr %int)
+  br i1 %fits2, label %keep_int, label %no
+keep_int:
+  %have2 = load i64, ptr %int, align 8
+  %cell264 = call i64 @arg.store(ptr %record)
+  %cell2 = inttoptr i64 %cell264 to ptr
+  store i64 %have2, ptr %cell2, align 8
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+; Pick a tensor that only its ring owns; false when there is none.
+define internal i1 @ring_picks(ptr %ring) alwaysinline nounwind {{
+entry:
+  %count = call i64 @ring.n_entries(ptr %ring)
+  %entries64 = call i64 @ring.entries(ptr %ring)
+  %entries = inttoptr i64 %entries64 to ptr
+  %offset = call i64 @ring.offset(ptr %ring)
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i1, %taken ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %no
+look:
+  %at = getelementptr [{len(RING_ENTRY)} x i64], ptr %entries, i64 %i
+  %i1 = add i64 %i, 1
+  %tensor64 = call i64 @pick.tensor(ptr %at)
+  %tensor = inttoptr i64 %tensor64 to ptr
+  %array64 = call i64 @pick.array(ptr %at)
+  %array = inttoptr i64 %array64 to ptr
+  %tensor.refs = load i32, ptr %tensor, align 4
+  %tensor.free = icmp eq i32 %tensor.refs, 1
+  br i1 %tensor.free, label %content, label %taken
+content:
+  %slot = getelementptr i8, ptr %tensor, i64 %offset
+  %held = load i64, ptr %slot, align 8
+  %held.ok = icmp eq i64 %held, %array64
+  br i1 %held.ok, label %inside, label %taken
+inside:
+  %array.refs = load i32, ptr %array, align 4
+  %array.free = icmp eq i32 %array.refs, 1
+  %flags.at = getelementptr i8, ptr %array, i64 {ARRAY_FLAGS_OFFSET}
+  %flags32 = load i32, ptr %flags.at, align 4
+  %flags = zext i32 %flags32 to i64
+  %flags.want = call i64 @pick.flags(ptr %at)
+  %flags.ok = icmp eq i64 %flags, %flags.want
+  %ok = and i1 %array.free, %flags.ok
+  br i1 %ok, label %slots, label %taken
+slots:
+  %n_slots = call i64 @ring.n_slots(ptr %ring)
+  %pairs = call i64 @ring.slots(ptr %ring)
+  %clean = call i1 @slots_hold(ptr %tensor, i64 %n_slots, i64 %pairs)
+  br i1 %clean, label %pick, label %taken
+taken:
+  br label %next
+pick:
+  %picked.at = getelementptr i64, ptr %ring, i64 {RING.index("picked")}
+  store i64 %tensor64, ptr %picked.at, align 8
+  %store = call i64 @ring.store(ptr %ring)
+  %cell = inttoptr i64 %store to ptr
+  %data = call i64 @pick.data(ptr %at)
+  store i64 %data, ptr %cell, align 8
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+; A new reference to a result item: a constant, or the tensor its ring picked.
+define internal ptr @result_item(ptr %head, i64 %index) alwaysinline nounwind {{
+entry:
+  %items64 = call i64 @head.results(ptr %head)
+  %items = inttoptr i64 %items64 to ptr
+  %at = getelementptr [2 x i64], ptr %items, i64 %index
+  %ring_rank = load i64, ptr %at, align 8
+  %is_constant = icmp eq i64 %ring_rank, 0
+  br i1 %is_constant, label %constant, label %ring
+constant:
+  %object.at = getelementptr i64, ptr %at, i64 1
+  %object = load ptr, ptr %object.at, align 8
+  br label %owned
+ring:
+  %rings64 = call i64 @head.rings(ptr %head)
+  %rings = inttoptr i64 %rings64 to ptr
+  %rank = sub i64 %ring_rank, 1
+  %record = getelementptr [{len(RING)} x i64], ptr %rings, i64 %rank
+  %tensor64 = call i64 @ring.picked(ptr %record)
+  %tensor = inttoptr i64 %tensor64 to ptr
+  br label %owned
+owned:
+  %result = phi ptr [ %object, %constant ], [ %tensor, %ring ]
+  call void @Py_IncRef(ptr %result)
+  ret ptr %result
+}}
+
+; Keep this call's argument arrays alive while other Python threads run (`Py_IncRef`), or let go (`Py_DecRef`).
+define internal void @each_held(ptr %records, i64 %count, ptr %change) nounwind {{
+entry:
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i1, %go_on ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %look, label %out
+look:
+  %record = getelementptr [{len(ARGUMENT)} x i64], ptr %records, i64 %i
+  %i1 = add i64 %i, 1
+  %kind = call i64 @arg.kind(ptr %record)
+  %less = sub i64 %kind, 1
+  %has_array = icmp ult i64 %less, 2
+  br i1 %has_array, label %touch, label %go_on
+touch:
+  %held64 = call i64 @arg.held(ptr %record)
+  %held = inttoptr i64 %held64 to ptr
+  call void %change(ptr %held)
+  br label %go_on
+go_on:
+  br label %next
+out:
+  ret void
+}}
+"""

@@ -1,0 +1,195 @@
+"""The entry point in Python: for interpreters whose objects native code cannot read, and the reference for the other.
+
+Rings are not used: without reference counts nobody can tell whether a tensor is free, so every call makes its outputs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autojit.runtime.entry_spec import (
+    MISSING,
+    Argument,
+    ArrayArgument,
+    ArrayCheck,
+    CellGuard,
+    Constant,
+    DictGuard,
+    EntrySpec,
+    EqualIntArgument,
+    FloatArgument,
+    Guard,
+    IntArgument,
+    ObjectArgument,
+    Refusal,
+    SlotGuard,
+    Slots,
+    TensorArgument,
+)
+
+_INT64 = np.iinfo(np.int64)
+
+
+class PythonEntry:
+    """Behaves as `entry.NativeEntry`, slower."""
+
+    def __init__(self, spec: EntrySpec) -> None:
+        self._spec = spec
+        self._expected = [guard.expected for guard in spec.guards]
+        self._failure = ("none", 0)
+        self._calls = 0
+        self._table = (ctypes.c_void_p * _table_entries(spec)).from_address(spec.table_address)
+        self._busy = ctypes.c_int64.from_address(spec.busy_address)
+        kind = ctypes.CFUNCTYPE if spec.releases_gil else ctypes.PYFUNCTYPE
+        self._step = kind(None, ctypes.c_void_p)(spec.step_address)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the step, or refuse."""
+        refusal = self._refusal(args, kwargs)
+        if refusal is None:
+            return self._run((*args, *kwargs.values()))
+        if self._spec.fallback is not None:
+            return self._spec.fallback(*args, **kwargs)
+        return refusal
+
+    def set_expected(self, guard: int, expected: object) -> None:
+        """See `entry.Entry.set_expected`."""
+        self._expected[guard] = expected
+
+    def refill(self, ring: int) -> None:
+        """See `entry.Entry.refill`; nothing to do here."""
+
+    def last_failure(self) -> tuple[str, int]:
+        """See `entry.Entry.last_failure`."""
+        return self._failure
+
+    def calls(self) -> int:
+        """See `entry.Entry.calls`."""
+        return self._calls
+
+    def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Refusal | None:
+        if self._busy.value:
+            self._failure = ("busy", 0)
+            return Refusal.BUSY
+        failure = self._broken_arity(args, kwargs) or self._broken_argument((*args, *kwargs.values()))
+        failure = failure or self._broken_guard()
+        if failure is None:
+            return None
+        self._failure = failure
+        return Refusal.SLOW
+
+    def _broken_arity(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int] | None:
+        if len(args) != len(self._spec.arguments) - len(self._spec.keyword_names):
+            return "arity", 0
+        if len(kwargs) != len(self._spec.keyword_names):
+            return "keyword", 0
+        pairs = enumerate(zip(kwargs, self._spec.keyword_names, strict=True))
+        return next((("keyword", index) for index, (given, wanted) in pairs if given != wanted), None)
+
+    def _broken_argument(self, values: Sequence[Any]) -> tuple[str, int] | None:
+        pairs = enumerate(zip(values, self._spec.arguments, strict=True))
+        return next((("argument", index) for index, (value, spec) in pairs if not _argument_holds(value, spec)), None)
+
+    def _broken_guard(self) -> tuple[str, int] | None:
+        """Word guards first, then dictionaries: the order of the native code."""
+        order = sorted(range(len(self._expected)), key=lambda index: isinstance(self._spec.guards[index], DictGuard))
+        for index in order:
+            if not _guard_holds(self._spec.guards[index], self._expected[index]):
+                return "guard", index
+        return None
+
+    def _run(self, values: Sequence[Any]) -> Any:
+        self._busy.value = 1
+        try:
+            for value, argument in zip(values, self._spec.arguments, strict=True):
+                self._store(value, argument)
+            outputs = [ring.make() for ring in self._spec.rings]
+            for tensor, ring in zip(outputs, self._spec.rings, strict=True):
+                self._table[ring.table_index] = getattr(tensor, ring.array_slot).__array_interface__["data"][0]
+            self._calls += 1
+            self._step(self._spec.table_address)
+        finally:
+            self._busy.value = 0
+        items = [item.value if isinstance(item, Constant) else outputs[item.ring] for item in self._spec.results]
+        return tuple(items) if self._spec.returns_tuple else items[0]
+
+    def _store(self, value: Any, argument: Argument) -> None:
+        if isinstance(argument, FloatArgument | IntArgument):
+            argument.cell[...] = value
+        if isinstance(argument, TensorArgument) and argument.table_index is not None:
+            value = getattr(value, argument.array_slot)
+            self._table[argument.table_index] = value.__array_interface__["data"][0]
+        if isinstance(argument, ArrayArgument) and argument.table_index is not None:
+            self._table[argument.table_index] = value.__array_interface__["data"][0]
+
+
+def _table_entries(spec: EntrySpec) -> int:
+    indices = [ring.table_index for ring in spec.rings]
+    for argument in spec.arguments:
+        if isinstance(argument, TensorArgument | ArrayArgument) and argument.table_index is not None:
+            indices.append(argument.table_index)
+    return max(indices, default=-1) + 1
+
+
+def _argument_holds(value: Any, argument: Argument) -> bool:
+    match argument:
+        case TensorArgument():
+            return (
+                type(value) is argument.tensor_type
+                and _slots_hold(value, argument.slot_equals)
+                and _array_holds(_slot(value, argument.array_slot), argument.check)
+            )
+        case ArrayArgument():
+            return _array_holds(value, argument.check)
+        case ObjectArgument():
+            return value is argument.expected
+        case EqualIntArgument():
+            return type(value) is int and value == argument.value
+        case FloatArgument():
+            return type(value) is float
+        case IntArgument():
+            return type(value) is int and _INT64.min <= value <= _INT64.max
+
+
+def _array_holds(value: Any, check: ArrayCheck) -> bool:
+    return (
+        type(value) is np.ndarray
+        and value.dtype is check.dtype
+        and value.shape == check.shape
+        and value.flags.c_contiguous
+        and value.flags.aligned
+        and (value.flags.writeable or not check.writeable)
+    )
+
+
+def _guard_holds(guard: Guard, expected: object) -> bool:
+    match guard:
+        case SlotGuard():
+            return _slot(guard.owner, guard.slot) is expected
+        case CellGuard():
+            return _cell_content(guard.cell) is expected
+        case DictGuard():
+            return guard.mapping.get(guard.key, MISSING) is expected
+        case _:
+            return int(guard.counter.flat[0]) == expected
+
+
+def _slots_hold(value: Any, slots: Slots) -> bool:
+    return all(_slot(value, name) is expected for name, expected in slots)
+
+
+def _slot(value: Any, name: str) -> Any:
+    if name == "__weakref__" and value.__weakref__ is None:
+        return MISSING
+    return getattr(value, name, MISSING)
+
+
+def _cell_content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING

@@ -1,0 +1,282 @@
+"""The native entry point of compiled steps, as LLVM IR text.
+
+One function serves every step: it interprets the step's descriptor, tables of 64-bit words (`entry_words`) that
+`runtime.entry` fills. So it is compiled once per machine, a step costs no compile time for it, and no Python address is
+ever in code.
+
+How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, word
+guards, dictionary guards, rings, run, result. Every check that fails goes to `fail`, which undoes the one thing done so
+far (the busy word) and answers with a sentinel or the fallback's result.
+"""
+
+from __future__ import annotations
+
+from autojit.runtime.entry_checks_ir import CHECKS_IR
+from autojit.runtime.entry_words import (
+    ARGUMENT,
+    CAPSULE_POINTER_OFFSET,
+    HEAD,
+    REASONS,
+    RING,
+    RING_ENTRY,
+    TUPLE_ITEMS_OFFSET,
+    TUPLE_SIZE_OFFSET,
+)
+
+IMPORTS = (
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "PyTuple_New",
+    "Py_IncRef",
+    "Py_DecRef",
+    "PyDict_GetItemWithError",
+    "PyErr_Clear",
+    "PyObject_Vectorcall",
+    "PyLong_AsLongLongAndOverflow",
+)
+
+
+def entry_ir() -> str:
+    """The module text."""
+    accessors = [*_accessors("head", HEAD), *_accessors("arg", ARGUMENT), *_accessors("ring", RING)]
+    return "\n".join((*accessors, *_accessors("pick", RING_ENTRY), CHECKS_IR, _BODY))
+
+
+def _accessors(prefix: str, names: tuple[str, ...]) -> list[str]:
+    """One inlined function per word: ``i64 @<prefix>.<name>(ptr record)``."""
+    return [
+        f"define internal i64 @{prefix}.{name}(ptr %r) alwaysinline nounwind {{\n"
+        f"  %p = getelementptr i64, ptr %r, i64 {rank}\n  %v = load i64, ptr %p, align 8\n  ret i64 %v\n}}"
+        for rank, name in enumerate(names)
+    ]
+
+
+_BODY = f"""
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyTuple_New(i64)
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @PyDict_GetItemWithError(ptr, ptr)
+declare void @PyErr_Clear()
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+
+; PyCFunction of the kind METH_FASTCALL | METH_KEYWORDS; self is a tuple that starts with a capsule of the descriptor.
+define ptr @aj_entry(ptr %self, ptr %args, i64 %nargs, ptr %names) nounwind {{
+entry:
+  %capsule.at = getelementptr i8, ptr %self, i64 {TUPLE_ITEMS_OFFSET}
+  %capsule = load ptr, ptr %capsule.at, align 8
+  %head.at = getelementptr i8, ptr %capsule, i64 {CAPSULE_POINTER_OFFSET}
+  %head = load ptr, ptr %head.at, align 8
+  %slow = call i64 @head.slow(ptr %head)
+  %busy64 = call i64 @head.busy(ptr %head)
+  %busy = inttoptr i64 %busy64 to ptr
+  ; the GIL makes this look and store one action
+  %running = load i64, ptr %busy, align 8
+  %is_running = icmp ne i64 %running, 0
+  %busy_result = call i64 @head.is_busy(ptr %head)
+  br i1 %is_running, label %refuse, label %arity
+
+arity:
+  store i64 1, ptr %busy, align 8
+  %n_positional = call i64 @head.n_positional(ptr %head)
+  %arity.ok = icmp eq i64 %nargs, %n_positional
+  br i1 %arity.ok, label %keywords, label %fail
+keywords:
+  %n_keywords = call i64 @head.n_keywords(ptr %head)
+  %no_names = icmp eq ptr %names, null
+  br i1 %no_names, label %none_given, label %some_given
+none_given:
+  %none_wanted = icmp eq i64 %n_keywords, 0
+  br i1 %none_wanted, label %arguments, label %fail
+some_given:
+  %given.at = getelementptr i8, ptr %names, i64 {TUPLE_SIZE_OFFSET}
+  %given = load i64, ptr %given.at, align 8
+  %given.ok = icmp eq i64 %given, %n_keywords
+  br i1 %given.ok, label %name, label %fail
+name:
+  %k = phi i64 [ 0, %some_given ], [ %k1, %name.ok ]
+  %k.more = icmp slt i64 %k, %n_keywords
+  br i1 %k.more, label %name.look, label %arguments
+name.look:
+  %k1 = add i64 %k, 1
+  %given.items = getelementptr i8, ptr %names, i64 {TUPLE_ITEMS_OFFSET}
+  %given.name.at = getelementptr i64, ptr %given.items, i64 %k
+  %given.name = load i64, ptr %given.name.at, align 8
+  %wanted.names64 = call i64 @head.keywords(ptr %head)
+  %wanted.names = inttoptr i64 %wanted.names64 to ptr
+  %wanted.name.at = getelementptr i64, ptr %wanted.names, i64 %k
+  %wanted.name = load i64, ptr %wanted.name.at, align 8
+  %name.same = icmp eq i64 %given.name, %wanted.name
+  br i1 %name.same, label %name.ok, label %fail
+name.ok:
+  br label %name
+
+arguments:
+  %n_arguments = add i64 %n_positional, %n_keywords
+  %records64 = call i64 @head.arguments(ptr %head)
+  %records = inttoptr i64 %records64 to ptr
+  br label %argument
+argument:
+  %a = phi i64 [ 0, %arguments ], [ %a1, %argument.ok ]
+  %a.more = icmp slt i64 %a, %n_arguments
+  br i1 %a.more, label %argument.look, label %words
+argument.look:
+  %a1 = add i64 %a, 1
+  %object.at = getelementptr ptr, ptr %args, i64 %a
+  %object = load ptr, ptr %object.at, align 8
+  %record = getelementptr [{len(ARGUMENT)} x i64], ptr %records, i64 %a
+  %argument.holds = call i1 @argument_holds(ptr %object, ptr %record, ptr %head)
+  br i1 %argument.holds, label %argument.ok, label %fail
+argument.ok:
+  br label %argument
+
+words:
+  %n_words = call i64 @head.n_words(ptr %head)
+  %words64 = call i64 @head.words(ptr %head)
+  %pairs = inttoptr i64 %words64 to ptr
+  br label %word
+word:
+  %w = phi i64 [ 0, %words ], [ %w1, %word.ok ]
+  %w.more = icmp slt i64 %w, %n_words
+  br i1 %w.more, label %word.look, label %dicts
+word.look:
+  %w1 = add i64 %w, 1
+  %pair = getelementptr [2 x i64], ptr %pairs, i64 %w
+  %place = load ptr, ptr %pair, align 8
+  %pair1 = getelementptr i64, ptr %pair, i64 1
+  %word.want = load i64, ptr %pair1, align 8
+  %word.have = load i64, ptr %place, align 8
+  %word.same = icmp eq i64 %word.have, %word.want
+  br i1 %word.same, label %word.ok, label %fail
+word.ok:
+  br label %word
+
+dicts:
+  %n_dicts = call i64 @head.n_dicts(ptr %head)
+  %dicts64 = call i64 @head.dicts(ptr %head)
+  %triples = inttoptr i64 %dicts64 to ptr
+  br label %dict
+dict:
+  %g = phi i64 [ 0, %dicts ], [ %g1, %dict.ok ]
+  %g.more = icmp slt i64 %g, %n_dicts
+  br i1 %g.more, label %dict.look, label %rings
+dict.look:
+  %g1 = add i64 %g, 1
+  %triple = getelementptr [3 x i64], ptr %triples, i64 %g
+  %mapping = load ptr, ptr %triple, align 8
+  %triple1 = getelementptr i64, ptr %triple, i64 1
+  %key = load ptr, ptr %triple1, align 8
+  %triple2 = getelementptr i64, ptr %triple, i64 2
+  %dict.want = load ptr, ptr %triple2, align 8
+  %dict.have = call ptr @PyDict_GetItemWithError(ptr %mapping, ptr %key)
+  %dict.same = icmp eq ptr %dict.have, %dict.want
+  br i1 %dict.same, label %dict.ok, label %dict.fail
+dict.ok:
+  br label %dict
+dict.fail:
+  call void @PyErr_Clear()
+  br label %fail
+
+rings:
+  %n_rings = call i64 @head.n_rings(ptr %head)
+  %rings64 = call i64 @head.rings(ptr %head)
+  %ring.records = inttoptr i64 %rings64 to ptr
+  %need_output = call i64 @head.need_output(ptr %head)
+  br label %ring
+ring:
+  %r = phi i64 [ 0, %rings ], [ %r1, %ring.ok ]
+  %r.more = icmp slt i64 %r, %n_rings
+  br i1 %r.more, label %ring.look, label %run
+ring.look:
+  %r1 = add i64 %r, 1
+  %ring.record = getelementptr [{len(RING)} x i64], ptr %ring.records, i64 %r
+  %found = call i1 @ring_picks(ptr %ring.record)
+  br i1 %found, label %ring.ok, label %fail
+ring.ok:
+  br label %ring
+
+run:
+  %calls.at = getelementptr i64, ptr %head, i64 {HEAD.index("calls")}
+  %calls = load i64, ptr %calls.at, align 8
+  %calls1 = add i64 %calls, 1
+  store i64 %calls1, ptr %calls.at, align 8
+  %step64 = call i64 @head.step(ptr %head)
+  %step = inttoptr i64 %step64 to ptr
+  %table64 = call i64 @head.table(ptr %head)
+  %table = inttoptr i64 %table64 to ptr
+  %releases = call i64 @head.releases_gil(ptr %head)
+  %is_long = icmp ne i64 %releases, 0
+  br i1 %is_long, label %without_gil, label %with_gil
+with_gil:
+  call void %step(ptr %table)
+  br label %result
+without_gil:
+  call void @each_held(ptr %records, i64 %n_arguments, ptr @Py_IncRef)
+  %thread = call ptr @PyEval_SaveThread()
+  call void %step(ptr %table)
+  call void @PyEval_RestoreThread(ptr %thread)
+  call void @each_held(ptr %records, i64 %n_arguments, ptr @Py_DecRef)
+  br label %result
+
+result:
+  %makes_tuple = call i64 @head.makes_tuple(ptr %head)
+  %is_tuple = icmp ne i64 %makes_tuple, 0
+  br i1 %is_tuple, label %several, label %single
+single:
+  %item = call ptr @result_item(ptr %head, i64 0)
+  store i64 0, ptr %busy, align 8
+  ret ptr %item
+several:
+  %n_results = call i64 @head.n_results(ptr %head)
+  %tuple = call ptr @PyTuple_New(i64 %n_results)
+  %no_memory = icmp eq ptr %tuple, null
+  br i1 %no_memory, label %leave, label %fill
+fill:
+  %t = phi i64 [ 0, %several ], [ %t1, %fill.item ]
+  %t.more = icmp slt i64 %t, %n_results
+  br i1 %t.more, label %fill.item, label %leave
+fill.item:
+  %t1 = add i64 %t, 1
+  %member = call ptr @result_item(ptr %head, i64 %t)
+  %members = getelementptr i8, ptr %tuple, i64 {TUPLE_ITEMS_OFFSET}
+  %member.at = getelementptr ptr, ptr %members, i64 %t
+  store ptr %member, ptr %member.at, align 8
+  br label %fill
+leave:
+  store i64 0, ptr %busy, align 8
+  ret ptr %tuple
+
+fail:
+  %reason = phi i64 [ {REASONS.index("arity")}, %arity ], [ {REASONS.index("keyword")}, %none_given ],
+    [ {REASONS.index("keyword")}, %some_given ], [ {REASONS.index("keyword")}, %name.look ],
+    [ {REASONS.index("argument")}, %argument.look ], [ {REASONS.index("word")}, %word.look ],
+    [ {REASONS.index("dict")}, %dict.fail ], [ {REASONS.index("ring")}, %ring.look ]
+  %index = phi i64 [ 0, %arity ], [ 0, %none_given ], [ 0, %some_given ], [ %k, %name.look ], [ %a, %argument.look ],
+    [ %w, %word.look ], [ %g, %dict.fail ], [ %r, %ring.look ]
+  %answer = phi i64 [ %slow, %arity ], [ %slow, %none_given ], [ %slow, %some_given ], [ %slow, %name.look ],
+    [ %slow, %argument.look ], [ %slow, %word.look ], [ %slow, %dict.fail ], [ %need_output, %ring.look ]
+  store i64 0, ptr %busy, align 8
+  br label %refuse
+refuse:
+  %why = phi i64 [ {REASONS.index("busy")}, %entry ], [ %reason, %fail ]
+  %which = phi i64 [ 0, %entry ], [ %index, %fail ]
+  %sentinel64 = phi i64 [ %busy_result, %entry ], [ %answer, %fail ]
+  %which.high = shl i64 %which, 8
+  %failure = or i64 %why, %which.high
+  %failure.at = getelementptr i64, ptr %head, i64 {HEAD.index("failure")}
+  store i64 %failure, ptr %failure.at, align 8
+  %fallback64 = call i64 @head.fallback(ptr %head)
+  %has_fallback = icmp ne i64 %fallback64, 0
+  br i1 %has_fallback, label %fall_back, label %say
+fall_back:
+  %fallback = inttoptr i64 %fallback64 to ptr
+  %answered = tail call ptr @PyObject_Vectorcall(ptr %fallback, ptr %args, i64 %nargs, ptr %names)
+  ret ptr %answered
+say:
+  %sentinel = inttoptr i64 %sentinel64 to ptr
+  call void @Py_IncRef(ptr %sentinel)
+  ret ptr %sentinel
+}}
+"""

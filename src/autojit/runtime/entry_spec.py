@@ -1,0 +1,195 @@
+"""What must hold for a compiled step to run, and what it returns: plain data for the entry points.
+
+`EntrySpec` is read by two implementations of one behaviour: `entry` (native) and `entry_fallback` (Python, the
+reference). Both answer a call with the step's result, or with one of the sentinels below and no side effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Refusal(Enum):
+    """Why the entry point did not run the step."""
+
+    SLOW = "a guard does not hold"
+    NEED_OUTPUT = "all output tensors of a ring are in use"
+    BUSY = "the step is running in another thread"
+
+
+class Missing(Enum):
+    """`MISSING`: an empty slot, or a key that is not in the dictionary."""
+
+    MISSING = "missing"
+
+
+MISSING = Missing.MISSING
+Slots = tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True)
+class ArrayCheck:
+    """An exact ``np.ndarray`` of this shape and dtype object, C-contiguous and aligned (and writeable if asked)."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    writeable: bool = False
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """An object of exactly `tensor_type` whose slot `array_slot` holds a fitting array.
+
+    Args:
+        table_index: entry of the pointer table that gets the data pointer; None when the step does not read it.
+        slot_equals: slots that must hold these very objects (or be empty: `MISSING`).
+    """
+
+    tensor_type: type
+    check: ArrayCheck
+    table_index: int | None
+    array_slot: str = "_array"
+    slot_equals: Slots = ()
+
+
+@dataclass(frozen=True)
+class ArrayArgument:
+    """A fitting array itself."""
+
+    check: ArrayCheck
+    table_index: int | None
+
+
+@dataclass(frozen=True)
+class ObjectArgument:
+    """This very object: None, True, an interned string, a function."""
+
+    expected: object
+
+
+@dataclass(frozen=True)
+class EqualIntArgument:
+    """An exact int (not a bool) of this value, which the step has baked in."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class FloatArgument:
+    """An exact float, stored in `cell` (0-d float64), which the pointer table points to."""
+
+    cell: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class IntArgument:
+    """An exact int that fits 64 bits, stored in `cell` (0-d int64), which the pointer table points to."""
+
+    cell: npt.NDArray[np.int64]
+
+
+Argument = TensorArgument | ArrayArgument | ObjectArgument | EqualIntArgument | FloatArgument | IntArgument
+
+
+@dataclass(frozen=True)
+class SlotGuard:
+    """`owner`'s slot still holds `expected`: state whose memory the pointer table knows already, a gradient, a flag."""
+
+    owner: object
+    slot: str
+    expected: object
+
+
+@dataclass(frozen=True)
+class CellGuard:
+    """A closure cell still holds `expected`."""
+
+    cell: Any
+    expected: object
+
+
+@dataclass(frozen=True)
+class WordGuard:
+    """The 64-bit word `counter[0]` (int64 array, at least one element) still equals `expected`: an epoch."""
+
+    counter: npt.NDArray[np.int64]
+    expected: int
+
+
+@dataclass(frozen=True)
+class DictGuard:
+    """`mapping[key]` is still this very object, or still `MISSING`: globals, module attributes."""
+
+    mapping: dict[str, Any]
+    key: str
+    expected: object
+
+
+Guard = SlotGuard | CellGuard | WordGuard | DictGuard
+
+
+@dataclass(frozen=True)
+class OutputRing:
+    """Pre-made tensors for one output, handed out again when nobody else holds them or their arrays.
+
+    Args:
+        make: a fresh tensor of the output's shape and dtype, held by nobody else.
+        table_index: entry of the pointer table for its data pointer.
+        slot_equals: slots that must be untouched for a tensor to be handed out again.
+        capacity: tensors in the ring.
+    """
+
+    make: Callable[[], Any]
+    table_index: int
+    array_slot: str = "_array"
+    slot_equals: Slots = ()
+    capacity: int = 4
+
+
+@dataclass(frozen=True)
+class Output:
+    """In a result: the tensor of a ring, by its index."""
+
+    ring: int
+
+
+@dataclass(frozen=True)
+class Constant:
+    """In a result: an object that is always the same."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class EntrySpec:
+    """One compiled step.
+
+    Args:
+        step_address: ``void aj_step(void **table)``.
+        table_address: its pointer table, filled but for arguments and outputs.
+        busy_address: an int64 that is 1 while the step runs.
+        arguments: positional ones first, then one for each of `keyword_names`.
+        results: one item unless `returns_tuple`; a single `Constant(None)` for a step that returns nothing.
+        releases_gil: let other Python threads run meanwhile; worth it above about 50 us of work.
+        fallback: called with the call's arguments when the step cannot run; without it a `Refusal` is returned.
+        keep: owner of step, table and busy word.
+    """
+
+    step_address: int
+    table_address: int
+    busy_address: int
+    arguments: tuple[Argument, ...] = ()
+    keyword_names: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    rings: tuple[OutputRing, ...] = ()
+    results: tuple[Output | Constant, ...] = (Constant(None),)
+    returns_tuple: bool = False
+    releases_gil: bool = False
+    fallback: Callable[..., Any] | None = None
+    keep: object = field(default=None, repr=False)

@@ -1,0 +1,75 @@
+"""The native entry point's view of memory: the words of its descriptor and the offsets into Python's objects.
+
+Offsets are those of 64-bit CPython with the GIL and NumPy; `object_layout` checks them against live objects before the
+native code is used.
+"""
+
+from __future__ import annotations
+
+HEAD = (
+    "busy",  # address of the executable's busy word
+    "failure",  # out: reason | index << 8
+    "n_positional",
+    "arguments",  # address of the argument records: positional ones, then keywords
+    "n_keywords",
+    "keywords",  # address of the keywords' names (interned str objects), in the order of the call
+    "n_words",
+    "words",  # address of (address, expected) pairs
+    "n_dicts",
+    "dicts",  # address of (dict, key, expected) triples
+    "n_rings",
+    "rings",  # address of the ring records
+    "step",  # address of the step function
+    "table",  # address of its pointer table
+    "releases_gil",
+    "n_results",
+    "results",  # address of (ring + 1 or 0, constant object) pairs
+    "makes_tuple",
+    "fallback",  # callable for whatever the fast path refuses, or 0
+    "slow",  # sentinel objects, returned when there is no fallback
+    "need_output",
+    "is_busy",
+    "array_type",
+    "float_type",
+    "int_type",
+    "calls",  # out: calls that ran the step
+)
+
+ARGUMENT = (
+    "kind",
+    "expected",  # object, or type of the tensor
+    "offset",  # of the tensor's array slot; of an equal int, its value
+    "dtype",
+    "ndim",
+    "shape",  # address of the extents
+    "store",  # address that gets the data pointer, float or int; or 0
+    "n_slots",
+    "slots",  # address of (offset, expected object) pairs
+    "flags",  # NumPy flags that must be set
+    "held",  # scratch: the array of this call
+)
+
+RING = (
+    "n_entries",
+    "entries",
+    "store",  # address that gets the data pointer
+    "offset",  # of the tensor's array slot
+    "n_slots",
+    "slots",
+    "picked",  # scratch: the tensor of this call
+)
+
+RING_ENTRY = ("tensor", "array", "data", "flags")
+
+KINDS = ("object", "array", "tensor", "float", "equal_int", "int")
+REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring")
+
+TUPLE_SIZE_OFFSET = 16
+TUPLE_ITEMS_OFFSET = 24
+CAPSULE_POINTER_OFFSET = 16
+FLOAT_VALUE_OFFSET = 16
+ARRAY_DATA_OFFSET = 16
+ARRAY_NDIM_OFFSET = 24
+ARRAY_SHAPE_OFFSET = 32
+ARRAY_DTYPE_OFFSET = 56
+ARRAY_FLAGS_OFFSET = 64

@@ -1,0 +1,226 @@
+"""Memory that stays mapped: arenas for temporaries, recycled arrays for outputs that escape.
+
+A fresh page costs more than the arithmetic that fills it, small pages most of all. So large blocks are mapped once, in
+huge pages where the system has them, and kept: an arena for the life of its executable, an array's block until the
+array and every view of it are gone, and then in a bounded cache from which the next array of that size is served.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from autojit.core.errors import ArgumentError
+
+HUGE_PAGE_BYTES = 2 << 20
+ALIGNMENT_BYTES = 64
+CACHED_FROM_BYTES = 256 << 10
+"""Smaller arrays come from NumPy: the C library recycles blocks of that size by itself."""
+
+_DEFAULT_CACHE_LIMIT_BYTES = 1 << 30
+
+
+class Mapping:
+    """Zeroed private memory straight from the system, unmapped when this object goes.
+
+    From one huge page up it is aligned to huge pages and asks for them; below it is aligned to a page.
+    """
+
+    __slots__ = ("_map", "address", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        slack_bytes = HUGE_PAGE_BYTES if size_bytes >= HUGE_PAGE_BYTES else 0
+        self._map = mmap.mmap(-1, max(size_bytes, 1) + slack_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if slack_bytes and hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a kernel built without huge pages: ordinary ones serve, only slower
+                self._map.madvise(mmap.MADV_HUGEPAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.address = -(-start // slack_bytes) * slack_bytes if slack_bytes else start
+        self.size_bytes = size_bytes
+
+
+class Arena:
+    """The temporaries of one executable: one block at a fixed address for its whole life.
+
+    Args:
+        size_bytes: as planned by the schedule; offsets into it are aligned to 64 bytes.
+    """
+
+    __slots__ = ("_mapping", "address", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        if size_bytes < 0:
+            raise ArgumentError("an arena has a negative size", facts={"bytes": size_bytes})
+        self._mapping = Mapping(size_bytes)
+        self.address = self._mapping.address
+        self.size_bytes = size_bytes
+
+    def view(self) -> npt.NDArray[np.uint8]:
+        """The arena's bytes, for tests and poisoning; keeps the arena alive."""
+        return np.asarray(_Block(self._mapping, (self.size_bytes,), np.dtype(np.uint8), None))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """Blocks of escaping arrays. Bytes are those of the mappings, not of the arrays in them.
+
+    Args:
+        hits: arrays served from the cache.
+        misses: arrays that needed a fresh mapping.
+        used_bytes: in blocks that an array or a view holds.
+        cached_bytes: in blocks waiting for the next array.
+    """
+
+    hits: int
+    misses: int
+    used_bytes: int
+    cached_bytes: int
+
+
+class BlockCache:
+    """Free blocks by size. Sizes are rounded up to quarters of a power of two, so at most a fifth of a block is unused.
+
+    Args:
+        limit_bytes: of blocks kept free; a block that would pass it goes back to the system.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self._free: dict[int, list[Mapping]] = {}
+        self._hits = 0
+        self._misses = 0
+        self._used_bytes = 0
+        self._cached_bytes = 0
+        self._lock = threading.RLock()  # re-entrant: the collector may free an array while this thread allocates one
+
+    def take(self, size_bytes: int) -> Mapping:
+        """A block of at least `size_bytes`; its content is arbitrary.
+
+        Raises:
+            MemoryError: neither the cache nor the system has one.
+        """
+        bucket_bytes = bucket_size(size_bytes)
+        with self._lock:
+            free = self._free.pop(bucket_bytes, None)
+            if free:
+                block = free.pop()
+                self._free[bucket_bytes] = free  # last in the dictionary: asked for most recently
+                self._hits += 1
+                self._cached_bytes -= bucket_bytes
+                self._used_bytes += bucket_bytes
+                return block
+        block = self._map(bucket_bytes)
+        with self._lock:
+            self._misses += 1
+            self._used_bytes += bucket_bytes
+        return block
+
+    def give_back(self, block: Mapping) -> None:
+        """Keep `block` for the next array, or unmap it when the cache is full."""
+        with self._lock:
+            self._used_bytes -= block.size_bytes
+            self._make_room(block.size_bytes)
+            if self._cached_bytes + block.size_bytes <= self.limit_bytes:
+                self._cached_bytes += block.size_bytes
+                self._free.setdefault(block.size_bytes, []).append(block)
+
+    def _make_room(self, size_bytes: int) -> None:
+        """Drop free blocks of other sizes, those asked for longest ago first. The caller holds the lock."""
+        for bucket_bytes in list(self._free):
+            while self._free[bucket_bytes] and bucket_bytes != size_bytes <= self.limit_bytes < (
+                self._cached_bytes + size_bytes
+            ):
+                self._free[bucket_bytes].pop()
+                self._cached_bytes -= bucket_bytes
+
+    def clear(self) -> None:
+        """Return all free blocks to the system."""
+        with self._lock:
+            self._free = {}
+            self._cached_bytes = 0
+
+    def stats(self) -> MemoryStats:
+        """Counts since the process started."""
+        with self._lock:
+            return MemoryStats(self._hits, self._misses, self._used_bytes, self._cached_bytes)
+
+    def _map(self, bucket_bytes: int) -> Mapping:
+        try:
+            return Mapping(bucket_bytes)
+        except (OSError, ValueError, OverflowError):
+            self.clear()  # other sizes may hold what this one needs
+        try:
+            return Mapping(bucket_bytes)
+        except (OSError, ValueError, OverflowError):
+            raise MemoryError(f"cannot map {bucket_bytes} bytes for an array") from None
+
+
+class _Block:
+    """Owner of one array's memory: the array's base, and so alive as long as the array or any view."""
+
+    __slots__ = ("__array_interface__", "_cache", "_mapping")
+
+    def __init__(
+        self, mapping: Mapping, shape: tuple[int, ...], dtype: np.dtype[Any], cache: BlockCache | None
+    ) -> None:
+        self._mapping = mapping
+        self._cache = cache
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": dtype.str,
+            "data": (mapping.address, False),
+        }
+
+    def __del__(self) -> None:
+        if self._cache is not None:
+            self._cache.give_back(self._mapping)
+
+
+def allocate_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An uninitialised C-contiguous array whose memory is recycled when it and all its views are gone.
+
+    Raises:
+        MemoryError: the memory is not there.
+    """
+    element = np.dtype(dtype)
+    size_bytes = math.prod(shape) * element.itemsize
+    if size_bytes < CACHED_FROM_BYTES:
+        return np.empty(shape, element)
+    mapping = block_cache.take(size_bytes)
+    raw = np.asarray(_Block(mapping, (size_bytes,), np.dtype(np.uint8), block_cache))
+    return raw.view(element).reshape(shape)
+
+
+def bucket_size(size_bytes: int) -> int:
+    """`size_bytes` rounded up to a quarter of a power of two."""
+    step = max(1 << max((size_bytes - 1).bit_length() - 3, 0), mmap.PAGESIZE)
+    return -(-size_bytes // step) * step
+
+
+def _limit_from_environment() -> int:
+    text = os.environ.get("AUTOJIT_MEMORY_CACHE_BYTES", "").strip()
+    if not text:
+        return _DEFAULT_CACHE_LIMIT_BYTES
+    if not text.isdigit():
+        raise ArgumentError("AUTOJIT_MEMORY_CACHE_BYTES is no number of bytes", facts={"value": text})
+    return int(text)
+
+
+def _reset_lock_after_fork() -> None:
+    block_cache._lock = threading.RLock()
+
+
+block_cache = BlockCache(_limit_from_environment())
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_lock_after_fork)

@@ -1,0 +1,128 @@
+"""Where fields lie inside CPython's and NumPy's objects, found out by looking at live ones.
+
+The native entry point reads objects directly. It is used only when every offset it relies on is confirmed here, which
+excludes other Pythons, free-threaded builds and future layouts without a list of versions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import sysconfig
+from functools import cache, lru_cache
+from types import MemberDescriptorType
+from typing import Any
+
+import numpy as np
+
+from autojit.core.errors import ArgumentError
+from autojit.runtime import entry_words as layout
+
+TYPE_OFFSET = 8
+CELL_CONTENT_OFFSET = 16
+
+
+def word_at(address: int) -> int:
+    """The unsigned 64-bit word at an address."""
+    return ctypes.c_uint64.from_address(address).value
+
+
+@cache
+def layout_is_known() -> bool:
+    """Whether this interpreter's objects are laid out as `entry_words` states."""
+    if sys.implementation.name != "cpython" or struct.calcsize("P") != 8 or sys.byteorder != "little":
+        return False
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    return _containers_fit() and _array_fits() and _counts_fit()
+
+
+def slot_offset(cls: type, name: str) -> int:
+    """Byte offset of a ``__slots__`` member (or ``__weakref__``) in the instances of `cls`.
+
+    Found by storing a fresh object in the slot of a probe instance and looking for its address.
+
+    Raises:
+        ArgumentError: the class has no such slot.
+    """
+    if name == "__weakref__":
+        offset: int = cls.__weakrefoffset__
+    else:
+        offset = _member_offset(cls, name)
+    if offset <= 0:
+        raise ArgumentError("a class has no such slot", facts={"class": cls.__name__, "slot": name})
+    return offset
+
+
+@lru_cache(maxsize=1024)
+def _member_offset(cls: type, name: str) -> int:
+    member = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    if not isinstance(member, MemberDescriptorType):
+        return 0
+    probe: object = object.__new__(cls)
+    content = object()
+    member.__set__(probe, content)
+    words = range(TYPE_OFFSET + 8, cls.__basicsize__, 8)
+    return next((offset for offset in words if word_at(id(probe) + offset) == id(content)), 0)
+
+
+def cell_content_address(cell: Any) -> int:
+    """Address of the pointer to a closure cell's content."""
+    return id(cell) + CELL_CONTENT_OFFSET
+
+
+def _containers_fit() -> bool:
+    pair = (object(), object())
+    number = 1.2345678901234567
+    name = b"probe"
+    capsule = new_capsule(id(name))
+    content = object()
+    cell = (lambda: content).__closure__[0]  # type: ignore[index]
+    return (
+        word_at(id(pair) + layout.TUPLE_SIZE_OFFSET) == 2
+        and word_at(id(pair) + layout.TUPLE_ITEMS_OFFSET) == id(pair[0])
+        and word_at(id(pair) + layout.TUPLE_ITEMS_OFFSET + 8) == id(pair[1])
+        and ctypes.c_double.from_address(id(number) + layout.FLOAT_VALUE_OFFSET).value == number
+        and word_at(id(capsule) + layout.CAPSULE_POINTER_OFFSET) == id(name)
+        and word_at(id(number) + TYPE_OFFSET) == id(float)
+        and word_at(cell_content_address(cell)) == id(content)
+    )
+
+
+def _array_fits() -> bool:
+    probe = np.arange(12, dtype=np.int16).reshape(3, 4)
+    turned = probe.T
+    at = id(probe)
+    shape = word_at(at + layout.ARRAY_SHAPE_OFFSET)
+    return (
+        word_at(at + TYPE_OFFSET) == id(np.ndarray)
+        and word_at(at + layout.ARRAY_DATA_OFFSET) == probe.__array_interface__["data"][0]
+        and ctypes.c_int32.from_address(at + layout.ARRAY_NDIM_OFFSET).value == 2
+        and (word_at(shape), word_at(shape + 8)) == (3, 4)
+        and word_at(at + layout.ARRAY_DTYPE_OFFSET) == id(probe.dtype)
+        and array_flags(probe) == probe.flags.num
+        and array_flags(turned) == turned.flags.num != probe.flags.num
+    )
+
+
+def _counts_fit() -> bool:
+    owned = object()
+    before = ctypes.c_uint32.from_address(id(owned)).value
+    also = owned
+    after = ctypes.c_uint32.from_address(id(also)).value
+    return before >= 1 and after in (before, before + 1) and sys.getrefcount(owned) >= after
+
+
+def array_flags(array: Any) -> int:
+    """NumPy's flag word of an array."""
+    return ctypes.c_int32.from_address(id(array) + layout.ARRAY_FLAGS_OFFSET).value
+
+
+def new_capsule(address: int) -> object:
+    """A PyCapsule of an address."""
+    create = ctypes.pythonapi.PyCapsule_New
+    create.restype = ctypes.py_object
+    create.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule: object = create(address, None, None)
+    return capsule

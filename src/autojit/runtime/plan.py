@@ -1,0 +1,231 @@
+"""Binding a LoweredStep to memory: kernels compiled and loaded once per text, arguments laid out, the plan written.
+
+Kernels are shared by every executable of the process through ``_kernels`` (text -> loaded code) and by every process
+through the object cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from autojit.codegen.cpu.lower import (
+    Argument, Callback, Entry, Immediate, LoweredStep, Offset, Scratch, Words,
+)  # fmt: skip
+from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
+from autojit.core.dtypes import BY_SHORT
+from autojit.ir.graph import Value
+from autojit.runtime.executable import Executable, OutputSpec, TableLayout, data_address
+from autojit.runtime.host import cached_host_target
+from autojit.runtime.loader import LoadedObject, load
+from autojit.runtime.memory import Arena
+from autojit.runtime.object_cache import default_cache
+from autojit.runtime.pool import get_num_threads, parallel_for_address
+from autojit.schedule.memory import aligned
+
+_kernels: dict[str, LoadedObject] = {}
+_lock = threading.Lock()
+Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def load_kernel(text: str) -> LoadedObject:
+    """The loaded code of a kernel text, compiled at most once per process and machine."""
+    found = _kernels.get(text)
+    if found is None:
+        content = default_cache().object(text, cached_host_target())
+        with _lock:
+            found = _kernels.setdefault(text, load(content))
+    return found
+
+
+@cache
+def _plan_object() -> LoadedObject:
+    content = default_cache().object(plan_ir(), cached_host_target())
+    return load(content, {"aj_parallel_for": parallel_for_address()})
+
+
+@cache
+def _gemm_object(short: str) -> LoadedObject:
+    from autojit.codegen.cpu.gemm import gemm_module
+
+    target = cached_host_target()
+    content = default_cache().object(gemm_module(BY_SHORT[short], target), target)
+    return load(content)
+
+
+@cache
+def _matmul_object(short: str) -> LoadedObject:
+    content = default_cache().object(matmul_ir(short), cached_host_target())
+    return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
+
+
+def builtin_address(name: str) -> int:
+    """Address of a body of the plan runner or of a matrix product."""
+    if name.startswith("aj_matmul_"):
+        return _matmul_object(name.rpartition("_")[2]).address(name)
+    return _plan_object().address(name)
+
+
+class PlanBuilder:
+    """Writes one plan. Keeps everything the native side points to."""
+
+    def __init__(self, lowered: LoweredStep, fixed: dict[Value, int]) -> None:
+        self.lowered = lowered
+        self.graph = lowered.schedule.graph
+        self.memory = lowered.schedule.memory
+        self.keep: list[Any] = []
+        self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
+        self.workers = max(get_num_threads(), 1)
+        self.table = self._table_indices(fixed)
+        self.fixed = fixed
+        self.arena, self.scratch_offset = self._make_arena()
+
+    def _table_indices(self, fixed: dict[Value, int]) -> dict[Value, int]:
+        table = {v: k for k, v in enumerate(self.graph.inputs)}
+        count = len(self.graph.inputs)
+        for k, value in enumerate(self.lowered.schedule.outputs):
+            table.setdefault(value, count + k)
+        return table
+
+    def _make_arena(self) -> tuple[Arena, int]:
+        start = aligned(self.memory.arena_bytes)
+        sizes = [
+            sum(self._scratch_bytes(a) for a in entry.arguments if isinstance(a, Scratch))
+            for entry in self.lowered.entries
+        ]
+        return Arena(start + max(sizes, default=0) + 64), start
+
+    def _scratch_bytes(self, scratch: Scratch) -> int:
+        return aligned(scratch.size_bytes * (self.workers if scratch.per_worker else 1))
+
+    def words(self, values: Sequence[int]) -> int:
+        """Address of constant words."""
+        block = np.array([v & 0xFFFFFFFFFFFFFFFF for v in values], np.uint64)
+        self.keep.append(block)
+        return int(block.ctypes.data)
+
+    def entries(self) -> tuple[int, int]:
+        """(number of entries, address of the entry table)."""
+        rows: list[int] = []
+        for entry in self.lowered.entries:
+            if entry.chunks == 0:
+                continue
+            rows += [self._body(entry), self._context(entry), entry.chunks, int(entry.chunks > 1)]
+        return len(rows) // 4, self.words(rows)
+
+    def _body(self, entry: Entry) -> int:
+        if isinstance(entry.body, Callback):
+            return self._callback(entry.body)
+        if entry.body.startswith("@"):
+            return builtin_address(entry.body[1:])
+        code = load_kernel(entry.body)
+        self.keep.append(code)
+        return code.address(entry.symbol)
+
+    def _context(self, entry: Entry) -> int:
+        block = np.zeros(max(len(entry.arguments), 1), np.uint64)
+        self.keep.append(block)
+        base = int(block.ctypes.data)
+        scratch = self.scratch_offset
+        for position, argument in enumerate(entry.arguments):
+            if isinstance(argument, Scratch):
+                block[position] = self.arena.address + scratch
+                scratch += self._scratch_bytes(argument)
+                continue
+            block[position] = self._argument(argument, base + 8 * position)
+        return base
+
+    def _argument(self, argument: Argument, slot: int) -> int:
+        if isinstance(argument, Immediate):
+            return argument.word
+        if isinstance(argument, Words):
+            return self.words(argument.words)
+        value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
+        assert isinstance(value, Value)
+        if value in self.fixed:
+            return self.fixed[value] + offset
+        if value in self.table:
+            self.patches.append((slot, self.table[value], offset))
+            return 0
+        return self.arena.address + self.memory.offsets[value] + offset
+
+    def _callback(self, callback: Callback) -> int:
+        node = callback.kernel.node
+        types = [*(v.type for v in callback.kernel.operands), *(v.type for v in node.outputs)]
+        inputs = [v.type for v in node.inputs]
+        count = len(callback.kernel.operands)
+
+        def body(context: int, chunk: int, worker: int) -> None:
+            pointers = (ctypes.c_void_p * len(types)).from_address(context)
+            arrays = [_array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
+            operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
+            with np.errstate(all="ignore"):
+                results = node.op.eager(*operands)
+            if node.op.n_outputs == 1:
+                results = (results,)
+            for target, result in zip(arrays[count:], results, strict=True):
+                target[...] = result
+
+        thunk = Body(body)
+        self.keep.append(thunk)
+        return ctypes.cast(thunk, ctypes.c_void_p).value or 0
+
+
+def _array_at(address: int, type: Any) -> Any:
+    if type.size == 0:
+        return np.empty(type.shape, type.dtype.numpy)
+    raw = (ctypes.c_char * type.size_bytes).from_address(address)
+    return np.frombuffer(raw, type.dtype.numpy).reshape(type.shape)
+
+
+class PlannedStep(Executable):
+    """An Executable whose code is the plan runner; ``table[-1]`` holds its plan."""
+
+    def __init__(self, n_inputs: int, outputs: Sequence[OutputSpec], plan: int, keep: object) -> None:
+        self._code = _plan_object()
+        self._keep = keep
+        self.outputs = tuple(outputs)
+        self.layout = TableLayout(n_inputs, len(self.outputs))
+        self.step_address = self._code.address("aj_step")
+        words = (ctypes.c_void_p * (self.layout.size + 1))()
+        words[0] = plan
+        self._words = words
+        self._table = (ctypes.c_void_p * self.layout.size).from_buffer(words, 8)
+        self.table_address = ctypes.addressof(words) + 8
+        self._busy = ctypes.c_int64(0)
+        self.busy_address = ctypes.addressof(self._busy)
+        self._step = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.step_address)
+        self._lock = threading.Lock()
+
+    def run_with(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run with addresses for the first inputs and outputs; the others are fixed. Thread-safe."""
+        with self._lock:
+            self._acquire_busy()
+            try:
+                for index, array in enumerate(inputs):
+                    self._table[self.layout.input(index)] = data_address(array)
+                for index, array in enumerate(outputs):
+                    self._table[self.layout.output(index)] = data_address(array)
+                self._step(self.table_address)
+            finally:
+                self._busy.value = 0
+
+
+def build_executable(
+    lowered: LoweredStep, fixed_inputs: Mapping[int, int], fixed_outputs: Mapping[int, int]
+) -> PlannedStep:
+    """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) never move."""
+    schedule = lowered.schedule
+    fixed = {schedule.graph.inputs[k]: address for k, address in fixed_inputs.items()}
+    fixed.update((schedule.outputs[k], address) for k, address in fixed_outputs.items())
+    builder = PlanBuilder(lowered, fixed)
+    count, entries = builder.entries()
+    patches = builder.words([w for patch in builder.patches for w in patch])
+    plan = builder.words([len(builder.patches), patches, count, entries, builder.workers])
+    specs = [OutputSpec(v.type.shape, v.type.dtype.numpy) for v in schedule.graph.outputs]
+    return PlannedStep(len(schedule.graph.inputs), specs, plan, builder)

@@ -1,0 +1,141 @@
+"""The process's thread pool: native code calls `aj_parallel_for`, Python sets how many threads it may use.
+
+The native signature is ``void aj_parallel_for(void (*body)(void *context, int64 chunk, int64 worker), void *context,
+int64 chunks, int64 max_threads)``. It returns when `body` has run once for every chunk in ``[0, chunks)``, in any order
+and on any thread. Chunks are claimed one by one, so a slow or sleeping thread delays nobody; 2 to 4 chunks a thread are
+a good cut. Results must depend on the chunk alone, never on the worker.
+
+`worker` lies in ``[0, threads)`` and is unique among the threads of one job at one time: it may index scratch that
+belongs to the job. There is one job at a time; a call that finds another in progress (from another Python thread, or
+from inside a body) runs its chunks itself, as worker 0. Scratch shared by several executables is therefore never safe;
+scratch in an executable's own arena is, because an executable runs one call at a time.
+
+Threads start with the first job that needs them, sleep after a short spin and are never joined: the code they run is
+never unloaded. A forked child starts its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+import threading
+import time
+from functools import cache
+
+from autojit.core.errors import ArgumentError
+from autojit.runtime.host import cached_host_target
+from autojit.runtime.loader import LoadedObject, load
+from autojit.runtime.object_cache import default_cache
+from autojit.runtime.pool_ir import FUTEX_BY_MACHINE, field_offsets, pool_ir, serial_pool_ir
+
+MAX_THREADS = 1024
+_SPIN_S = 40e-6  # a worker that finds work within this time answers in about 1 us, a sleeping one in about 40
+_CALIBRATION_PAUSES = 1000
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
+def get_num_threads() -> int:
+    """Threads a compiled step may use, the calling one included."""
+    if not _is_parallel():
+        return 1
+    return _wanted_threads
+
+
+def set_num_threads(count: int) -> None:
+    """Let compiled steps use `count` threads, the calling one included. Takes effect with the next parallel loop.
+
+    Results do not depend on it.
+
+    Raises:
+        ArgumentError: `count` is not in 1 to 1024.
+    """
+    global _wanted_threads
+    if not 1 <= count <= MAX_THREADS:
+        raise ArgumentError(
+            "set_num_threads: impossible number of threads", facts={"count": count, "most": MAX_THREADS}
+        )
+    _wanted_threads = count
+    if _pool is not None:
+        _field(_pool, "threads").value = count
+
+
+def parallel_for_address() -> int:
+    """Address of `aj_parallel_for`, to import into objects; loads the pool on first use and is never freed."""
+    return _loaded_pool().address("aj_parallel_for")
+
+
+def pool_object() -> LoadedObject:
+    """The loaded pool, for measurements; it also has ``aj_pool_rounds(rounds, chunks)``, which runs empty jobs."""
+    return _loaded_pool()
+
+
+def _loaded_pool() -> LoadedObject:
+    global _pool
+    if _pool is None:
+        with _loading:
+            if _pool is None:
+                _pool = _load_pool()
+    return _pool
+
+
+def _load_pool() -> LoadedObject:
+    text = pool_ir(platform.machine()) if _is_parallel() else serial_pool_ir()
+    pool = load(default_cache().object(text, cached_host_target()))
+    if _is_parallel():
+        _field(pool, "spins").value = _spins(pool)
+        _field(pool, "threads").value = _wanted_threads
+    return pool
+
+
+def _spins(pool: LoadedObject) -> int:
+    """Pauses that take `_SPIN_S` on this processor (they differ tenfold between models)."""
+    pause = ctypes.CFUNCTYPE(None, ctypes.c_int64)(pool.address("aj_pool_pause"))
+    best_s = 1.0
+    for _ in range(3):
+        start_s = time.perf_counter()
+        pause(_CALIBRATION_PAUSES)
+        best_s = min(best_s, time.perf_counter() - start_s)
+    return max(16, int(_SPIN_S / max(best_s, 1e-9) * _CALIBRATION_PAUSES))
+
+
+def _field(pool: LoadedObject, name: str) -> ctypes.c_int32:
+    return ctypes.c_int32.from_address(pool.address("aj_pool") + field_offsets()[name])
+
+
+@cache
+def _is_parallel() -> bool:
+    """Sleeping and waking need Linux's futex; elsewhere loops run on the calling thread."""
+    return sys.platform == "linux" and platform.machine() in FUTEX_BY_MACHINE
+
+
+def _forget_threads_after_fork() -> None:
+    global _loading
+    _loading = threading.Lock()
+    if _pool is not None and _is_parallel():
+        ctypes.CFUNCTYPE(None)(_pool.address("aj_pool_reset"))()
+
+
+def _threads_from_environment() -> int:
+    text = os.environ.get("AUTOJIT_NUM_THREADS", "").strip()
+    if not text:
+        return min(available_cores(), MAX_THREADS)
+    if not text.isdigit() or not 1 <= int(text) <= MAX_THREADS:
+        raise ArgumentError("AUTOJIT_NUM_THREADS is no number of threads", facts={"value": text, "most": MAX_THREADS})
+    return int(text)
+
+
+_wanted_threads = _threads_from_environment()
+_pool: LoadedObject | None = None
+_loading = threading.Lock()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads_after_fork)

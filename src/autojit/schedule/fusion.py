@@ -1,0 +1,377 @@
+"""Fusion: which nodes share a loop nest.
+
+A *group* has a domain (a logical shape) whose axes are split into row axes and inner axes once a reduction asks for it.
+Members live on a level:
+
+- FULL: one element per point of the domain;
+- ROW:  one element per row (results of reductions over the inner axes and what is computed from them);
+- OUT:  reduced over the row axes (column sums, full sums); never read inside the group.
+
+A node joins the group of one of its producers when every value it reads from that group stands at its own canonical
+position and no path leaves the group and comes back. Groups are tried latest first, so chains grow long; values that
+leave a group are stored. Cost O(nodes * candidate groups).
+
+How to read: ``Group`` (what may join), then ``form_groups`` (the sweep).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import prod
+
+from autojit.core.types import Shape
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.index import Index, delinearize, linearize
+from autojit.ops.base import Elementwise, Reduction
+from autojit.schedule.pull import Indices, broadcast_index, is_inline, leaves, loop_indices
+
+FULL, ROW, OUT = "full", "row", "out"
+POINTWISE = ("concatenate", "random_bits", "slice_update")
+MAX_BUFFERS = 40  # buffers one loop nest may touch before address registers spill on x86-64
+MAX_MEMBERS = 400
+CANDIDATES = 6
+
+
+def is_pointwise(node: Node) -> bool:
+    """Whether a node's element can be computed from elements of its operands at positions known before running."""
+    return isinstance(node.op, Elementwise) or node.op.name in POINTWISE
+
+
+@dataclass(eq=False)
+class Group:
+    """A loop nest under construction."""
+
+    id: int
+    shape: Shape
+    axes: Indices  # loop index per domain axis
+    row_axes: tuple[int, ...] | None = None  # None: no reduction has asked for a split yet
+    prefix: int | None = None  # leading row axes kept by column reductions
+    members: list[Node] = field(default_factory=list)
+    level: dict[Value, str] = field(default_factory=dict)
+    position: dict[Value, Indices] = field(default_factory=dict)
+    dependencies: int = 0  # bit set of group ids this group reads from, directly or not
+    buffers: set[Value] = field(default_factory=set)
+
+    @property
+    def inner_axes(self) -> tuple[int, ...]:
+        rows = self.row_axes if self.row_axes is not None else tuple(range(len(self.shape)))
+        return tuple(a for a in range(len(self.shape)) if a not in rows)
+
+    def row_shape(self) -> Shape:
+        assert self.row_axes is not None
+        return tuple(self.shape[a] for a in self.row_axes)
+
+    def canonical(self, shape: Shape, level: str) -> Indices:
+        """The position a member of ``shape`` has at the current point of the loop nest."""
+        if level == FULL:
+            return reindex(self.axes, self.shape, shape)
+        assert self.row_axes is not None
+        return reindex(tuple(self.axes[a] for a in self.row_axes), self.row_shape(), shape)
+
+
+def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:
+    """The position in ``target`` of the element at ``index`` of ``shape`` when both hold the same row-major sequence."""
+    if shape == target:
+        return index
+    dense = [i for i, n in zip(index, shape, strict=True) if n != 1]
+    if [n for n in shape if n != 1] == [n for n in target if n != 1]:
+        remaining = iter(dense)
+        return tuple(Index() if n == 1 else next(remaining) for n in target)
+    return delinearize(linearize(index, shape), target)
+
+
+class Fuser:
+    """Sweeps the nodes in order and assigns each to a group or leaves it a kernel of its own."""
+
+    def __init__(self, graph: Graph, forced: set[Value]) -> None:
+        self.graph = graph
+        self.definitions = graph.definitions()
+        self.inline = {v for node in graph.nodes if is_inline(node) for v in node.outputs if v not in forced}
+        self.groups: list[Group] = []
+        self.owner: dict[Value, int] = {}
+        self.dependencies: list[int] = []
+        self.readers: dict[Value, list[int]] = {}
+
+    def run(self) -> list[Group | Node]:
+        """Groups and single nodes by id; ids are not yet an execution order."""
+        units: list[Group | Node] = []
+        self.units = units
+        for node in self.graph.nodes:
+            if node.outputs[0] in self.inline:
+                continue
+            if is_pointwise(node) or is_inline(node):
+                self._place(node, self._join_pointwise)
+            elif isinstance(node.op, Reduction):
+                self._place(node, self._join_reduction)
+            else:
+                self._single(node)
+        return units
+
+    # -- placement
+
+    def _place(self, node: Node, join: object) -> None:
+        for unit in self._candidates(node):
+            if join(unit, node):  # type: ignore[operator]
+                return
+        group = self._fresh(node)
+        joined = join(group, node)  # type: ignore[operator]
+        assert joined, f"{node.op} does not fit a group of its own"
+
+    def _candidates(self, node: Node) -> Iterable[Group]:
+        seen: dict[int, None] = {}
+        for value in self._read_values(node):
+            if value in self.owner:
+                seen[self.owner[value]] = None
+            for reader in self.readers.get(value, ())[-3:]:
+                seen[reader] = None
+        ids = sorted(seen, reverse=True)[:CANDIDATES]
+        return [unit for i in ids if isinstance(unit := self.units[i], Group)]
+
+    def _read_values(self, node: Node) -> list[Value]:
+        found: list[Value] = []
+        for operand in node.inputs:
+            for value, _ in leaves(operand, loop_indices(operand.type.shape), self.definitions, self.inline):
+                found.append(value)
+        return found
+
+    def _fresh(self, node: Node) -> Group:
+        domain = node.inputs[0].type.shape if isinstance(node.op, Reduction) else node.outputs[0].type.shape
+        group = Group(len(self.units), domain, loop_indices(domain))
+        self.units.append(group)
+        self.dependencies.append(0)
+        return group
+
+    def _single(self, node: Node) -> None:
+        unit = len(self.units)
+        self.units.append(node)
+        reads = self._read_values(node)
+        self.dependencies.append(self._bits(reads))
+        for value in node.outputs:
+            self.owner[value] = unit
+        for value in reads:
+            self.readers.setdefault(value, []).append(unit)
+
+    def _bits(self, values: Iterable[Value]) -> int:
+        bits = 0
+        for value in values:
+            owner = self.owner.get(value)
+            if owner is not None:
+                bits |= self.dependencies[owner] | (1 << owner)
+        return bits
+
+    # -- joining
+
+    def _join_pointwise(self, group: Group, node: Node) -> bool:
+        shape = node.outputs[0].type.shape
+        size = prod(shape)
+        if size == prod(group.shape):
+            levels = [FULL]
+        elif group.row_axes is not None and size == prod(group.row_shape()):
+            levels = [ROW]
+        else:
+            return False
+        for level in levels:
+            position = group.canonical(shape, level)
+            reads = self._reads_at(node, position)
+            if self._admissible(group, reads, level):
+                self._add(group, node, level, position, reads)
+                return True
+        return False
+
+    def _reads_at(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
+        if is_inline(node) or node.op.name in POINTWISE:
+            return self._special_reads(node, position)
+        found: list[tuple[Value, Indices]] = []
+        for operand in node.inputs:
+            index = broadcast_index(position, operand.type.shape)
+            found.extend(leaves(operand, index, self.definitions, self.inline))
+        return found
+
+    def _special_reads(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
+        if is_inline(node):
+            through = self.inline | set(node.outputs)
+            return list(leaves(node.outputs[0], position, self.definitions, through))
+        shifted = tuple(i + 1 for i in position)  # never canonical: the operands stand at other positions
+        found: list[tuple[Value, Indices]] = []
+        for operand in node.inputs:
+            index = shifted if operand.type.ndim == len(shifted) else loop_indices(operand.type.shape, "z")
+            found.extend(leaves(operand, index, self.definitions, self.inline))
+        return found
+
+    def _admissible(self, group: Group, reads: list[tuple[Value, Indices]], level: str) -> bool:
+        bit = 1 << group.id
+        outside: set[Value] = set()
+        for value, index in reads:
+            owner = self.owner.get(value)
+            if owner != group.id:
+                outside.add(value)
+                if owner is not None and self.dependencies[owner] & bit:
+                    return False
+                continue
+            its_level = group.level[value]
+            if its_level == OUT or (level == ROW and its_level == FULL) or group.position[value] != index:
+                return False
+        if len(group.members) >= MAX_MEMBERS:
+            return False
+        return len(group.buffers | outside) <= MAX_BUFFERS or not group.members
+
+    def _add(
+        self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]
+    ) -> None:
+        (output,) = node.outputs
+        group.members.append(node)
+        group.level[output] = level
+        group.position[output] = position
+        values = [v for v, _ in reads if self.owner.get(v) != group.id]
+        group.buffers.update(values)
+        for value in values:
+            readers = self.readers.setdefault(value, [])
+            if not readers or readers[-1] != group.id:
+                readers.append(group.id)
+        added = self._bits(values) & ~(1 << group.id)
+        self.owner[output] = group.id
+        bit = 1 << group.id
+        if added & ~self.dependencies[group.id]:
+            self.dependencies[group.id] |= added
+            for unit, bits in enumerate(self.dependencies):
+                if bits & bit:
+                    self.dependencies[unit] = bits | added
+
+    def _join_reduction(self, group: Group, node: Node) -> bool:
+        (x,) = node.inputs
+        axes = node.op.axes  # type: ignore[attr-defined]
+        shape = x.type.shape
+        kept = tuple(a for a in range(len(shape)) if a not in axes and shape[a] != 1)
+        folded = tuple(a for a in axes if shape[a] != 1)
+        if getattr(node.op, "is_pair", False):
+            return self._join_pair(group, node, kept)
+        if prod(shape) == prod(group.shape):
+            return self._join_full(group, node, kept, folded)
+        if group.row_axes is not None and prod(shape) == prod(group.row_shape()) and not kept:
+            return self._try_add(group, node, ROW, OUT)
+        return False
+
+    def _join_pair(self, group: Group, node: Node, kept: tuple[int, ...]) -> bool:
+        """Value-with-index reductions count along the inner loops, so they take a nest of their own, kept axes first."""
+        if group.members:
+            return False
+        group.row_axes = kept
+        return self._try_add(group, node, FULL, ROW)
+
+    def _join_full(self, group: Group, node: Node, kept: tuple[int, ...], folded: tuple[int, ...]) -> bool:
+        shape = node.inputs[0].type.shape
+        if not kept:
+            return self._try_add(group, node, FULL, OUT)
+        split = self._split(group, shape, kept, folded)
+        if split is None:
+            return False
+        row_axes, prefix, level = split
+        if group.row_axes is not None and group.row_axes != row_axes:
+            return False
+        if level == OUT and group.prefix is not None and group.prefix != prefix:
+            return False
+        before = group.row_axes
+        group.row_axes = row_axes
+        if self._try_add(group, node, FULL, level):
+            if level == OUT:
+                group.prefix = prefix
+            return True
+        group.row_axes = before
+        return False
+
+    def _split(
+        self, group: Group, shape: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], int, str] | None:
+        """(row axes, kept leading row axes, level of the result) in axes of the group's domain."""
+        mapped = _map_axes(shape, group.shape, kept, folded)
+        if mapped is None:
+            return None
+        kept, folded = mapped
+        if not folded:
+            return None
+        if max(kept) < min(folded):
+            return self._fit(group, kept, 0, ROW)
+        if max(folded) < min(kept):
+            return self._fit(group, folded, 0, OUT)
+        lead = tuple(a for a in kept if a < min(folded))
+        tail = tuple(a for a in kept if a > max(folded))
+        if lead + tail == kept and tail:
+            return lead + folded, len(lead), OUT
+        return self._fit(group, kept, 0, ROW)
+
+    def _fit(self, group: Group, rows: tuple[int, ...], prefix: int, level: str) -> tuple[tuple[int, ...], int, str]:
+        ones = tuple(a for a, n in enumerate(group.shape) if n == 1)
+        if group.row_axes is not None and tuple(a for a in group.row_axes if a not in ones) == rows:
+            return group.row_axes, prefix, level
+        return rows, prefix, level
+
+    def _try_add(self, group: Group, node: Node, operand_level: str, level: str) -> bool:
+        (x,) = node.inputs
+        position = group.canonical(x.type.shape, operand_level)
+        reads = list(leaves(x, position, self.definitions, self.inline))
+        if not self._admissible(group, reads, operand_level):
+            return False
+        where = group.canonical(node.outputs[0].type.shape, ROW) if level == ROW else ()
+        self._add(group, node, level, where, reads)
+        return True
+
+
+def _map_axes(
+    shape: Shape, domain: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Axes of ``shape`` expressed as axes of ``domain`` (the same elements in the same order), when they line up."""
+    if shape == domain:
+        return kept, folded
+    target = [a for a, n in enumerate(domain) if n != 1]
+    source = [a for a, n in enumerate(shape) if n != 1]
+    if [shape[a] for a in source] != [domain[a] for a in target]:
+        return _map_blocks(shape, domain, kept, folded)
+    to = dict(zip(source, target, strict=True))
+    return tuple(to[a] for a in kept), tuple(to[a] for a in folded)
+
+
+def _map_blocks(
+    shape: Shape, domain: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Leading/trailing blocks that cover whole domain axes: (16, 64 | 384) on (1024, 384)."""
+    first, second = (kept, folded) if max(kept) < min(folded) else (folded, kept)
+    if max(first) > min(second):
+        return None
+    size = prod(shape[a] for a in first)
+    head: list[int] = []
+    covered = 1
+    for axis, extent in enumerate(domain):
+        if covered == size:
+            break
+        covered *= extent
+        head.append(axis)
+    if covered != size:
+        return None
+    heads = tuple(a for a in head if domain[a] != 1)
+    tails = tuple(a for a in range(len(head), len(domain)) if domain[a] != 1)
+    return (heads, tails) if first is kept else (tails, heads)
+
+
+def form_groups(graph: Graph, forced: set[Value]) -> tuple[list[Group | Node], Fuser]:
+    """Groups and single nodes of a graph; ``forced`` are inline values that need storage of their own."""
+    fuser = Fuser(graph, forced)
+    return fuser.run(), fuser
+
+
+def execution_order(fuser: Fuser) -> list[int]:
+    """Unit ids in a topological order that keeps the order of creation where it is free."""
+    count = len(fuser.units)
+    remaining = dict.fromkeys(range(count))
+    done = 0
+    order: list[int] = []
+    while remaining:
+        for unit in list(remaining):
+            if fuser.dependencies[unit] & ~done == 0:
+                order.append(unit)
+                done |= 1 << unit
+                del remaining[unit]
+                break
+        else:
+            raise AssertionError("fusion made a cycle")
+    return order

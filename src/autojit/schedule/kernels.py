@@ -1,0 +1,129 @@
+"""Kernel descriptions: what runs, on which buffers; lowered by ``codegen`` for a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autojit.ir.graph import Node, Value
+from autojit.ir.index import Index, LoopVariable, linearize
+from autojit.schedule.fusion import Fuser
+from autojit.schedule.loops import LoopProgram
+from autojit.schedule.pull import leaves, loop_indices
+
+
+@dataclass(frozen=True)
+class Access:
+    """A strided reading of a buffer: element ``offset + sum(stride * index)`` of ``value``'s storage."""
+
+    value: Value
+    offset: int
+    strides: tuple[int, ...]  # in elements, one per axis of the value read
+
+
+@dataclass(eq=False)
+class LoopKernel:
+    """A fusion group. Arguments: loads, stores, accumulators."""
+
+    program: LoopProgram
+    nodes: list[Node]
+
+    def reads(self) -> list[Value]:
+        return list(self.program.loads)
+
+    def writes(self) -> list[Value]:
+        return [s.value for s in self.program.stores] + [a.value for a in self.program.accumulators]
+
+
+@dataclass(eq=False)
+class MatmulKernel:
+    """A (batched) matrix product of two strided operands into a contiguous result."""
+
+    node: Node
+    a: Access
+    b: Access
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [self.node]
+
+    def reads(self) -> list[Value]:
+        return [self.a.value, self.b.value]
+
+    def writes(self) -> list[Value]:
+        return [self.node.outputs[0]]
+
+
+@dataclass(eq=False)
+class StructuredKernel:
+    """Any other op on contiguous operands: scatters, scans, opaque calls."""
+
+    node: Node
+    operands: tuple[Value, ...]  # the stored values behind the node's inputs
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [self.node]
+
+    def reads(self) -> list[Value]:
+        return list(dict.fromkeys(self.operands))
+
+    def writes(self) -> list[Value]:
+        return list(self.node.outputs)
+
+
+@dataclass(eq=False)
+class CopyKernel:
+    """Bytes of one buffer into another of the same size."""
+
+    source: Value
+    target: Value
+    nodes: list[Node] = field(default_factory=list)
+
+    def reads(self) -> list[Value]:
+        return [self.source]
+
+    def writes(self) -> list[Value]:
+        return [self.target]
+
+
+Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel
+
+
+def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Value]) -> Access | None:
+    """How to read ``value`` with strides from stored memory, or None when no such strides exist."""
+    index = loop_indices(value.type.shape)
+    found = list(leaves(value, index, definitions, inline))
+    if len(found) != 1 or _has_guards(value, definitions, inline):
+        return None
+    leaf, position = found[0]
+    if leaf.type.dtype is not value.type.dtype:
+        return None
+    address = linearize(position, leaf.type.shape)
+    return _affine(address, index, leaf)
+
+
+def _has_guards(value: Value, definitions: dict[Value, Node], inline: set[Value]) -> bool:
+    index = loop_indices(value.type.shape)
+    while value in inline:
+        node = definitions[value]
+        if len(node.inputs) != 1:
+            return True
+        if node.op.valid(index, node.inputs[0].type):  # type: ignore[attr-defined]
+            return True
+        index = node.op.source_index(index, node.inputs[0].type)  # type: ignore[attr-defined]
+        value = node.inputs[0]
+    return False
+
+
+def _affine(address: Index, axes: tuple[Index, ...], leaf: Value) -> Access | None:
+    strides: dict[object, int] = {}
+    for term, coefficient in address.terms:
+        if not isinstance(term, LoopVariable):
+            return None
+        strides[term] = coefficient
+    return Access(leaf, address.offset, tuple(strides.get(a.terms[0][0], 0) if a.terms else 0 for a in axes))
+
+
+def fuser_access(fuser: Fuser, value: Value) -> Access | None:
+    """``strided_access`` under a fuser's choice of inline values."""
+    return strided_access(value, fuser.definitions, fuser.inline)

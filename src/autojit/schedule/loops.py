@@ -1,0 +1,331 @@
+"""LoopProgram: a fusion group as loops over expressions, for any target.
+
+A group becomes: row loops; per row a sequence of *phases*, each one pass over the inner loops; reductions over the
+inner loops separate the phases. Expressions form a hash-consed DAG whose leaves are loads at index expressions.
+
+- ``row`` expressions (no inner variable) are computed once per row;
+- an expensive expression needed again in a later phase is kept in a row-sized scratch (``cached``), a cheap one is
+  computed again;
+- reductions over rows accumulate into ``accumulators`` (per inner position, or one number).
+
+How to read: ``Expr`` and ``ExprBuilder`` (pull values into the DAG), ``LoopProgram`` (the result), ``build_program``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from autojit.core.dtypes import DType
+from autojit.core.types import Shape, TensorType
+from autojit.ir.graph import Node, Value
+from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, linearize
+from autojit.ir.op import Op
+from autojit.ops.base import Elementwise, Reduction, Reindex, Source
+from autojit.schedule.fusion import FULL, OUT, ROW, Group
+from autojit.schedule.pull import Indices, broadcast_index, gathered_index
+
+CACHE_COST = 5  # arithmetic steps above which storing a row element beats computing it again
+CACHE_BYTES = 96 * 1024  # row scratch that still leaves room in a second-level cache
+
+
+class Expr:
+    """A hash-consed expression: identity is equality."""
+
+    __slots__ = ("args", "cost", "dtype", "guards", "index", "inner", "key", "kind", "op", "phase", "serial", "slot")
+
+    def __init__(self, serial: int, kind: str, dtype: DType) -> None:
+        self.serial = serial
+        self.kind = kind  # load | op | source | const | guard | row | lookup | random
+        self.dtype = dtype
+        self.op: Any = None
+        self.args: tuple[Expr, ...] = ()
+        self.index: Indices = ()
+        self.guards: tuple[tuple[Index, int, int], ...] = ()
+        self.slot: Any = None
+        self.phase = 0
+        self.inner = False
+        self.cost = 0
+        self.key: Any = None
+
+
+@dataclass
+class RowReduction:
+    """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` at the end of the phase ``expr`` is computed in."""
+
+    value: Value
+    op: Op
+    expr: Expr
+
+
+@dataclass
+class Accumulator:
+    """A reduction over rows. ``kind``: "col" (one number per inner position) or "all"; ``prefix`` rows are kept."""
+
+    value: Value
+    op: Op
+    expr: Expr
+    kind: str
+    prefix: int
+    full: bool  # the operand has one element per point of the domain, not per row
+
+
+@dataclass
+class Store:
+    """A FULL or ROW value written to its buffer."""
+
+    value: Value
+    expr: Expr
+    index: Index
+
+
+@dataclass
+class LoopProgram:
+    """Everything a target needs to print one kernel."""
+
+    rows: list[LoopVariable]
+    inner: list[LoopVariable]
+    prefix: int  # how many leading row loops column reductions keep
+    reductions: list[RowReduction] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    is_flat: bool = False  # no reduction asked for a split: rows and inner are the printer's choice
+    accumulators: list[Accumulator] = field(default_factory=list)
+    loads: list[Value] = field(default_factory=list)
+    lookups: dict[str, Expr] = field(default_factory=dict)  # opaque index name -> the run-time index
+    exprs: list[Expr] = field(default_factory=list)
+
+    @property
+    def row_count(self) -> int:
+        return prod(v.extent for v in self.rows)
+
+    @property
+    def inner_count(self) -> int:
+        return prod(v.extent for v in self.inner)
+
+    def roots(self) -> list[Expr]:
+        return [
+            *(r.expr for r in self.reductions),
+            *(s.expr for s in self.stores),
+            *(a.expr for a in self.accumulators),
+        ]
+
+
+class ExprBuilder:
+    """Pulls values of a group into the expression DAG."""
+
+    def __init__(self, group: Group, definitions: Mapping[Value, Node], inline: set[Value]) -> None:
+        self.group = group
+        self.definitions = definitions
+        self.inline = inline
+        self.interned: dict[Any, Expr] = {}
+        self.members: dict[Value, Expr] = {}
+        self.loads: dict[Value, int] = {}
+        self.lookups: dict[str, Expr] = {}
+        self.exprs: list[Expr] = []
+
+    def _intern(self, kind: str, dtype: DType, **parts: Any) -> Expr:
+        key = (kind, dtype.short, *((k, v) for k, v in parts.items()))
+        found = self.interned.get(key)
+        if found is not None:
+            return found
+        expr = Expr(len(self.exprs), kind, dtype)
+        for name, value in parts.items():
+            setattr(expr, name, value)
+        expr.key = key
+        self.interned[key] = expr
+        self.exprs.append(expr)
+        return expr
+
+    def value(self, value: Value, index: Indices) -> Expr:
+        """The element of a value at a position."""
+        group = self.group
+        if value in group.level:
+            assert group.position[value] == index, f"{value} is read away from its position"
+            return self.member(value)
+        node = self.definitions.get(value)
+        if node is None or value not in self.inline:
+            return self.load(value, index)
+        return self.through(node, index)
+
+    def load(self, value: Value, index: Indices) -> Expr:
+        slot = self.loads.setdefault(value, len(self.loads))
+        return self._intern("load", value.type.dtype, slot=slot, index=(linearize(index, value.type.shape),))
+
+    def member(self, value: Value) -> Expr:
+        found = self.members.get(value)
+        if found is not None:
+            return found
+        node = self.definitions[value]
+        if isinstance(node.op, Reduction):
+            expr = self._intern("row", value.type.dtype, slot=value)
+        else:
+            expr = self.computed(node, self.group.position[value])
+        self.members[value] = expr
+        return expr
+
+    def computed(self, node: Node, index: Indices) -> Expr:
+        op = node.op
+        if isinstance(op, Elementwise):
+            args = tuple(self.value(x, broadcast_index(index, x.type.shape)) for x in node.inputs)
+            expr = self._intern("op", node.outputs[0].type.dtype, op=op, args=args)
+            expr.cost = 1 + (0 if op.is_cheap else 6) + sum(a.cost for a in args)
+            return expr
+        if op.name == "concatenate":
+            return self._concatenate(node, index)
+        if op.name == "slice_update":
+            return self._slice_update(node, index)
+        if op.name == "random_bits":
+            return self._random(node, index)
+        return self.through(node, index)
+
+    def through(self, node: Node, index: Indices) -> Expr:
+        """An element behind a reindexing op, a source or a gather."""
+        op = node.op
+        if isinstance(op, Reindex):
+            (x,) = node.inputs
+            guards = tuple(g for g in op.valid(index, x.type) if not _always(g))
+            source = op.source_index(index, x.type)
+            if not guards:
+                return self.value(x, source)
+            fill = self._intern("const", x.type.dtype, slot=_number_key(op.fill), op=None)  # type: ignore[attr-defined]
+            return self._guard(guards, self.value(x, source), fill)
+        if isinstance(op, Source):
+            return self._intern("source", node.outputs[0].type.dtype, op=op, index=index)
+        return self._gather(node, index)
+
+    def _guard(self, guards: tuple[tuple[Index, int, int], ...], inside: Expr, outside: Expr) -> Expr:
+        expr = self._intern("guard", inside.dtype, guards=guards, args=(inside, outside))
+        expr.cost = max(expr.cost, inside.cost + outside.cost + 2)
+        return expr
+
+    def _gather(self, node: Node, index: Indices) -> Expr:
+        lookups, data_index = gathered_index(node, index)
+        renamed: dict[str, str] = {}
+        for operand, where, extent, opaque in lookups:
+            position = self.value(operand, where)
+            lookup = self._intern("lookup", position.dtype, args=(position,), slot=extent)
+            name = f"x{lookup.serial}"
+            self.lookups[name] = lookup
+            renamed[opaque] = name
+        return self.value(node.inputs[0], tuple(_rename(i, renamed) for i in data_index))
+
+    def _concatenate(self, node: Node, index: Indices) -> Expr:
+        axis = node.op.axis  # type: ignore[attr-defined]
+        starts: list[int] = []
+        total = 0
+        for piece in node.inputs:
+            starts.append(total)
+            total += piece.type.shape[axis]
+        expr: Expr | None = None
+        for piece, start in reversed(list(zip(node.inputs, starts, strict=True))):
+            extent = piece.type.shape[axis]
+            if extent == 0:
+                continue
+            inside = self.value(piece, tuple(i - start if a == axis else i for a, i in enumerate(index)))
+            guard = (index[axis], start, start + extent)
+            if expr is None and not _always(guard):
+                expr = self._intern("const", inside.dtype, slot=("int", 0), op=None)
+            expr = inside if expr is None else self._guard((guard,), inside, expr)
+        assert expr is not None
+        return expr
+
+    def _slice_update(self, node: Node, index: Indices) -> Expr:
+        base, piece = node.inputs
+        op: Any = node.op
+        steps = op.steps or (1,) * len(index)
+        guards: list[tuple[Index, int, int]] = []
+        inner: list[Index] = []
+        for i, start, step, extent in zip(index, op.starts, steps, piece.type.shape, strict=True):
+            shifted = i - start
+            guards.append((shifted, 0, (extent - 1) * step + 1))
+            if step != 1:
+                guards.append((Index.of(Remainder(shifted, step)), 0, 1))
+                shifted = Index.of(Quotient(shifted, step))
+            inner.append(shifted)
+        kept = tuple(g for g in guards if not _always(g))
+        outside = self.value(base, index)
+        if not kept:
+            return self.value(piece, tuple(inner))
+        return self._guard(kept, self.value(piece, tuple(inner)), outside)
+
+    def _random(self, node: Node, index: Indices) -> Expr:
+        (key,) = node.inputs
+        words = tuple(self.value(key, (Index((), k),)) for k in range(key.type.shape[0]))
+        position = linearize(index, node.outputs[0].type.shape)
+        expr = self._intern("random", node.outputs[0].type.dtype, op=node.op, args=words, index=(position,))
+        expr.cost = 40
+        return expr
+
+
+def _number_key(value: object) -> tuple[str, object]:
+    return type(value).__name__, repr(value) if isinstance(value, float) else value
+
+
+def _terms(index: Index) -> Iterable[Any]:
+    for term, _ in index.terms:
+        yield term
+        if isinstance(term, Quotient | Remainder):
+            yield from _terms(term.base)
+
+
+def _always(guard: tuple[Index, int, int]) -> bool:
+    index, low, high = guard
+    if any(type(t) is Remainder for t, _ in index.terms):
+        return False
+    least, greatest = index.bounds()
+    return low <= least and greatest < high
+
+
+def _rename(index: Index, names: Mapping[str, str]) -> Index:
+    total = Index((), index.offset)
+    for term, coefficient in index.terms:
+        new = Opaque(names[term.text]) if isinstance(term, Opaque) and term.text in names else term
+        total = total + Index.of(new) * coefficient
+    return total
+
+
+def build_program(group: Group, stored: Sequence[Value], definitions: Mapping[Value, Node], inline: set[Value]) -> LoopProgram:
+    """The loops of a group that stores ``stored`` (members of level FULL or ROW; OUT members are always stored)."""
+    builder = ExprBuilder(group, definitions, inline)
+    row_axes = group.row_axes if group.row_axes is not None else tuple(range(len(group.shape)))
+    program = LoopProgram(
+        rows=_variables(group, row_axes),
+        inner=_variables(group, group.inner_axes),
+        is_flat=group.row_axes is None,
+        prefix=len([a for a in row_axes[: group.prefix or 0] if group.shape[a] != 1]),
+    )
+    wanted = set(stored)
+    for node in group.members:
+        (value,) = node.outputs
+        level = group.level[value]
+        if isinstance(node.op, Reduction):
+            _add_reduction(program, builder, group, node, level)
+        else:
+            builder.member(value)
+        if value in wanted and level != OUT:
+            position = group.canonical(value.type.shape, level)
+            program.stores.append(Store(value, builder.member(value), linearize(position, value.type.shape)))
+    program.loads = list(builder.loads)
+    program.lookups = builder.lookups
+    program.exprs = builder.exprs
+    return program
+
+
+def _variables(group: Group, axes: Iterable[int]) -> list[LoopVariable]:
+    return [t for a in axes for t, _ in group.axes[a].terms if isinstance(t, LoopVariable)]
+
+
+def _add_reduction(program: LoopProgram, builder: ExprBuilder, group: Group, node: Node, level: str) -> None:
+    (x,) = node.inputs
+    (value,) = node.outputs
+    full = prod(x.type.shape) == prod(group.shape)
+    operand_level = FULL if full else ROW
+    expr = builder.value(x, group.canonical(x.type.shape, operand_level))
+    if level == ROW:
+        program.reductions.append(RowReduction(value, node.op, expr))
+        builder.member(value)
+        return
+    kind = "all" if value.type.size == 1 else "col"
+    program.accumulators.append(Accumulator(value, node.op, expr, kind, 0 if kind == "all" else program.prefix, full))

@@ -1,0 +1,65 @@
+"""Pulling: which buffer element stands behind element ``i`` of a value.
+
+Reindexing ops, sources and gathers are *inline*: they are never computed on their own unless somebody needs their
+storage; readers follow them to the values behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from autojit.core.types import Shape
+from autojit.ir.graph import Node, Value
+from autojit.ir.index import Index, LoopVariable, Opaque
+from autojit.ops.base import Reindex, Source
+from autojit.ops.indexing import Gathering
+
+Indices = tuple[Index, ...]
+
+
+def is_inline(node: Node) -> bool:
+    """Whether readers see through the node."""
+    return isinstance(node.op, Reindex | Source | Gathering)
+
+
+def loop_indices(shape: Shape, prefix: str = "i") -> Indices:
+    """A fresh loop variable per axis (extent 1 gives the constant 0)."""
+    return tuple(Index.of(LoopVariable(f"{prefix}{axis}", n)) for axis, n in enumerate(shape))
+
+
+def broadcast_index(index: Indices, shape: Shape) -> Indices:
+    """The position in an operand of ``shape`` that broadcasting pairs with ``index``."""
+    added = len(index) - len(shape)
+    return tuple(Index() if n == 1 else index[axis + added] for axis, n in enumerate(shape))
+
+
+def gathered_index(node: Node, index: Indices) -> tuple[list[tuple[Value, Indices, int, str]], Indices]:
+    """For a gather: its look-ups (index operand, position in it, extent, opaque name) and the position in the data."""
+    lookups: list[tuple[Value, Indices, int, str]] = []
+
+    def fetch(operand: int, where: Indices, extent: int) -> Index:
+        name = f"g{len(lookups)}"
+        lookups.append((node.inputs[operand], where, extent, name))
+        return Index.of(Opaque(name))
+
+    types = [v.type for v in node.inputs]
+    return lookups, node.op.source_index_at(index, types, fetch)  # type: ignore[attr-defined]
+
+
+def leaves(
+    value: Value, index: Indices, definitions: Mapping[Value, Node], inline: frozenset[Value] | set[Value]
+) -> Iterator[tuple[Value, Indices]]:
+    """The non-inline values behind ``value[index]`` with the position read in each; sources have none."""
+    node = definitions.get(value)
+    if node is None or value not in inline:
+        yield value, index
+        return
+    op = node.op
+    if isinstance(op, Reindex):
+        (x,) = node.inputs
+        yield from leaves(x, op.source_index(index, x.type), definitions, inline)
+    elif not isinstance(op, Source):
+        lookups, data = gathered_index(node, index)
+        yield from leaves(node.inputs[0], data, definitions, inline)
+        for operand, where, _, _ in lookups:
+            yield from leaves(operand, where, definitions, inline)

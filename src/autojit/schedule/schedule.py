@@ -1,0 +1,206 @@
+"""From a simplified graph to a Schedule: kernels in order, with a place for every buffer.
+
+1. ``_storage_needs`` finds inline values that need storage of their own (outputs, operands of structured ops).
+2. ``form_groups`` fuses; every value read outside its group is stored.
+3. Donated inputs (state) are updated in place: readers of the old value are ordered before the writer; where that is
+   impossible the new value goes through a temporary and is copied at the end.
+4. ``plan_memory`` gives temporaries fixed offsets in one arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ops.base import Reduction
+from autojit.ops.shape import Reshape
+from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, is_pointwise
+from autojit.schedule.kernels import Access, CopyKernel, Kernel, LoopKernel, MatmulKernel, StructuredKernel, strided_access
+from autojit.schedule.loops import build_program
+from autojit.schedule.memory import MemoryPlan, plan_memory
+from autojit.schedule.pull import is_inline
+from autojit.schedule.refine import settle
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k."""
+
+    graph: Graph
+    kernels: tuple[Kernel, ...]
+    outputs: tuple[Value, ...]
+    memory: MemoryPlan
+
+    def __str__(self) -> str:
+        from autojit.schedule.text import print_schedule
+
+        return print_schedule(self)
+
+
+class Scheduler:
+    """Builds one schedule."""
+
+    def __init__(self, graph: Graph, donated: Mapping[int, int]) -> None:
+        self.graph = graph
+        self.donated = donated  # output position -> input position
+        self.definitions = graph.definitions()
+        self.inline = {v for node in graph.nodes if is_inline(node) for v in node.outputs}
+        self.forced: set[Value] = set()
+        self.outputs: list[Value] = []
+        self.copies: list[CopyKernel] = []
+        self.accesses: dict[tuple[Node, int], Access] = {}
+
+    def run(self) -> Schedule:
+        self._operand_needs()
+        self._output_needs()
+        fuser = Fuser(self.graph, self.forced)
+        units = fuser.run()
+        stored = self._stored_values(fuser, units)
+        unsafe = self._order_donations(fuser, units)
+        kernels: list[Kernel] = []
+        for unit in execution_order(fuser):
+            kernels.append(self._kernel(units[unit], fuser, stored))
+        unsafe |= self._check_in_place(kernels)
+        for position in sorted(unsafe):
+            self._copy_back(position)
+        kernels.extend(self.copies)
+        memory = plan_memory(self.graph, kernels, self.outputs)
+        return Schedule(self.graph, tuple(kernels), tuple(self.outputs), memory)
+
+    # -- which inline values need storage
+
+    def _operand_needs(self) -> None:
+        for node in self.graph.nodes:
+            if is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction):
+                continue
+            for position, operand in enumerate(node.inputs):
+                if node.op.name == "matmul":
+                    access = strided_access(operand, self.definitions, self.inline - self.forced)
+                    if access is not None and _gemm_ready(access, operand):
+                        continue
+                if operand in self.inline:
+                    root = self._reshape_root(operand)
+                    if root in self.inline:
+                        self.forced.add(root)
+
+    def _reshape_root(self, value: Value) -> Value:
+        """The value whose storage holds the same bytes in the same order."""
+        while value in self.inline and value not in self.forced:
+            node = self.definitions[value]
+            if not isinstance(node.op, Reshape):
+                return value
+            value = node.inputs[0]
+        return value
+
+    def _output_needs(self) -> None:
+        taken: set[Value] = set(self.graph.inputs)
+        for position, output in enumerate(self.graph.outputs):
+            root = self._reshape_root(output)
+            if root in self.inline:
+                self.forced.add(root)
+            if root in taken:
+                target = Value(output.type, f"out{position}")
+                self.copies.append(CopyKernel(root, target))
+                root = target
+            taken.add(root)
+            self.outputs.append(root)
+
+    # -- kernels
+
+    def _stored_values(self, fuser: Fuser, units: list[Group | Node]) -> set[Value]:
+        stored = set(self.outputs)
+        stored.update(c.source for c in self.copies)
+        for unit in units:
+            if isinstance(unit, Group):
+                stored.update(v for v in unit.buffers if v in fuser.owner)
+                stored.update(v for v, level in unit.level.items() if level == OUT)
+            else:
+                stored.update(fuser._read_values(unit))
+        return stored
+
+    def _kernel(self, unit: Group | Node, fuser: Fuser, stored: set[Value]) -> Kernel:
+        if isinstance(unit, Group):
+            wanted = [v for v in unit.level if v in stored]
+            program = build_program(unit, wanted, self.definitions, fuser.inline)
+            settle(program)
+            return LoopKernel(program, unit.members)
+        if unit.op.name == "matmul":
+            a, b = (self._access(x, fuser) for x in unit.inputs)
+            return MatmulKernel(unit, a, b)
+        return StructuredKernel(unit, tuple(self._reshape_root_of(x, fuser) for x in unit.inputs))
+
+    def _reshape_root_of(self, value: Value, fuser: Fuser) -> Value:
+        while value in fuser.inline:
+            node = self.definitions[value]
+            assert isinstance(node.op, Reshape), f"{node.op} operand without storage"
+            value = node.inputs[0]
+        return value
+
+    def _access(self, value: Value, fuser: Fuser) -> Access:
+        found = strided_access(value, self.definitions, fuser.inline)
+        assert found is not None
+        return found
+
+    # -- donation
+
+    def _order_donations(self, fuser: Fuser, units: list[Group | Node]) -> set[int]:
+        """Order readers of a donated input before its writer; positions where a path forbids that are returned."""
+        unsafe: set[int] = set()
+        for position, source in self.donated.items():
+            writer = fuser.owner.get(self.outputs[position])
+            if writer is None:
+                continue
+            for reader in fuser.readers.get(self.graph.inputs[source], ()):
+                if reader == writer:
+                    continue
+                if fuser.dependencies[reader] >> writer & 1:
+                    unsafe.add(position)
+                    continue
+                added = fuser.dependencies[reader] | 1 << reader
+                fuser.dependencies[writer] |= added
+                for unit, bits in enumerate(fuser.dependencies):
+                    if bits >> writer & 1:
+                        fuser.dependencies[unit] = bits | added
+        return unsafe
+
+    def _check_in_place(self, kernels: list[Kernel]) -> set[int]:
+        """Donated outputs whose own kernel reads the old value at other positions than it writes."""
+        writer = {value: kernel for kernel in kernels for value in kernel.writes()}
+        unsafe: set[int] = set()
+        for position, source in self.donated.items():
+            output, old = self.outputs[position], self.graph.inputs[source]
+            kernel = writer.get(output)
+            if kernel is None or old not in kernel.reads():
+                continue
+            if not isinstance(kernel, LoopKernel) or not _same_positions(kernel, output, old):
+                unsafe.add(position)
+        return unsafe
+
+    def _copy_back(self, position: int) -> None:
+        output = self.outputs[position]
+        target = Value(output.type, f"new{position}")
+        self.copies.append(CopyKernel(output, target))
+        self.outputs[position] = target
+
+
+def _gemm_ready(access: Access, operand: Value) -> bool:
+    """Batch axes must collapse to at most two strides; matrix axes may have any strides."""
+    batch = [(n, s) for n, s in zip(operand.type.shape[:-2], access.strides[:-2], strict=True) if n != 1]
+    return len(batch) <= 2
+
+
+def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
+    program = kernel.program
+    store = next((s for s in program.stores if s.value is output), None)
+    if store is None:
+        return False
+    slot = program.loads.index(old)
+    reads = [e for e in program.exprs if e.kind == "load" and e.slot == slot]
+    return all(e.index[0] == store.index and e.phase <= store.expr.phase for e in reads) and not program.reductions
+
+
+def schedule(graph: Graph, donated: Mapping[int, int] | None = None) -> Schedule:
+    """Schedule a simplified graph. ``donated`` maps output positions to the input positions they overwrite."""
+    return Scheduler(graph, donated or {}).run()
+

@@ -1,0 +1,34 @@
+"""A schedule as text: one line per kernel with its loops, what it reads and writes, and its nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autojit.ir.text import _names
+from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel
+
+if TYPE_CHECKING:
+    from autojit.schedule.schedule import Schedule
+
+
+def print_schedule(schedule: Schedule) -> str:
+    """The kernels in order."""
+    names = _names(schedule.graph)
+    lines = [f"{len(schedule.kernels)} kernels, arena {schedule.memory.arena_bytes} bytes"]
+    for number, kernel in enumerate(schedule.kernels):
+        reads = ", ".join(names.get(v, v.name or "?") for v in kernel.reads())
+        writes = ", ".join(f"{names.get(v, v.name or '?')}: {v.type}" for v in kernel.writes())
+        lines.append(f"{number:3d} {_head(kernel)}  ({reads}) -> {writes}")
+        lines += [f"      {node.op}  {node.source}" for node in kernel.nodes]
+    return "\n".join(lines)
+
+
+def _head(kernel: Kernel) -> str:
+    if isinstance(kernel, LoopKernel):
+        rows = "x".join(str(v.extent) for v in kernel.program.rows) or "1"
+        inner = "x".join(str(v.extent) for v in kernel.program.inner) or "1"
+        phases = len({r.expr.phase for r in kernel.program.reductions})
+        return f"loops rows {rows} inner {inner}, {phases} row phases, {len(kernel.program.accumulators)} accumulators"
+    if isinstance(kernel, MatmulKernel):
+        return f"matmul {kernel.node.inputs[0].type} @ {kernel.node.inputs[1].type}"
+    return "copy" if isinstance(kernel, CopyKernel) else kernel.nodes[0].op.name

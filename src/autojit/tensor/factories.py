@@ -1,0 +1,314 @@
+"""Factories: tensors from data, and tensors filled by a rule. Inside a capture they become sources of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from autojit.core.device import Device, device, require_available
+from autojit.core.dtypes import (
+    DType, bool_, default_dtype, dtype_of_number, dtype_of_numpy, float32, float64, int64,
+)  # fmt: skip
+from autojit.core.types import TensorType
+from autojit.ir.op import Op
+from autojit.ops.sources import Constant, Iota
+from autojit.tensor.dispatch import literal_of
+from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.functions_shape import _sizes, stack
+from autojit.tensor.promotion import NUMBERS, cast
+from autojit.tensor.state import quietly, state
+from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
+
+_TABLE_LIMIT = 64  # elements; larger arrays inside a capture stay concrete and are lifted when used
+
+
+def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
+    """Set the flag on a fresh tensor after checking dtype and device."""
+    if place is not None:
+        require_available(device(place) if not isinstance(place, Device) else place)
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+def tensor(
+    data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
+    """A new leaf with a copy of the data: numbers, nested sequences, arrays, tensors.
+
+    Python floats take the default dtype, integers int64, bools bool; arrays keep theirs.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.tensor([1.0, 2.0])
+        tensor([1., 2.])
+    """
+    return finish(_from_data(data, dtype, copy=True), requires_grad, device)
+
+
+def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
+    if isinstance(data, Tensor):
+        found = clone(data.detach()) if copy else data
+        return found if dtype is None else cast(found, dtype)
+    if isinstance(data, list | tuple) and _holds_tensors(data):
+        parts = [_from_data(d, dtype, copy=False) for d in data]
+        return stack(parts).detach()
+    return constant(array_from(data, dtype, copy))
+
+
+def _holds_tensors(data: Any) -> bool:
+    while isinstance(data, list | tuple):
+        if not data:
+            return False
+        if any(isinstance(d, Tensor) for d in data):
+            return True
+        data = data[0]
+    return False
+
+
+def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
+    """A NumPy array of one of our dtypes."""
+    if isinstance(data, np.ndarray | np.generic):
+        kind = data.dtype
+        if kind.kind in "OSUVM" and dtype is None:
+            wanted: Any = dtype_of_numpy(kind)
+        wanted = dtype_of_numpy(kind) if dtype is None else dtype
+        return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
+    try:
+        plain = np.asarray(data)
+    except ValueError as error:
+        raise ValueError(f"expected sequence of equal length: {error}") from None
+    if plain.dtype.kind in "OSU":
+        if plain.dtype.kind == "O" and plain.size and isinstance(plain.reshape(-1)[0], int):
+            raise RuntimeError("Overflow when unpacking long")
+        raise TypeError(f"new(): invalid data type '{type(np.ravel(plain)[0]).__name__ if plain.size else 'object'}'")
+    wanted = dtype if dtype is not None else _literal_dtype(plain, data)
+    return quietly(lambda: plain.astype(wanted.numpy, copy=False))
+
+
+def _literal_dtype(plain: Any, data: Any) -> DType:
+    if plain.size == 0:
+        return default_dtype()
+    if plain.dtype.kind in "iu" and not _came_from_arrays(data):
+        return int64
+    if plain.dtype.kind == "f" and not _came_from_arrays(data):
+        return default_dtype()
+    if plain.dtype.kind == "c" and not _came_from_arrays(data):
+        return default_dtype().to_complex()
+    return dtype_of_numpy(plain.dtype)
+
+
+def _came_from_arrays(data: Any) -> bool:
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return isinstance(data, np.ndarray | np.generic)
+
+
+def constant(array: Any) -> Tensor:
+    """A tensor of an array: inside a capture small ones are written into the graph."""
+    if state.trace is not None and array.size <= _TABLE_LIMIT:
+        table = np.ascontiguousarray(array)
+        op = Constant(table.tobytes().hex(), dtype_of_numpy(array.dtype), array.shape)
+        return wrap_value(state.trace.apply(op, ())[0])
+    return wrap(array)
+
+
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """The data as a tensor, sharing memory where possible."""
+    return finish(_from_data(data, dtype, copy=False), False, device)
+
+
+def from_numpy(array: Any) -> Tensor:
+    """A tensor that shares memory with a NumPy array."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    dtype_of_numpy(array.dtype)
+    if any(s < 0 for s in array.strides):
+        raise ValueError("At least one stride in the given numpy array is negative; copy the array first")
+    return wrap(array)
+
+
+def scalar_tensor(value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A 0-d tensor of the default dtype."""
+    return tensor(value, dtype=dtype or default_dtype(), device=device, requires_grad=requires_grad)
+
+
+def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
+    shape = tuple(shape)
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
+    if state.trace is not None:
+        return literal_of(value, TensorType(shape, dtype))
+    return wrap(quietly(np.full, shape, value, dtype.numpy))
+
+
+def full(size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A value repeated in a shape."""
+    if isinstance(fill_value, Tensor):
+        return finish(cast(fill_value, dtype or type_of(fill_value).dtype).expand(_sizes((size,))).clone(), requires_grad, device)
+    wanted = dtype_of_number(fill_value) if dtype is None else dtype
+    return finish(_filled(fill_value, _sizes((size,)), wanted), requires_grad, device)
+
+
+def zeros(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of a shape."""
+    return finish(_filled(0, _sizes(size), dtype or default_dtype()), requires_grad, device)
+
+
+def ones(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones of a shape."""
+    return finish(_filled(1, _sizes(size), dtype or default_dtype()), requires_grad, device)
+
+
+def empty(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+    """A tensor of a shape with unspecified elements (zeros, so that results repeat)."""
+    return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(input: Tensor, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+    """A value repeated in the shape and dtype of a tensor."""
+    t = type_of(input)
+    return full(t.shape, fill_value, dtype=dtype or t.dtype, device=device, requires_grad=requires_grad)
+
+
+def zeros_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+    """Zeros in the shape and dtype of a tensor."""
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+    """Ones in the shape and dtype of a tensor."""
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+    """A tensor in the shape and dtype of another with unspecified elements."""
+    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """``start, start + step, ...`` below ``end``; integers give int64."""
+    start, end, step = _plain(start), _plain(end), _plain(step)
+    if end is None:
+        start, end = 0, start
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    whole = all(isinstance(v, int | np.integer) for v in (start, end, step))
+    wanted = dtype or (int64 if whole else default_dtype())
+    count = max(0, ceil((end - start) / step)) if not whole else len(range(start, end, step))
+    return finish(_ramp(start, step, count, wanted), requires_grad, device)
+
+
+def range(start: Any, end: Any, step: Any = 1, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
+    """``arange`` with both ends included."""
+    return arange(start, end + step * 0.5, step, dtype=dtype or default_dtype(), requires_grad=requires_grad)
+
+
+def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
+    wide = int64 if isinstance(start, int) and isinstance(step, int) and dtype.category < 2 else float64
+    if state.trace is not None:
+        return cast(_iota(count, wide) * step + start, dtype)
+    values = np.arange(count, dtype=wide.numpy) * step + start
+    return wrap(values.astype(dtype.numpy))
+
+
+def _iota(count: int, dtype: DType) -> Tensor:
+    assert state.trace is not None
+    return wrap_value(state.trace.apply(Iota((count,), 0, dtype), ())[0])
+
+
+def linspace(start: Any, end: Any, steps: int, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """``steps`` equally spaced numbers from ``start`` to ``end``, both included."""
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    start, end = _plain(start), _plain(end)
+    complex_ends = isinstance(start, complex) or isinstance(end, complex)
+    wanted = dtype or (default_dtype().to_complex() if complex_ends else default_dtype())
+    values = np.linspace(start, end, steps)
+    return finish(constant(values.astype(wanted.numpy)), requires_grad, device)
+
+
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """``base`` to equally spaced powers."""
+    values = np.power(float(base), np.linspace(_plain(start), _plain(end), steps))
+    return finish(constant(values.astype((dtype or default_dtype()).numpy)), requires_grad, device)
+
+
+def eye(n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones on the diagonal, zeros elsewhere."""
+    wanted = dtype or default_dtype()
+    columns = n if m is None else m
+    if state.trace is None:
+        return finish(wrap(np.eye(n, columns, dtype=wanted.numpy)), requires_grad, device)
+    rows = wrap_value(state.trace.apply(Iota((n, columns), 0, int64), ())[0])
+    places = wrap_value(state.trace.apply(Iota((n, columns), 1, int64), ())[0])
+    return finish(cast(rows == places, wanted), requires_grad, device)
+
+
+def new_tensor(self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of data in this tensor's dtype."""
+    return tensor(data, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
+
+
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A value repeated in a shape, in this tensor's dtype."""
+    return full(size, fill_value, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
+
+
+def new_zeros(self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros in this tensor's dtype."""
+    return new_full(self, _sizes(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def new_ones(self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones in this tensor's dtype."""
+    return new_full(self, _sizes(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def new_empty(self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Unspecified elements in this tensor's dtype."""
+    return new_zeros(self, *size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+    """``Tensor(sequence)`` and ``Tensor(2, 3)``."""
+    if data and all(isinstance(d, int) for d in data):
+        found = zeros(*data)
+    elif not data:
+        found = zeros(0)
+    else:
+        found = tensor(data[0], dtype=default_dtype() if not isinstance(data[0], Tensor) else None)
+    return found if cls is Tensor else Tensor._make_subclass(cls, found)
+
+
+def typed_constructor(name: str, dtype: DType) -> Any:
+    """torch's ``FloatTensor`` and its like: a factory with a fixed dtype."""
+
+    def make(*data: Any) -> Tensor:
+        if data and all(isinstance(d, int) for d in data):
+            return zeros(*data, dtype=dtype)
+        return tensor(data[0] if data else [], dtype=dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"A tensor of {dtype.name} from data or extents."
+    return make
+
+
+METHODS: dict[str, Any] = {
+    "_construct": staticmethod(construct),
+    "new_tensor": new_tensor,
+    "new_full": new_full,
+    "new_zeros": new_zeros,
+    "new_ones": new_ones,
+    "new_empty": new_empty,
+}
+_UNUSED = (NUMBERS, Op, bool_, float32)

@@ -1,0 +1,432 @@
+"""Elementwise functions: operators, comparison, logic, rounding, transcendental functions, selection.
+
+Each takes Tensors, arrays or Python numbers, promotes as torch does and applies one op or a composite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autojit import ops
+from autojit.core.dtypes import bool_, complex128, float64, promote_with_number
+from autojit.core.errors import ArgumentError, DTypeError
+from autojit.ir.op import Op
+from autojit.tensor.dispatch import apply, number
+from autojit.tensor.promotion import (
+    NUMBERS, all_together, as_operand, cast, converted, floating, floating_together, together,
+)  # fmt: skip
+from autojit.tensor.tensor import Tensor, type_of
+
+Unary = Callable[[Any], Tensor]
+Binary = Callable[[Any, Any], Tensor]
+
+
+def _op(name: str) -> Op:
+    return Op.registry[name]()
+
+
+def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
+    op = _op(op_name)
+
+    def function(input: Any) -> Tensor:
+        t = floating(input, name) if floats else as_operand(input, name)
+        found: Tensor = apply(op, t)
+        return found
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Elementwise {doc}, in the operand's shape" + (
+        "; integers become the default float." if floats else " and dtype."
+    )
+    return function
+
+
+def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
+    op = _op(op_name)
+    bring = floating_together if floats else together
+
+    def function(input: Any, other: Any) -> Tensor:
+        x, y = bring(input, other, name)
+        found: Tensor = apply(op, x, y)
+        return found
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Elementwise {doc}; operands broadcast and are promoted."
+    return function
+
+
+def _scaled(other: Any, alpha: Any) -> Any:
+    if alpha == 1 and not isinstance(alpha, Tensor):
+        return other
+    if isinstance(other, Tensor) and isinstance(alpha, float) and type_of(other).dtype.category < 2:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return mul(other, alpha)
+
+
+_ADD, _SUB, _MUL, _DIV = _op("add"), _op("sub"), _op("mul"), _op("div")
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
+    x, y = together(input, _scaled(other, alpha), "add")
+    found: Tensor = apply(_ADD, x, y)
+    return found
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input - alpha * other``, elementwise; bools are refused, as in torch."""
+    x, y = together(input, _scaled(other, alpha), "sub")
+    if type_of(x).dtype is bool_:
+        raise DTypeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported.",
+            {"input": x, "other": y},
+            "use the `^` or `logical_xor()` operator instead",
+        )
+    found: Tensor = apply(_SUB, x, y)
+    return found
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``other - alpha * input``."""
+    return sub(other, input, alpha=alpha)
+
+
+def mul(input: Any, other: Any) -> Tensor:
+    """``input * other``, elementwise; operands broadcast and are promoted."""
+    x, y = together(input, other, "mul")
+    found: Tensor = apply(_MUL, x, y)
+    return found
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """``input / other``: true division (integers give floats), or rounded to ``"trunc"`` or ``"floor"``."""
+    if rounding_mode is None:
+        x, y = floating_together(input, other, "div")
+        found: Tensor = apply(_DIV, x, y)
+        return found
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
+        )
+    x, y = together(input, other, "div")
+    rounded: Tensor = ops.floor_divide(x, y) if rounding_mode == "floor" else ops.trunc_divide(x, y)
+    return rounded
+
+
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """The floor of the quotient."""
+    x, y = together(input, other, "floor_divide")
+    found: Tensor = ops.floor_divide(x, y)
+    return found
+
+
+def remainder(input: Any, other: Any) -> Tensor:
+    """Python's modulus: the sign of the divisor."""
+    x, y = together(input, other, "remainder")
+    found: Tensor = ops.remainder(x, y)
+    return found
+
+
+def fmod(input: Any, other: Any) -> Tensor:
+    """C's modulus: the sign of the dividend."""
+    x, y = together(input, other, "fmod")
+    found: Tensor = ops.fmod(x, y)
+    return found
+
+
+def pow(input: Any, exponent: Any) -> Tensor:
+    """``input ** exponent``, elementwise. Integers to negative integer powers are refused, as in torch."""
+    if isinstance(exponent, NUMBERS) and isinstance(input, Tensor):
+        dtype = promote_with_number(type_of(input).dtype, exponent)
+        if dtype.category < 2 and exponent < 0:  # type: ignore[operator]
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        x = cast(input, dtype)
+        if exponent == 1:
+            return mul(x, 1)
+        found: Tensor = ops.pow(x, exponent)
+        return found
+    x, y = together(input, exponent, "pow")
+    power: Tensor = ops.pow(x, y)
+    return power
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """``pow`` in float64 (complex128 for complex operands)."""
+    from_complex = any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, exponent))
+    wide = complex128 if from_complex else float64
+    return pow(cast(as_operand(input), wide), cast(as_operand(exponent), wide))
+
+
+neg_op = _unary("neg", "neg", False, "negative")
+exp = _unary("exp", "exp", True, "exponential")
+exp2 = _unary("exp2", "exp2", True, "power of two")
+expm1 = _unary("expm1", "expm1", True, "``exp(x) - 1``, accurate near 0")
+log = _unary("log", "log", True, "natural logarithm")
+log2 = _unary("log2", "log2", True, "logarithm to base 2")
+log10 = _unary("log10", "log10", True, "logarithm to base 10")
+log1p = _unary("log1p", "log1p", True, "``log(1 + x)``, accurate near 0")
+sqrt = _unary("sqrt", "sqrt", True, "square root")
+rsqrt = _unary("rsqrt", "rsqrt", True, "reciprocal square root")
+sigmoid = _unary("sigmoid", "sigmoid", True, "logistic function")
+sin = _unary("sin", "sin", True, "sine")
+cos = _unary("cos", "cos", True, "cosine")
+tan = _unary("tan", "tan", True, "tangent")
+asin = _unary("asin", "asin", True, "inverse sine")
+acos = _unary("acos", "acos", True, "inverse cosine")
+atan = _unary("atan", "atan", True, "inverse tangent")
+sinh = _unary("sinh", "sinh", True, "hyperbolic sine")
+cosh = _unary("cosh", "cosh", True, "hyperbolic cosine")
+tanh = _unary("tanh", "tanh", True, "hyperbolic tangent")
+asinh = _unary("asinh", "asinh", True, "inverse hyperbolic sine")
+acosh = _unary("acosh", "acosh", True, "inverse hyperbolic cosine")
+atanh = _unary("atanh", "atanh", True, "inverse hyperbolic tangent")
+reciprocal = _unary("reciprocal", "reciprocal", True, "reciprocal")
+square = _unary("square", "square", False, "square")
+abs = _unary("abs", "abs", False, "absolute value")
+relu = _unary("relu", "relu", False, "``max(x, 0)``")
+logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True)
+atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True)
+hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow")
+maximum = _binary("maximum", "maximum", "larger element; NaN wins")
+minimum = _binary("minimum", "minimum", "smaller element; NaN wins")
+fmax = _binary("fmax", "fmax", "larger element; NaN loses")
+fmin = _binary("fmin", "fmin", "smaller element; NaN loses")
+copysign = _binary("copysign", "copysign", "``x`` with the sign of ``y``", floats=True)
+nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``")
+eq = _binary("eq", "eq", "equality")
+ne = _binary("ne", "ne", "inequality")
+lt = _binary("lt", "lt", "``<``")
+le = _binary("le", "le", "``<=``")
+gt = _binary("gt", "gt", "``>``")
+ge = _binary("ge", "ge", "``>=``")
+bitwise_and = _binary("bitwise_and", "bitwise_and", "bitwise and")
+bitwise_or = _binary("bitwise_or", "bitwise_or", "bitwise or")
+bitwise_xor = _binary("bitwise_xor", "bitwise_xor", "bitwise exclusive or")
+bitwise_left_shift = _binary("shift_left", "bitwise_left_shift", "shift to the left")
+bitwise_right_shift = _binary("shift_right", "bitwise_right_shift", "arithmetic shift to the right")
+
+
+def neg(input: Any) -> Tensor:
+    """Elementwise negative; bools are refused, as in torch."""
+    t = as_operand(input, "neg")
+    if type_of(t).dtype is bool_:
+        raise DTypeError(
+            "Negation, the `-` operator, on a bool tensor is not supported.",
+            {"input": t},
+            "use the `~` or `logical_not()` operator instead",
+        )
+    return neg_op(t)
+
+
+def _through_ops(name: str, function: Callable[..., Any], floats: bool = False) -> Unary:
+    """A unary function whose composite lives in ``ops``."""
+
+    def wrapper(input: Any) -> Tensor:
+        found: Tensor = function(floating(input, name) if floats else as_operand(input, name))
+        return found
+
+    wrapper.__name__ = wrapper.__qualname__ = name
+    wrapper.__doc__ = function.__doc__
+    return wrapper
+
+
+bitwise_not = _through_ops("bitwise_not", ops.bitwise_not)
+isnan = _through_ops("isnan", ops.isnan)
+isinf = _through_ops("isinf", ops.isinf)
+isfinite = _through_ops("isfinite", ops.isfinite)
+signbit = _through_ops("signbit", ops.signbit)
+floor = _through_ops("floor", ops.floor)
+ceil = _through_ops("ceil", ops.ceil)
+trunc = _through_ops("trunc", ops.trunc)
+frac = _through_ops("frac", ops.frac)
+sign = _through_ops("sign", ops.sign)
+angle = _through_ops("angle", ops.angle, floats=True)
+conj = _through_ops("conj", ops.conj)
+logical_not = _through_ops("logical_not", ops.logical_not)
+
+
+def sgn(input: Any) -> Tensor:
+    """``x / abs(x)``, 0 at 0; the sign for real operands."""
+    return sign(input)
+
+
+def positive(input: Tensor) -> Tensor:
+    """``input`` itself; bools are refused."""
+    if type_of(input).dtype is bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+def real(input: Tensor) -> Tensor:
+    """The real part; real operands are returned as they are."""
+    return ops.real(input) if type_of(input).dtype.is_complex else input  # type: ignore[no-any-return]
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part of a complex operand."""
+    if not type_of(input).dtype.is_complex:
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return ops.imag(input)  # type: ignore[no-any-return]
+
+
+def complex(real: Tensor, imag: Tensor) -> Tensor:
+    """A complex tensor of its parts."""
+    return ops.make_complex(real, imag)  # type: ignore[no-any-return]
+
+
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """A complex tensor of absolute value and angle."""
+    return complex(mul(abs, cos(angle)), mul(abs, sin(angle)))
+
+
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """To the nearest, halves to even."""
+    return ops.round(as_operand(input, "round"), decimals)  # type: ignore[no-any-return]
+
+
+def isposinf(input: Tensor) -> Tensor:
+    """Whether an element is plus infinity."""
+    return eq(input, float("inf"))
+
+
+def isneginf(input: Tensor) -> Tensor:
+    """Whether an element is minus infinity."""
+    return eq(input, float("-inf"))
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Whether an element's imaginary part is 0."""
+    if type_of(input).dtype.is_complex:
+        return eq(imag(input), 0)
+    return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)
+
+
+def logical_and(input: Any, other: Any) -> Tensor:
+    """Elementwise and of truth values."""
+    return ops.logical_and(*_any_pair(input, other, "logical_and"))  # type: ignore[no-any-return]
+
+
+def logical_or(input: Any, other: Any) -> Tensor:
+    """Elementwise or of truth values."""
+    return ops.logical_or(*_any_pair(input, other, "logical_or"))  # type: ignore[no-any-return]
+
+
+def logical_xor(input: Any, other: Any) -> Tensor:
+    """Elementwise exclusive or of truth values."""
+    return ops.logical_xor(*_any_pair(input, other, "logical_xor"))  # type: ignore[no-any-return]
+
+
+def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+    return as_operand(x, what), as_operand(y, what)
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """``input`` where the condition holds, else ``other``; with the condition alone, ``nonzero(as_tuple=True)``."""
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if type_of(condition).dtype is not bool_:
+        if type_of(condition).dtype.name != "uint8":
+            raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
+        condition = cast(condition, bool_)
+    x, y = together(input, other, "where")
+    return ops.where(condition, x, y)
+
+
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Limit the elements to [min, max]; bounds are numbers or tensors, at least one is given."""
+    if min is None and max is None:
+        raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    values = all_together([v for v in (input, min, max) if v is not None], "clamp")
+    rest = iter(values[1:])
+    low = None if min is None else next(rest)
+    high = None if max is None else next(rest)
+    low = min if isinstance(min, NUMBERS) else low
+    high = max if isinstance(max, NUMBERS) else high
+    return ops.clamp(values[0], low, high)  # type: ignore[no-any-return]
+
+
+class ArgumentTypeError(ArgumentError, RuntimeError):
+    """A missing argument that torch reports as RuntimeError."""
+
+
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """Limit from below."""
+    return clamp(input, min=min)
+
+
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """Limit from above."""
+    return clamp(input, max=max)
+
+
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """``input + weight * (end - input)``."""
+    return ops.lerp(input, end, weight)  # type: ignore[no-any-return]
+
+
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 * tensor2``."""
+    product = mul(tensor1, tensor2)
+    return add(input, product if _is_one(value) else mul(product, value))
+
+
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 / tensor2``."""
+    quotient = div(tensor1, tensor2)
+    return add(input, quotient if _is_one(value) else mul(quotient, value))
+
+
+def _is_one(value: Any) -> bool:
+    return not isinstance(value, Tensor) and value == 1
+
+
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 below 0, 1 above, ``values`` at 0."""
+    return ops.heaviside(*together(input, values, "heaviside"))  # type: ignore[no-any-return]
+
+
+def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
+    """Replace NaN and infinities by numbers (the dtype's extremes by default)."""
+    if type_of(input).dtype.category < 2:
+        return clone(input)
+    return ops.nan_to_num(input, 0.0 if nan is None else nan, posinf, neginf)  # type: ignore[no-any-return]
+
+
+def xlogy(input: Any, other: Any) -> Tensor:
+    """``x * log(y)``, 0 where ``x`` is 0 (and ``y`` is not NaN)."""
+    return ops.xlogy(*floating_together(input, other, "xlogy"))  # type: ignore[no-any-return]
+
+
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
+    x = floating(input, "logit")
+    x = x if eps is None else clamp(x, eps, 1 - eps)
+    return log(div(x, sub(1, x)))
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A differentiable copy."""
+    return converted(input, type_of(input).dtype)
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether ``|input - other| <= atol + rtol * |other|``, elementwise."""
+    x, y = together(input, other, "isclose")
+    same = eq(x, y)
+    if type_of(x).dtype.category >= 2:
+        if equal_nan:
+            same = logical_or(same, logical_and(isnan(x), isnan(y)))
+        near = le(abs(sub(x, y)), add(abs(mul(y, rtol)), atol))
+        return logical_or(same, logical_and(near, logical_and(isfinite(x), isfinite(y))))
+    return same if rtol == 0 and atol == 0 else isclose(x.double(), y.double(), rtol, atol)
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close, as a Python bool."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shapes and all elements are equal, as a Python bool."""
+    return bool(input.shape == other.shape and eq(input, other).all())
+

@@ -1,0 +1,222 @@
+"""Picking and scattering by index: gather, index_select, take, scatter, index_add, masked forms, searching."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import bool_, int32, int64
+from autojit.core.errors import DTypeError, ShapeError, TraceError
+from autojit.ops import indexing, joining, sorting
+from autojit.ops import scatter as scattering
+from autojit.ops import shape as shaping
+from autojit.ops.base import normalize_axis
+from autojit.tensor.dispatch import number
+from autojit.tensor.functions_elementwise import add, maximum, minimum, mul, where
+from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
+from autojit.tensor.tensor import Tensor, type_of, wrap
+
+
+def _index(index: Tensor, what: str) -> Tensor:
+    dtype = type_of(index).dtype
+    if dtype is int64:
+        return index
+    if dtype is int32:
+        return cast(index, int64)
+    raise DTypeError(f"{what}(): Expected dtype int64 for index", {"index": index}, "convert it: index.long()")
+
+
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
+    return indexing.gather(input, dim, _index(index, "gather"))  # type: ignore[no-any-return]
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """``gather`` with broadcasting; without ``dim`` on the flattened tensor."""
+    return indexing.take_along_axis(input, _index(indices, "take_along_dim"), dim)  # type: ignore[no-any-return]
+
+
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices along ``dim`` at a vector of positions."""
+    return indexing.index_select(input, dim, _index(index, "index_select"))  # type: ignore[no-any-return]
+
+
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened tensor."""
+    return indexing.take(input, _index(index, "take"))  # type: ignore[no-any-return]
+
+
+def _source(input: Tensor, index: Tensor, src: Any) -> Tensor:
+    t = type_of(input)
+    if isinstance(src, NUMBERS):
+        return number(src, t.dtype).expand(type_of(index).shape)
+    if type_of(src).dtype is not t.dtype:
+        raise DTypeError("scatter(): Expected self.dtype to be equal to src.dtype", {"input": input, "src": src})
+    return src  # type: ignore[no-any-return]
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
+    """``input`` with ``src`` (a tensor or a number) written along ``dim`` at ``index``; ``reduce="add"`` adds."""
+    places = _index(index, "scatter")
+    source = _source(input, places, value if src is None else src)
+    if reduce == "add":
+        return scattering.scatter_add(input, dim, places, source)  # type: ignore[no-any-return]
+    if reduce is not None:
+        raise RuntimeError(f"scatter: reduce={reduce!r} is not supported; 'add' is")
+    return scattering.scatter(input, dim, places, source)  # type: ignore[no-any-return]
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """``input`` with ``src`` added along ``dim`` at ``index``; equal places add up."""
+    places = _index(index, "scatter_add")
+    return scattering.scatter_add(input, dim, places, _source(input, places, src))  # type: ignore[no-any-return]
+
+
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """``input`` with the slices of ``source`` added at positions along ``dim``."""
+    scaled = source if not isinstance(alpha, Tensor) and alpha == 1 else mul(source, alpha)
+    return scattering.index_add(input, dim, _index(index, "index_add"), scaled)  # type: ignore[no-any-return]
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """``input`` with the slices of ``source`` written at positions along ``dim``."""
+    return scattering.index_copy(input, dim, _index(index, "index_copy"), source)  # type: ignore[no-any-return]
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """``input`` with a value at positions along ``dim``."""
+    t = type_of(input)
+    axis = normalize_axis(dim, t.ndim, "index_fill")
+    shape = [type_of(index).size if a == axis else n for a, n in enumerate(t.shape)]
+    filled = cast(as_operand(value), t.dtype).expand(shape)
+    return index_copy(input, dim, index.reshape(-1), filled)
+
+
+def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """``input`` with ``values`` written (or added) at ``input[indices]``."""
+    from autojit.tensor.indexing import put
+
+    return put(input, tuple(slice(None) if i is None else i for i in indices), values, accumulate)
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """``value`` where the mask holds."""
+    if type_of(mask).dtype is not bool_:
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
+    t = type_of(input)
+    if isinstance(value, Tensor):
+        if type_of(value).ndim:
+            raise RuntimeError(
+                f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
+                "dimension(s)."
+            )
+        return where(mask, cast(value, t.dtype), input)
+    return where(mask, number(value, t.dtype), input)
+
+
+def _eager_only(what: str, *tensors: Tensor) -> None:
+    if any(x._array is None for x in tensors):
+        raise TraceError(
+            f"{what}: the result's shape depends on data, which a captured step cannot express",
+            {f"operand {i}": x for i, x in enumerate(tensors)},
+            "use where() or masked_fill(), which keep the shape, or compute it outside the step",
+        )
+
+
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask holds, as a vector."""
+    _eager_only("masked_select", input, mask)
+    return sorting.masked_select(input, mask)  # type: ignore[no-any-return]
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """``input`` with consecutive elements of ``source`` where the mask holds."""
+    t = type_of(input)
+    wide = cast(mask, int64).expand(t.shape).reshape(-1)
+    place = maximum(add(wide.cumsum(0), -1), 0)
+    flat = source.reshape(-1)
+    if type_of(flat).size == 0:
+        return where(mask, input, input)
+    picked = indexing.gather(flat, 0, minimum(place, type_of(flat).size - 1)).reshape(t.shape)
+    return where(mask, picked, input)
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Positions of the non-zero elements: one row each, or one vector per axis."""
+    _eager_only("nonzero", input)
+    if as_tuple:
+        source = input if type_of(input).ndim else input.reshape(1)
+        rows = sorting.nonzero(source)
+        return tuple(joining.select(rows, 1, k) for k in range(type_of(source).ndim))
+    return sorting.nonzero(input)
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """``nonzero``, one row each."""
+    return nonzero(input)  # type: ignore[no-any-return]
+
+
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Distinct elements in order, on request with inverse and counts."""
+    _eager_only("unique", input)
+    return _chosen(sorting.unique(input, dim), return_inverse, return_counts)
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The flattened elements without repeated neighbours."""
+    _eager_only("unique_consecutive", input)
+    return _chosen(sorting.unique_consecutive(input), return_inverse, return_counts)
+
+
+def _chosen(found: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
+    parts = (found[0], *((found[1],) if inverse else ()), *((found[2],) if counts else ()))
+    return parts[0] if len(parts) == 1 else parts
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each value of a vector of non-negative integers occurs."""
+    _eager_only("bincount", input)
+    return sorting.bincount(input, weights, minlength)  # type: ignore[no-any-return]
+
+
+def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """Where to insert values to keep a sequence in order."""
+    a, b = together(sorted_sequence, as_operand(input), "searchsorted")
+    found = sorting.searchsorted(a, b, right)
+    return cast(found, int32) if out_int32 else found  # type: ignore[no-any-return]
+
+
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """Which bucket between boundaries each element falls in."""
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among the test elements."""
+    x, pool = as_operand(elements), as_operand(test_elements)
+    found = (x.unsqueeze(-1) == pool.reshape(-1)).any(-1)
+    return found.logical_not() if invert else found  # type: ignore[no-any-return]
+
+
+def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Positions of a matrix's lower triangle, as rows of an int64 matrix."""
+    return wrap(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+
+
+def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
+    """Positions of a matrix's upper triangle, as rows of an int64 matrix."""
+    return wrap(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+
+
+def one_hot_like(index: Tensor, classes: int) -> Tensor:
+    """int64 rows with a 1 at each index."""
+    if classes <= 0:
+        raise ShapeError("Class values must be smaller than num_classes.", {"index": index})
+    line = shaping.reshape(wrap(np.arange(classes)), (classes,))
+    return cast(index.unsqueeze(-1) == line, int64)

@@ -1,0 +1,395 @@
+"""Reductions along axes, scans and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from autojit import ops
+from autojit.core.dtypes import DType, bool_, int64
+from autojit.core.errors import DTypeError, IndexOutOfRangeError
+from autojit.ops import joining, scans, sorting
+from autojit.ops.base import normalize_axes, normalize_axis
+from autojit.ops.indexing import gather as gather_op
+from autojit.tensor.functions_elementwise import (
+    abs, add, div, eq, exp, isnan, log, maximum, minimum, mul, ne, pow, sqrt, sub, where,
+)  # fmt: skip
+from autojit.tensor.promotion import as_operand, cast, floating
+from autojit.tensor.tensor import Tensor, type_of
+
+Dims = int | Sequence[int] | None
+
+
+class ValuesIndices(NamedTuple):
+    """What an ordering function found and where: ``values``, ``indices``."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _whole(input: Any, dtype: DType | None, what: str) -> Tensor:
+    """The operand of sum and prod: in ``dtype``, integers and bools in int64."""
+    t = as_operand(input, what)
+    if dtype is not None:
+        return cast(t, dtype)
+    return cast(t, int64) if type_of(t).dtype.category < 2 else t
+
+
+def _require_float(t: Tensor, what: str) -> None:
+    if type_of(t).dtype.category < 2:
+        raise DTypeError(
+            f"{what}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
+            f"Got: {type_of(t).dtype.name}",
+            {"input": t},
+            "convert it: x.float()",
+        )
+
+
+def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
+    return ops.sum(_whole(input, dtype, "sum"), dim, keepdim)  # type: ignore[no-any-return]
+
+
+def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
+    return ops.prod(_whole(input, dtype, "prod"), dim, keepdim)  # type: ignore[no-any-return]
+
+
+def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Arithmetic mean over ``dim`` (all axes by default) of a floating operand."""
+    t = as_operand(input, "mean")
+    t = t if dtype is None else cast(t, dtype)
+    _require_float(t, "mean")
+    return div(sum(t, dim, keepdim), _count(t, dim))
+
+
+def _count(t: Tensor, dim: Dims) -> int:
+    shape = type_of(t).shape
+    count = 1
+    for axis in normalize_axes(dim, len(shape), "mean"):
+        count *= shape[axis]
+    return count
+
+
+def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Sum with NaN counted as 0."""
+    t = as_operand(input, "nansum")
+    return sum(t if type_of(t).dtype.category < 2 else where(isnan(t), 0, t), dim, keepdim, dtype=dtype)
+
+
+def nanmean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """Mean of the elements that are not NaN."""
+    t = as_operand(input, "nanmean")
+    _require_float(t, "nanmean")
+    counted = sum(cast(isnan(t).logical_not(), type_of(t).dtype), dim, keepdim)
+    return div(nansum(t, dim, keepdim, dtype=dtype), counted)
+
+
+def _correction(unbiased: bool | None, correction: Any) -> Any:
+    if unbiased is not None:
+        return 1 if unbiased else 0
+    return 1 if correction is None else correction
+
+
+def _dims(dim: Any, unbiased: bool | None) -> tuple[Dims, bool | None]:
+    """torch's overload var(input, unbiased): a bool in the place of ``dim``."""
+    return (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+
+
+def var(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
+    """Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default)."""
+    dim, unbiased = _dims(dim, unbiased)
+    _require_float(input, "var")
+    centred = sub(input, mean(input, dim, True))
+    squares = mul(centred, centred.conj()).real if type_of(input).dtype.is_complex else mul(centred, centred)
+    freedom = _count(input, dim) - _correction(unbiased, correction)
+    total = sum(squares, dim, keepdim)
+    return div(total, float(freedom) if freedom > 0 else 0.0)
+
+
+def std(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
+    """Standard deviation: the square root of ``var``."""
+    return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+
+
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """(variance, mean)."""
+    dims, _ = _dims(dim, unbiased)
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+
+
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """(standard deviation, mean)."""
+    dims, _ = _dims(dim, unbiased)
+    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+
+
+def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements along ``dim`` are true."""
+    return ops.all(input, dim, keepdim)  # type: ignore[no-any-return]
+
+
+def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether any element along ``dim`` is true."""
+    return ops.any(input, dim, keepdim)  # type: ignore[no-any-return]
+
+
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """How many elements along ``dim`` are not 0."""
+    return sum(ne(input, 0), dim)
+
+
+def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """Largest element over ``dim``; gradients are shared among equals."""
+    return _extreme(ops.amax, "amax", input, dim, keepdim)
+
+
+def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """Smallest element over ``dim``; gradients are shared among equals."""
+    return _extreme(ops.amin, "amin", input, dim, keepdim)
+
+
+def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    t = type_of(input)
+    if t.size == 0:
+        _refuse_empty(what, t.shape, normalize_axes(dim, t.ndim, what))
+    if t.dtype is bool_:
+        return cast(function(cast(input, int64), dim, keepdim), bool_)
+    return function(input, dim, keepdim)  # type: ignore[no-any-return]
+
+
+def _refuse_empty(what: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    for axis in axes:
+        if shape[axis] == 0:
+            raise IndexOutOfRangeError(
+                f"{what}(): Expected reduction dim {axis} to have non-zero size.", {"shape": list(shape)}
+            )
+
+
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """(smallest, largest) element."""
+    dims: Dims = () if dim is None else dim
+    return amin(input, dims, keepdim), amax(input, dims, keepdim)
+
+
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Position of the largest element along ``dim`` (in the flattened operand by default)."""
+    return _position(ops.argmax, "argmax", input, dim, keepdim)
+
+
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Position of the smallest element along ``dim`` (in the flattened operand by default)."""
+    return _position(ops.argmin, "argmin", input, dim, keepdim)
+
+
+def _position(function: Any, what: str, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    t = type_of(input)
+    if dim is None and t.size == 0:
+        raise IndexOutOfRangeError(f"{what}(): Expected reduction dim to be specified for input.numel() == 0.")
+    if dim is not None and t.ndim:
+        _refuse_empty(what, t.shape, (normalize_axis(dim, t.ndim, what),))
+    source = cast(input, int64) if t.dtype is bool_ else input
+    return function(source, dim, keepdim)  # type: ignore[no-any-return]
+
+
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
+    return _max_or_min(input, dim, keepdim, other, maximum, amax, argmax, "max")
+
+
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+    """The smallest element; with ``dim``, (values, indices) along it; with a second tensor, ``minimum``."""
+    return _max_or_min(input, dim, keepdim, other, minimum, amin, argmin, "min")
+
+
+def _max_or_min(
+    input: Tensor, dim: Any, keepdim: bool, other: Any, pair: Any, extreme: Any, position: Any, what: str
+) -> Any:
+    if isinstance(dim, Tensor):
+        return pair(input, dim)
+    if other is not None:
+        return pair(input, other)
+    if dim is None:
+        if type_of(input).size == 0:
+            raise RuntimeError(f"{what}(): Expected reduction dim to be specified for input.numel() == 0.")
+        return extreme(input)
+    index = position(input, dim, True)
+    if type_of(input).ndim == 0:
+        return ValuesIndices(input.clone(), index)
+    axis = normalize_axis(dim, type_of(input).ndim, what)
+    values = gather_op(input, axis, index)
+    if keepdim:
+        return ValuesIndices(values, index)
+    return ValuesIndices(values.squeeze(axis), index.squeeze(axis))
+
+
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """Log of the sum of exponentials over ``dim``, shifted by the largest element."""
+    x = floating(input, "logsumexp")
+    top = x.detach().amax(() if dim is None else dim, True)
+    top = where(eq(abs(top), inf), 0, top)
+    total = log(sum(exp(sub(x, top)), dim, keepdim))
+    shift = top if keepdim else top.reshape(total.shape)
+    return add(total, shift)
+
+
+def norm(
+    input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
+) -> Tensor:
+    """The vector p-norm over ``dim`` (all axes by default); its gradient at 0 is 0."""
+    x = input if dtype is None else cast(input, dtype)
+    _require_float(x, "linalg.vector_norm")
+    order = 2.0 if p is None or p == "fro" else float(p)
+    size = abs(x)
+    if order == inf:
+        return amax(size, () if dim is None else dim, keepdim)
+    if order == -inf:
+        return amin(size, () if dim is None else dim, keepdim)
+    if order == 0:
+        return sum(cast(ne(x, 0), type_of(size).dtype), dim, keepdim)
+    if order == 1:
+        return sum(size, dim, keepdim)
+    if order == 2:
+        return _root(sum(mul(size, size), dim, keepdim), 2.0)
+    return _root(sum(pow(size, order), dim, keepdim), order)
+
+
+def _root(total: Tensor, order: float) -> Tensor:
+    """The root with derivative 0 at 0."""
+    zero = eq(total, 0)
+    safe = where(zero, 1, total)
+    root = sqrt(safe) if order == 2.0 else pow(safe, 1.0 / order)
+    return where(zero, 0, root)
+
+
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of the difference."""
+    return norm(sub(input, other), p)
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """Running sum along ``dim``."""
+    return scans.cumsum(_whole(input, dtype, "cumsum"), dim)  # type: ignore[no-any-return]
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """Running product along ``dim``."""
+    return scans.cumprod(_whole(input, dtype, "cumprod"), dim)  # type: ignore[no-any-return]
+
+
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """Running ``logsumexp`` along ``dim``."""
+    return scans.logcumsumexp(input, dim)  # type: ignore[no-any-return]
+
+
+def cummax(input: Tensor, dim: int) -> ValuesIndices:
+    """Running maximum along ``dim`` and where it was last met."""
+    return ValuesIndices(*scans.cummax(input, dim))
+
+
+def cummin(input: Tensor, dim: int) -> ValuesIndices:
+    """Running minimum along ``dim`` and where it was last met."""
+    return ValuesIndices(*scans.cummin(input, dim))
+
+
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesIndices:
+    """Values in order along ``dim`` and where they came from; equal values keep their order."""
+    return ValuesIndices(*sorting.sort(input, dim, descending))
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """The positions that ``sort`` gives."""
+    return sorting.argsort(input, dim, descending)  # type: ignore[no-any-return]
+
+
+def msort(input: Tensor) -> Tensor:
+    """Values in order along the first axis."""
+    return sorting.msort(input)  # type: ignore[no-any-return]
+
+
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
+    """The ``k`` largest (or smallest) along ``dim``, in order, and where they are."""
+    return ValuesIndices(*sorting.topk(input, k, dim, largest))
+
+
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+    """The k-th smallest along ``dim`` (from 1) and where it is."""
+    return _kept(sorting.kthvalue(input, k, dim), dim, keepdim)
+
+
+def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool) -> ValuesIndices:
+    values, indices = found
+    return ValuesIndices(values.unsqueeze(dim), indices.unsqueeze(dim)) if keepdim else ValuesIndices(values, indices)
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median; with ``dim``, (values, indices) along it."""
+    if dim is None:
+        return sorting.median(input.reshape(-1), 0)[0]
+    return _kept(sorting.median(input, dim), dim, keepdim)
+
+
+def quantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """Quantiles along ``dim`` (of the flattened operand by default), linearly interpolated; ``q`` in [0, 1]."""
+    x = input.reshape(-1) if dim is None else input
+    axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "quantile")
+    many = isinstance(q, Tensor) and type_of(q).ndim == 1
+    points = q.tolist() if isinstance(q, Tensor) else [q]
+    if not isinstance(points, list):
+        points = [points]
+    rows = [_quantile(sort(x, axis).values, float(point), axis, interpolation) for point in points]
+    if keepdim:
+        rows = [r.unsqueeze(axis) if dim is not None else r.reshape((1,) * input.ndim) for r in rows]
+    return rows[0] if not many else rows[0].unsqueeze(0) if len(rows) == 1 else _stacked(rows)
+
+
+def _stacked(rows: list[Tensor]) -> Tensor:
+    return joining.stack(rows, 0)  # type: ignore[no-any-return]
+
+
+def _quantile(ordered: Tensor, q: float, axis: int, interpolation: str) -> Tensor:
+    if not 0 <= q <= 1:
+        raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    last = type_of(ordered).shape[axis] - 1
+    place = q * last
+    low = int(place)
+    high = low + (place > low)
+    weight = {"linear": place - low, "lower": 0.0, "higher": float(place > low), "midpoint": 0.5 * (place > low)}
+    weight["nearest"] = float(round(place) > low)
+    a, b = ordered.select(axis, low), ordered.select(axis, high)
+    return a if weight[interpolation] == 0 else a.lerp(b, weight[interpolation])
+
+
+def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """Exponentials over their sum along ``dim``."""
+    x = floating(input if dtype is None else cast(input, dtype), "softmax")
+    return ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax"))  # type: ignore[no-any-return]
+
+
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """The logarithm of ``softmax``, without overflow."""
+    x = floating(input if dtype is None else cast(input, dtype), "log_softmax")
+    return ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))  # type: ignore[no-any-return]
+
+
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """The n-th forward difference along ``dim``."""
+    parts = [p for p in (prepend, input, append) if p is not None]
+    x = parts[0] if len(parts) == 1 else joining.concatenate(parts, dim)
+    for _ in range(n):
+        count = type_of(x).shape[normalize_axis(dim, type_of(x).ndim, "diff")]
+        later, earlier = x.narrow(dim, 1, count - 1), x.narrow(dim, 0, count - 1)
+        x = later.logical_xor(earlier) if type_of(x).dtype is bool_ else sub(later, earlier)
+    return x
+

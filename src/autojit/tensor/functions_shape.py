@@ -1,0 +1,439 @@
+"""Shape and views, joining and splitting, matrix products, picking and scattering by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import result_type
+from autojit.ir.op import bind
+from autojit.ops import joining, triangles, views
+from autojit.ops import matmul as products
+from autojit.ops import shape as shaping
+from autojit.ops.base import broadcast_shapes as broadcast
+from autojit.ops.base import sum_to
+from autojit.ops.einsum import einsum as einsum_op
+from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.functions_indexing import index_select
+from autojit.tensor.promotion import as_operand, cast, together
+from autojit.tensor.size import Size
+from autojit.tensor.tensor import Tensor, type_of
+
+Dims = int | Sequence[int]
+
+
+def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """Extents given one by one or as one sequence."""
+    if len(sizes) == 1 and not isinstance(sizes[0], int) and hasattr(sizes[0], "__len__"):
+        sizes = tuple(sizes[0])
+    return tuple(int(n) for n in sizes)
+
+
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements under another shape; one extent may be -1. A view where strides allow it."""
+    sizes = _sizes(shape)
+    found: Tensor = shaping.reshape(input, sizes)
+    return found if found is not input else _view_of(input)
+
+
+def _view_of(input: Tensor) -> Tensor:
+    found: Tensor = bind(shaping.Reshape(type_of(input).shape), input)
+    return found
+
+
+def view(input: Tensor, *shape: Any) -> Tensor:
+    """``reshape`` that must be a view; or the same bytes as another dtype of the same size."""
+    if len(shape) == 1 and hasattr(shape[0], "numpy"):
+        raise RuntimeError("view(dtype): reinterpreting bytes is not supported; convert with .to(dtype)")
+    found = reshape(input, *shape)
+    array = input._array
+    if array is not None and found._view is None:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "contiguous subspaces). Use .reshape(...) instead."
+        )
+    return found
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """``view`` with the shape of another tensor."""
+    return view(input, other.shape)
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """``reshape`` with the shape of another tensor."""
+    return reshape(input, other.shape)
+
+
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """Reorder the axes."""
+    found: Tensor = shaping.permute(input, _sizes(dims))
+    return found if found is not input else _view_of(input)
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Exchange two axes."""
+    found: Tensor = joining.transpose(input, dim0, dim1)
+    return found if found is not input else _view_of(input)
+
+
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix; tensors of rank 0 and 1 as they are."""
+    ndim = type_of(input).ndim
+    if ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
+    return _view_of(input) if ndim < 2 else transpose(input, 0, 1)
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The conjugate transpose of the last two axes."""
+    return transpose(input, -2, -1).conj()
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Drop axes of extent 1."""
+    if isinstance(dim, list):
+        dim = tuple(dim)
+    found: Tensor = joining.squeeze(input, dim)
+    return found if found is not input else _view_of(input)
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """Insert an axis of extent 1."""
+    return joining.unsqueeze(input, dim)  # type: ignore[no-any-return]
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Merge axes into one."""
+    return joining.flatten(input, start_dim, end_dim)  # type: ignore[no-any-return]
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one axis."""
+    return reshape(input, -1)
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Split one axis into several."""
+    return joining.unflatten(input, dim, sizes)  # type: ignore[no-any-return]
+
+
+def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
+    """Move axes to new places."""
+    return joining.moveaxis(input, source, destination)  # type: ignore[no-any-return]
+
+
+def expand(input: Tensor, *sizes: Any) -> Tensor:
+    """Broadcast to ``sizes``; -1 keeps an extent. A view."""
+    found: Tensor = joining.expand(input, _sizes(sizes))
+    return found if found is not input else _view_of(input)
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """``expand`` to the shape of another tensor."""
+    return expand(input, other.shape)
+
+
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+    """``expand`` as a function."""
+    return expand(input, size)
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors broadcast against each other."""
+    shape = broadcast_shapes(*[x.shape for x in tensors])
+    return tuple(expand(x, shape) for x in tensors)
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that tensors of the given shapes broadcast to."""
+    given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    return Size(broadcast(*given) if given else ())
+
+
+def broadcastable_sum(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Sum the axes that broadcasting ``shape`` to the operand's shape would add or stretch."""
+    return sum_to(input, shape)  # type: ignore[no-any-return]
+
+
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """Sum to a shape that broadcasts to the operand's."""
+    return broadcastable_sum(input, _sizes(size))
+
+
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """The whole tensor repeated along each axis."""
+    return joining.repeat(input, _sizes(repeats))  # type: ignore[no-any-return]
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """NumPy's tile."""
+    return joining.tile(input, _sizes(dims))  # type: ignore[no-any-return]
+
+
+def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+    """Each element repeated in place; with a tensor of repeats, each its own number of times (eager)."""
+    if isinstance(repeats, Tensor):
+        if type_of(repeats).size == 1:
+            return repeat_interleave(input, int(repeats.item()), dim)
+        x, axis = (reshape(input, -1), 0) if dim is None else (input, dim)
+        places = [i for i, n in enumerate(repeats.tolist()) for _ in range(n)]
+        return index_select(x, axis, as_operand(_int_array(places)))
+    return joining.repeat_interleave(input, int(repeats), dim)  # type: ignore[no-any-return]
+
+
+def _int_array(values: list[int]) -> Any:
+    return np.array(values, dtype=np.int64)
+
+
+def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
+    """Rotate along axes."""
+    return joining.roll(input, shifts, dims)  # type: ignore[no-any-return]
+
+
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """Reverse the order along axes; a copy."""
+    axes = _sizes(dims)
+    return shaping.flip(input, axes) if axes else clone(input)  # type: ignore[no-any-return]
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """Reverse axis 1."""
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    """Reverse axis 0."""
+    return flip(input, 0)
+
+
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Rotate by ``k`` quarter turns in the plane of two axes."""
+    a, b = dims
+    turns = k % 4
+    if turns == 0:
+        return clone(input)
+    if turns == 2:
+        return flip(input, (a, b))
+    return flip(transpose(input, a, b), a if turns == 1 else b)
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """One position of an axis, which goes away; a view."""
+    return joining.select(input, dim, int(index))  # type: ignore[no-any-return]
+
+
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """``length`` positions from ``start`` on; a view."""
+    return joining.narrow(input, dim, int(start), length)  # type: ignore[no-any-return]
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of two axes as a new last axis; a view."""
+    return views.diagonal(input, offset, dim1, dim2)  # type: ignore[no-any-return]
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows along an axis as a new last axis; a view."""
+    return views.unfold(input, dimension, size, step)  # type: ignore[no-any-return]
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Join along an axis; dtypes are promoted; empty vectors are skipped."""
+    kept = [x for x in tensors if type_of(x).shape != (0,)] or list(tensors[:1])
+    if not kept:
+        raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
+    dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
+    if any(type_of(x).ndim == 0 for x in kept):
+        raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
+    return joining.concatenate([cast(x, dtype) for x in kept], dim)  # type: ignore[no-any-return]
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Join along a new axis."""
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
+    return joining.stack([cast(x, dtype) for x in tensors], dim)  # type: ignore[no-any-return]
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Join along axis 1 (0 for vectors)."""
+    wide = [atleast_1d(x) for x in tensors]
+    return cat(wide, 0 if type_of(wide[0]).ndim == 1 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Join along axis 0; vectors are rows."""
+    return cat([atleast_2d(x) for x in tensors], 0)
+
+
+def atleast_1d(input: Tensor) -> Tensor:
+    """With rank at least 1."""
+    return input if type_of(input).ndim else reshape(input, 1)
+
+
+def atleast_2d(input: Tensor) -> Tensor:
+    """With rank at least 2."""
+    return input if type_of(input).ndim >= 2 else reshape(input, (1, -1))
+
+
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive pieces."""
+    return _many_views(joining.split(tensor, split_size_or_sections, dim), "SplitBackward0")
+
+
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive pieces of the given sizes."""
+    return split(input, list(split_sizes), dim)
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most ``chunks`` equal views."""
+    return _many_views(joining.chunk(input, chunks, dim), "SplitBackward0")
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views whose sizes differ by at most one, or cut at given positions."""
+    return _many_views(joining.tensor_split(input, indices_or_sections, dim), "SplitBackward0")
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """A view for every position of an axis."""
+    return _many_views(joining.unbind(input, dim), "UnbindBackward0")
+
+
+def _many_views(pieces: tuple[Tensor, ...], made_by: str) -> tuple[Tensor, ...]:
+    """Views made together may not be written to in grad mode, as in torch."""
+    for piece in pieces:
+        if piece._view is not None and not piece._view.creation:
+            piece._view.creation = made_by
+    return pieces
+
+
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+    """Coordinate grids of vectors; ``indexing`` is "ij" (the default) or "xy"."""
+    given = list(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else list(tensors)
+    swap = indexing == "xy" and len(given) > 1
+    if swap:
+        given[0], given[1] = given[1], given[0]
+    shape = tuple(type_of(x).size for x in given)
+    grids = [
+        expand(reshape(x, (*(1,) * k, -1, *(1,) * (len(given) - k - 1))), shape) for k, x in enumerate(given)
+    ]
+    if swap:
+        grids[0], grids[1] = grids[1], grids[0]
+        grids = [transpose(g, 0, 1) for g in grids]
+    return tuple(grids)
+
+
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The part on and below a diagonal, the rest 0."""
+    return triangles.tril(input, diagonal)  # type: ignore[no-any-return]
+
+
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The part on and above a diagonal, the rest 0."""
+    return triangles.triu(input, diagonal)  # type: ignore[no-any-return]
+
+
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The diagonal of a matrix, or the matrix with a given diagonal."""
+    return triangles.diag(input, diagonal)  # type: ignore[no-any-return]
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last axis as diagonal."""
+    return triangles.diag_embed(input, offset, dim1, dim2)  # type: ignore[no-any-return]
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal."""
+    return diagonal(input).sum()
+
+
+def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    a, b = as_operand(x, name), as_operand(y, name)
+    if type_of(a).dtype is not type_of(b).dtype:
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}")
+    return a, b
+
+
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """Matrix product of any ranks, torch's rules."""
+    return products.matmul(*_products("matmul", input, other))  # type: ignore[no-any-return]
+
+
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Product of two matrices."""
+    return products.mm(*_products("mm", input, mat2))  # type: ignore[no-any-return]
+
+
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Products of two stacks of matrices."""
+    return products.bmm(*_products("bmm", input, mat2))  # type: ignore[no-any-return]
+
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Matrix times vector."""
+    return products.mv(*_products("mv", input, vec))  # type: ignore[no-any-return]
+
+
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Sum of products of two vectors."""
+    return products.dot(*_products("dot", input, tensor))  # type: ignore[no-any-return]
+
+
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """``dot`` with the first operand conjugated."""
+    return products.vdot(*_products("vdot", input, other))  # type: ignore[no-any-return]
+
+
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sums of products over the last axes."""
+    return products.inner(*_products("inner", input, other))  # type: ignore[no-any-return]
+
+
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """All products of two vectors' elements."""
+    return products.outer(*together(input, vec2, "outer"))  # type: ignore[no-any-return]
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Kronecker product."""
+    return products.kron(*together(input, other, "kron"))  # type: ignore[no-any-return]
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Contraction over pairs of axes."""
+    pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
+    return products.tensordot(a, b, pairs)  # type: ignore[no-any-return]
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Einstein's summation convention."""
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    return einsum_op(equation, *given)  # type: ignore[no-any-return]
+
+
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * mat1 @ mat2``."""
+    return products.addmm(input, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * mat @ vec``."""
+    return products.addmv(input, mat, vec, beta, alpha)  # type: ignore[no-any-return]
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * outer(vec1, vec2)``."""
+    return products.addr(input, vec1, vec2, beta, alpha)  # type: ignore[no-any-return]
+
+
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * batch1 @ batch2``."""
+    return products.baddbmm(input, batch1, batch2, beta, alpha)  # type: ignore[no-any-return]
+

@@ -1,0 +1,285 @@
+"""Subscripts: ``x[...]`` and ``x[...] = value`` with NumPy's and torch's whole repertoire.
+
+A subscript is normalised once into (1) a chain of views for integers, slices, None and Ellipsis and (2) index tensors for
+lists, arrays, masks. Views come first, the indexed axes are brought to the front, then one GatherNd or IndexPut follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autojit.core.dtypes import bool_, int64, uint8
+from autojit.core.errors import ArgumentError, IndexOutOfRangeError
+from autojit.ir.op import bind
+from autojit.ops import indexing as gathering
+from autojit.ops import scatter as scattering
+from autojit.ops.shape import Slice, permute, reshape
+from autojit.tensor.functions_elementwise import where
+from autojit.tensor.inplace import copy_into
+from autojit.tensor.promotion import NUMBERS, as_operand, cast
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of, wrap
+
+
+class Subscript(NamedTuple):
+    """A normalised subscript.
+
+    ``starts``, ``stops``, ``steps`` give the slice per axis; ``shape`` the shape after dropping integer axes and adding
+    new ones; ``indices`` the index tensor per axis of that shape, or None.
+    """
+
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    steps: tuple[int, ...]
+    shape: tuple[int, ...]
+    indices: tuple[Tensor | None, ...]
+
+    @property
+    def is_advanced(self) -> bool:
+        return any(i is not None for i in self.indices)
+
+
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """``x[index]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
+    if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
+        return x.masked_select(index)
+    subscript = normalize(x, index)
+    seen = _view(x, subscript)
+    if not subscript.is_advanced:
+        return seen if seen is not x else x.view(x.shape)
+    return _gather(seen, subscript)
+
+
+def setitem(x: Tensor, index: Any, value: Any) -> None:
+    """``x[index] = value``; the value is broadcast and converted to the dtype of ``x``."""
+    subscript, value = normalize(x, index), _value(x, value)
+    if isinstance(index, Tensor) and type_of(index).dtype is bool_ and type_of(value).ndim == 0:
+        copy_into(x, where(_aligned(index, type_of(x).ndim), value, x.detach() if not state.grad_enabled else x), "index_put_")
+        return
+    seen = _view(x, subscript)
+    if not subscript.is_advanced:
+        target = seen if seen is not x else x
+        copy_into(target, _fitted(value, type_of(target).shape), "setitem")
+        return
+    copy_into(seen, _put(seen, subscript, value, False), "index_put_")
+
+
+def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
+    """``x`` with ``value`` written or added at ``x[index]``, as a new tensor."""
+    subscript = normalize(x, index)
+    if subscript.shape != type_of(x).shape or any(subscript.starts):
+        raise ArgumentError("index_put: indices must be tensors", {"x": x})
+    return _put(x, subscript, _value(x, value), accumulate)
+
+
+def _aligned(mask: Tensor, ndim: int) -> Tensor:
+    shape = type_of(mask).shape
+    return mask.reshape((*shape, *(1,) * (ndim - len(shape))))
+
+
+def _value(x: Tensor, value: Any) -> Tensor:
+    if isinstance(value, NUMBERS):
+        return x._literal(value, type_of(x).with_shape(()))  # type: ignore[no-any-return]
+    if not isinstance(value, Tensor):
+        value = wrap(np.asarray(value)) if not isinstance(value, np.ndarray) else wrap(value)
+    return cast(as_operand(value), type_of(x).dtype)
+
+
+def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    have = type_of(value).shape
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    return reshape(value, have)  # type: ignore[no-any-return]
+
+
+def _view(x: Tensor, s: Subscript) -> Tensor:
+    t = type_of(x)
+    whole = all(a == 0 and b == n and c == 1 for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True))
+    found = x if whole else bind(Slice(s.starts, s.stops, s.steps), x)
+    return reshape(found, s.shape)  # type: ignore[no-any-return]
+
+
+def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
+    """(order that brings the indexed axes to the front, their index tensors, where the result's index axes go)."""
+    places = [axis for axis, i in enumerate(s.indices) if i is not None]
+    rest = [axis for axis in range(type_of(x).ndim) if axis not in places]
+    adjacent = places == list(range(places[0], places[0] + len(places)))
+    return [*places, *rest], [s.indices[p] for p in places], places[0] if adjacent else 0  # type: ignore[misc]
+
+
+def _gather(x: Tensor, s: Subscript) -> Tensor:
+    order, indices, where_to = _front(x, s)
+    found = gathering.gather_nd(permute(x, order), *indices)
+    return _back(found, type_of(found).ndim - (type_of(x).ndim - len(indices)), where_to)
+
+
+def _back(found: Tensor, count: int, where_to: int) -> Tensor:
+    """Move the first ``count`` axes (the index's) behind ``where_to`` others."""
+    if where_to == 0:
+        return found
+    ndim = type_of(found).ndim
+    order = [*range(count, count + where_to), *range(count), *range(count + where_to, ndim)]
+    return permute(found, order)  # type: ignore[no-any-return]
+
+
+def _put(x: Tensor, s: Subscript, value: Tensor, accumulate: bool) -> Tensor:
+    order, indices, where_to = _front(x, s)
+    front = permute(x, order)
+    shape = gathering.GatherNd().result_type(type_of(front), *[type_of(i) for i in indices]).shape
+    count = len(shape) - (type_of(x).ndim - len(indices))
+    wanted = (*shape[count : count + where_to], *shape[:count], *shape[count + where_to :])
+    value = _fitted(value, wanted)
+    if where_to:
+        value = value.expand(wanted)
+        ndim = len(wanted)
+        value = permute(value, [*range(where_to, where_to + count), *range(where_to), *range(where_to + count, ndim)])
+    done = scattering.index_put(front, indices, value, accumulate)
+    inverse = [order.index(axis) for axis in range(len(order))]
+    return permute(done, inverse)  # type: ignore[no-any-return]
+
+
+def normalize(x: Tensor, index: Any) -> Subscript:
+    """Resolve a subscript against a tensor; IndexError as torch when it does not fit."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    items = [_item(i) for i in items]
+    shape = type_of(x).shape
+    _expand_ellipsis(items, len(shape))
+    builder = _Builder(shape)
+    for item in items:
+        builder.take(item)
+    return builder.finish()
+
+
+def _item(item: Any) -> Any:
+    """Sequences and arrays become index tensors; 0-d integer tensors stay tensors."""
+    if isinstance(item, bool | np.bool_):
+        return wrap(np.asarray(bool(item)))
+    if isinstance(item, list | range) or (isinstance(item, tuple) and item):
+        return wrap(np.asarray([int(i) if isinstance(i, Tensor) else i for i in item] if _is_flat(item) else item))
+    if isinstance(item, np.ndarray):
+        return wrap(item)
+    return item
+
+
+def _is_flat(item: Sequence[Any]) -> bool:
+    return any(isinstance(i, Tensor) for i in item)
+
+
+def _consumed(item: Any) -> int:
+    if item is None or item is Ellipsis:
+        return 0
+    if isinstance(item, Tensor) and type_of(item).dtype in (bool_, uint8):
+        return type_of(item).ndim
+    return 1
+
+
+def _expand_ellipsis(items: list[Any], ndim: int) -> None:
+    used = sum(_consumed(i) for i in items)
+    if used > ndim:
+        raise IndexError(f"too many indices for tensor of dimension {ndim}")
+    places = [k for k, i in enumerate(items) if i is Ellipsis]
+    if len(places) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    fill = [slice(None)] * (ndim - used)
+    if places:
+        items[places[0] : places[0] + 1] = fill
+    else:
+        items.extend(fill)
+
+
+class _Builder:
+    """Walks the subscript's items along the axes."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.extents = shape
+        self.axis = 0
+        self.starts: list[int] = []
+        self.stops: list[int] = []
+        self.steps: list[int] = []
+        self.shape: list[int] = []
+        self.indices: list[Tensor | None] = []
+
+    def take(self, item: Any) -> None:
+        if item is None:
+            self.shape.append(1)
+            self.indices.append(None)
+        elif isinstance(item, slice):
+            self._slice(item)
+        elif isinstance(item, Tensor):
+            self._tensor(item)
+        elif hasattr(item, "__index__"):
+            self._integer(int(item.__index__()))
+        else:
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+                f"(got {type(item).__name__})"
+            )
+
+    def _push(self, start: int, stop: int, step: int) -> None:
+        self.starts.append(start)
+        self.stops.append(stop)
+        self.steps.append(step)
+        self.axis += 1
+
+    def _slice(self, item: slice) -> None:
+        extent = self.extents[self.axis]
+        bounds = [None if b is None else int(b) for b in (item.start, item.stop, item.step)]
+        if bounds[2] is not None and bounds[2] <= 0:
+            raise ArgumentError("step must be greater than zero", {"slice": item}, "use flip() for a reversed order")
+        found = range(*slice(*bounds).indices(extent))
+        stop = found[-1] + 1 if len(found) else found.start
+        self._push(found.start, stop if found.step > 1 or not len(found) else found.stop, found.step)
+        self.shape.append(len(found))
+        self.indices.append(None)
+
+    def _integer(self, place: int) -> None:
+        extent = self.extents[self.axis]
+        if not -extent <= place < extent:
+            raise IndexOutOfRangeError(
+                f"index {place} is out of bounds for dimension {self.axis} with size {extent}",
+                {"shape": list(self.extents)},
+            )
+        place += extent if place < 0 else 0
+        self._push(place, place + 1, 1)
+
+    def _tensor(self, item: Tensor) -> None:
+        t = type_of(item)
+        if t.dtype in (bool_, uint8):
+            self._mask(item)
+            return
+        if t.dtype.category != 1:
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        if t.ndim == 0 and item._array is not None and state.trace is None:
+            self._integer(int(item._array))
+            return
+        self._whole_axis(cast(item, int64))
+
+    def _whole_axis(self, index: Tensor) -> None:
+        extent = self.extents[self.axis]
+        self._push(0, extent, 1)
+        self.shape.append(extent)
+        self.indices.append(index)
+
+    def _mask(self, mask: Tensor) -> None:
+        t = type_of(mask)
+        if t.ndim == 0:
+            self.shape.append(1)
+            chosen = bool(mask)
+            self.indices.append(wrap(np.zeros(int(chosen), np.int64)))
+            return
+        for k, n in enumerate(t.shape):
+            if self.extents[self.axis + k] != n:
+                raise IndexError(
+                    f"The shape of the mask {list(t.shape)} at index {k} does not match the shape of the indexed tensor "
+                    f"{list(self.extents)} at index {self.axis + k}"
+                )
+        for places in mask.nonzero(as_tuple=True):
+            self._whole_axis(places)
+
+    def finish(self) -> Subscript:
+        return Subscript(
+            tuple(self.starts), tuple(self.stops), tuple(self.steps), tuple(self.shape), tuple(self.indices)
+        )

@@ -1,0 +1,88 @@
+"""Promotion: bringing what users combine to operands of one dtype, by torch's rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import DType, default_dtype, dtype_of_number, promote_with_number, result_type
+from autojit.ir.op import Op
+from autojit.ops.elementwise_arithmetic import Cast
+from autojit.tensor.dispatch import apply, number
+from autojit.tensor.tensor import Tensor, type_of, wrap
+
+Number = bool | int | float | complex
+NUMBERS = (int, float, complex, np.generic)
+_CASTS: dict[DType, Op] = {}
+
+
+def cast(x: Tensor, dtype: DType) -> Tensor:
+    """``x`` in another dtype; ``x`` itself when it already has it. Differentiable between floats."""
+    if type_of(x).dtype is dtype:
+        return x
+    return converted(x, dtype)
+
+
+def converted(x: Tensor, dtype: DType) -> Tensor:
+    """A copy of ``x`` in a dtype."""
+    op = _CASTS.get(dtype)
+    if op is None:
+        op = _CASTS[dtype] = Cast(dtype)
+    found: Tensor = apply(op, x)
+    return found
+
+
+def as_operand(value: Any, what: str = "op") -> Tensor:
+    """A Tensor of a Tensor, an array or a number; TypeError otherwise."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, NUMBERS):
+        return number(value, dtype_of_number(value))
+    if isinstance(value, np.ndarray):
+        return wrap(value)
+    raise TypeError(f"{what}: expected a Tensor or a number, but got {type(value).__name__}")
+
+
+def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+    """Two operands in their promoted dtype; Python numbers only raise the category (wrapped numbers)."""
+    if isinstance(x, NUMBERS):
+        other = as_operand(y, what)
+        if isinstance(y, NUMBERS):
+            return together(as_operand(x), other, what)
+        dtype = promote_with_number(type_of(other).dtype, x)
+        return number(x, dtype), cast(other, dtype)
+    a = as_operand(x, what)
+    if isinstance(y, NUMBERS):
+        dtype = promote_with_number(type_of(a).dtype, y)
+        return cast(a, dtype), number(y, dtype)
+    b = as_operand(y, what)
+    ta, tb = type_of(a), type_of(b)
+    if ta.dtype is tb.dtype:
+        return a, b
+    dtype = result_type([(ta.dtype, ta.ndim), (tb.dtype, tb.ndim)])
+    return cast(a, dtype), cast(b, dtype)
+
+
+def all_together(values: list[Any], what: str) -> list[Tensor]:
+    """Any number of operands in their promoted dtype."""
+    tensors = [v for v in values if not isinstance(v, NUMBERS)]
+    dtype = result_type([(type_of(as_operand(t, what)).dtype, type_of(t).ndim) for t in tensors])
+    for v in values:
+        if isinstance(v, NUMBERS):
+            dtype = promote_with_number(dtype, v)
+    return [number(v, dtype) if isinstance(v, NUMBERS) else cast(as_operand(v, what), dtype) for v in values]
+
+
+def floating(x: Any, what: str = "op") -> Tensor:
+    """``x`` itself when it is float or complex; integers and bools become the default float."""
+    t = as_operand(x, what)
+    return t if type_of(t).dtype.category >= 2 else cast(t, default_dtype())
+
+
+def floating_together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+    """Two operands in their promoted dtype, at least the default float."""
+    a, b = together(x, y, what)
+    if type_of(a).dtype.category >= 2:
+        return a, b
+    return cast(a, default_dtype()), cast(b, default_dtype())

@@ -1,0 +1,336 @@
+"""Recording: from an op applied to tensors that require gradients to a node of the history.
+
+Which operands and results a rule reads is found once per op by a dry run of the rule with tracers; only those are kept,
+of the others only shape and dtype. The same rules run later, eagerly or traced, in ``pull_back``.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from autojit.core.errors import DifferentiationError
+from autojit.core.source import here
+from autojit.core.types import TensorType
+from autojit.ir.builder import GraphBuilder, Tracer
+from autojit.ir.op import Op
+from autojit.tensor.node import FREED, AccumulateGrad, Edge, Meta, Node, backward_name, type_of_meta
+from autojit.tensor.state import grad_mode, state
+from autojit.tensor.tensor import Tensor, alias, storage_of, type_of
+from autojit.transforms.adjoint import accumulate
+
+_PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
+_PLAN_LIMIT = 4096
+
+
+class ResidualPlan(NamedTuple):
+    """Which operands and results the VJP rule reads, per position."""
+
+    primals: tuple[bool, ...]
+    results: tuple[bool, ...]
+
+
+class OpNode(Node):
+    """One op of ``autojit.ops``: runs the op's own VJP rule on what the rule reads.
+
+    ``primals`` holds, per operand, the tensor itself where the rule reads it, else only its meta; ``results`` holds
+    detached shells of the results the rule reads. ``versions`` are the storages' versions at recording.
+    """
+
+    __slots__ = ("label", "mask", "op", "primals", "results", "versions")
+    op: Op
+    mask: int
+    primals: list[Any]
+    results: list[Any]
+    versions: list[int]
+    label: str | None
+
+    def name(self) -> str:
+        return self.label or backward_name(self.op.name)
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        primals = [self._unpack(entry, i) for i, entry in enumerate(self.primals)]
+        count = len(primals)
+        results = [self._unpack(entry, count + i, i) for i, entry in enumerate(self.results)]
+        return accumulate(self.op, primals, results, grads, wanted)
+
+    def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
+        if isinstance(entry, tuple | TensorType):
+            return TypeOnly(type_of_meta(entry))
+        if entry is FREED:
+            raise freed_error(self)
+        if type(entry) is Packed:
+            return entry.unpack(self, result)
+        if entry._storage is not None and entry._storage.version != self.versions[place]:
+            raise changed_error(self, entry, self.versions[place])
+        return entry if result < 0 else as_result(entry, self, result)
+
+    def release(self) -> None:
+        for kept in (self.primals, self.results):
+            for i, entry in enumerate(kept):
+                if not isinstance(entry, tuple | TensorType):
+                    kept[i] = FREED
+
+    def __getattr__(self, attribute: str) -> Any:
+        if not attribute.startswith("_saved_"):
+            raise AttributeError(f"{self.name()!r} object has no attribute {attribute!r}")
+        if attribute == "_saved_result":
+            return self._saved(self.results[0], len(self.primals), 0)
+        places = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat1": 0, "mat2": 1}
+        place = places.get(attribute.removeprefix("_saved_"), -1)
+        if not 0 <= place < len(self.primals):
+            raise AttributeError(f"{self.name()!r} object has no attribute {attribute!r}")
+        return self._saved(self.primals[place], place, -1)
+
+    def _saved(self, entry: Any, place: int, result: int) -> Any:
+        found = self._unpack(entry, place, result)
+        return None if type(found) is TypeOnly else found
+
+
+class TypeOnly:
+    """Stands for an operand whose values the rule does not read."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: TensorType) -> None:
+        self.type = type
+
+    def _literal(self, value: object, type: TensorType) -> Any:
+        return Tensor._literal_of(value, type)
+
+    def _bind(self, op: Op, operands: Sequence[Any]) -> Any:
+        if not operands:
+            return Tensor._apply(op)
+        raise AssertionError(f"a derivative rule reads an operand of {op.name} that was not kept")
+
+
+class Packed:
+    """A saved tensor that went through saved-tensor hooks: what ``pack`` returned, and how to connect it again."""
+
+    __slots__ = ("edge", "requires_grad", "unpack_hook", "what")
+
+    def __init__(self, t: Tensor, hooks: tuple[Any, Any], is_result: bool) -> None:
+        pack, self.unpack_hook = hooks
+        self.edge = None if is_result else edge_of(t)
+        self.requires_grad = t._requires_grad or is_result
+        with grad_mode(False):
+            self.what = pack(alias(t))
+
+    def unpack(self, node: Node, result: int) -> Tensor:
+        with grad_mode(False):
+            found = self.unpack_hook(self.what)
+        if not isinstance(found, Tensor):
+            raise TypeError(f"saved tensor hooks: unpack must return a Tensor, not {type(found).__name__}")
+        edge = (node, result) if result >= 0 else self.edge
+        if edge is None:
+            return found
+        return connected(found, edge)
+
+
+def connected(t: Tensor, edge: Edge) -> Tensor:
+    """An alias of ``t`` whose history is ``edge``."""
+    made = alias(t)
+    made._requires_grad = True
+    node, made._output_nr = edge
+    if isinstance(node, AccumulateGrad):
+        made._accumulator = weakref.ref(node)
+    else:
+        made._grad_fn = node
+    return made
+
+
+def as_result(shell: Tensor, node: Node, number: int) -> Tensor:
+    """A saved result as an operand of a rule: connected to its node again when a graph of the derivative is wanted."""
+    return connected(shell, (node, number)) if state.grad_enabled else shell
+
+
+def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan | None:
+    """What the rule of ``op`` reads for the operands in ``mask``; None when nothing can be differentiated.
+
+    Kept per op, mask and dtype: a rule's choice of residuals must not depend on extents.
+    """
+    first = operands[0]._array
+    key = (mask, first.dtype if first is not None else type_of(operands[0]).dtype.numpy)
+    plans = op.__dict__.get("_plans")
+    if plans is None:
+        plans = _PLANS.get(op)
+        if plans is None:
+            if len(_PLANS) >= _PLAN_LIMIT:
+                _PLANS.clear()
+            plans = _PLANS[op] = {}
+        object.__setattr__(op, "_plans", plans)
+    if key not in plans:
+        plans[key] = _dry_run(op, [type_of(t) for t in operands], mask)
+    found: ResidualPlan | None = plans[key]
+    return found
+
+
+def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:
+    if not op.is_differentiable:
+        return None
+    builder = GraphBuilder()
+    result_types = op.result_type(*types)
+    result_types = (result_types,) if op.n_outputs == 1 else tuple(result_types)
+    if not any(t.dtype.is_differentiable for t in result_types):
+        return None
+    primals = [builder.tracer(builder.input(t)) for t in types]
+    results = [builder.tracer(builder.input(t)) for t in result_types]
+    bars = [builder.tracer(builder.input(t)) if t.dtype.is_differentiable else None for t in result_types]
+    wanted = tuple(bool(mask >> i & 1) for i in range(len(types)))
+    cotangents = accumulate(op, primals, results, bars, wanted)
+    read = {v for node in builder.nodes for v in node.inputs}
+    read.update(c.value for c in cotangents if isinstance(c, Tracer))
+    return ResidualPlan(tuple(p.value in read for p in primals), tuple(r.value in read for r in results))
+
+
+def wants_grad(t: Tensor) -> bool:
+    """Whether gradients flow into ``t``, also through writes to the base it looks at."""
+    view = t._view
+    if view is not None and view.base is not None and view.base._grad_fn is not view.base_fn:
+        refresh_view(t)
+    return t._requires_grad
+
+
+def edge_of(t: Tensor) -> Edge | None:
+    """Where the gradient of ``t`` goes: its node, or its accumulator; None when it needs none."""
+    if not wants_grad(t):
+        return None
+    node = t._grad_fn
+    if node is None:
+        node = accumulator_of(t)
+    return node, t._output_nr
+
+
+def accumulator_of(leaf: Tensor) -> Node:
+    """The leaf's AccumulateGrad node, made again if nobody kept it."""
+    reference = leaf._accumulator
+    node = None if reference is None else reference()
+    if node is None:
+        node = AccumulateGrad(leaf)
+        leaf._accumulator = weakref.ref(node)
+    return node
+
+
+def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+    """Make the results' node if the op can be differentiated with respect to an operand that requires gradients."""
+    mask = 0
+    edges: list[Edge | None] = []
+    for place, t in enumerate(operands):
+        if t._requires_grad:
+            fn = t._grad_fn
+            edges.append((accumulator_of(t) if fn is None else fn, t._output_nr))
+            mask |= 1 << place
+        else:
+            edges.append(None)
+    plan = residual_plan(op, operands, mask)
+    if plan is None:
+        return
+    node = OpNode()
+    node.op = op
+    node.mask = mask
+    node.label = None
+    node.edges = edges
+    node.source = here()
+    hooks = state.recording_hooks
+    versions: list[int] = []
+    primals: list[Any] = []
+    for t, keep in zip(operands, plan.primals, strict=True):
+        if keep:
+            primals.append(t if hooks is None else Packed(t, hooks[-1], False))
+            storage = t._storage
+            versions.append(0 if storage is None else storage.version)
+        else:
+            primals.append(meta_of(t))
+            versions.append(0)
+    kept: list[Any] = []
+    metas: list[Meta] = []
+    for number, (t, keep) in enumerate(zip(results, plan.results, strict=True)):
+        meta = meta_of(t)
+        metas.append(meta)
+        if keep:
+            kept.append(alias(t) if hooks is None else Packed(t, hooks[-1], True))
+            versions.append(storage_of(t).version)
+        else:
+            kept.append(meta)
+            versions.append(0)
+        if len(results) == 1 or type_of(t).dtype.is_differentiable:
+            t._requires_grad = True
+            t._grad_fn = node
+            t._output_nr = number
+    node.primals = primals
+    node.results = kept
+    node.versions = versions
+    node.out_metas = metas
+
+
+def meta_of(t: Tensor) -> Meta:
+    """The tensor's type, as cheaply as possible."""
+    found = t._type
+    if found is not None:
+        return found
+    array = t._array
+    return (array.shape, array.dtype) if array is not None else type_of(t)
+
+
+def symbolic_node(op: Op, edges: list[Edge | None], metas: Sequence[TensorType], label: str | None = None) -> OpNode:
+    """A node for an op that was not computed and whose rule reads types only (views, view_update)."""
+    node = OpNode()
+    node.op = op
+    node.mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
+    node.label = label
+    node.edges = edges
+    node.source = here()
+    result = op.result_type(*metas)
+    node.primals = list(metas)
+    node.results = [result]
+    node.versions = [0] * (len(metas) + 1)
+    node.out_metas = [result]
+    return node
+
+
+def refresh_view(t: Tensor) -> None:
+    """Make the history of a view anew after its base's history changed."""
+    view = t._view
+    assert view is not None and view.base is not None
+    base = view.base
+    edge = edge_of(base)
+    view.base_fn = base._grad_fn
+    if edge is None:
+        t._requires_grad, t._grad_fn, t._output_nr = False, None, 0
+        return
+    shown = type_of(base)
+    for op in view.chain:
+        node = symbolic_node(op, [edge], [shown])
+        edge, shown = (node, 0), op.result_type(shown)
+    t._requires_grad = True
+    t._grad_fn, t._output_nr = edge
+
+
+def freed_error(node: Node) -> RuntimeError:
+    """What torch raises on a second backward."""
+    return DifferentiationError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad().",
+        {"op": node.name(), "recorded": node.source},
+        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+        "saved tensors after calling backward.",
+    )
+
+
+def changed_error(node: OpNode, t: Tensor, expected: int) -> RuntimeError:
+    """What torch raises when a saved tensor was changed in place."""
+    storage = t._storage
+    assert storage is not None
+    kind = f"{type_of(t).dtype} {list(type_of(t).shape)}"
+    made_by = "" if t._grad_fn is None else f", which is output {t._output_nr} of {t._grad_fn.name()},"
+    return DifferentiationError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{kind}]{made_by} is at version {storage.version}; expected version {expected} instead.",
+        {
+            "needed by": f"{node.name()}  {node.source}",
+            "changed by": f"{storage.changed_by}  {storage.changed_at}",
+        },
+        "use the out-of-place form, or clone() the tensor before changing it",
+    )
+

@@ -1,0 +1,31 @@
+"""Size: a shape as users see it."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+
+class Size(tuple[int, ...]):
+    """A tuple of extents that can say how many elements they make."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return prod(self)
+
+    def __repr__(self) -> str:
+        return f"autojit.Size([{', '.join(map(str, self))}])"
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Size(found) if isinstance(index, slice) else found
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple.__add__(self, other))
+
+    def __mul__(self, count: Any) -> Size:
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__

@@ -1,0 +1,241 @@
+"""The Tensor object: its fields, and what can be read off them without computing.
+
+Everything that computes (operators, methods, indexing, history) is attached by ``tensor/methods.py`` from the modules that
+define it once as a function.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.device import CPU, Device
+from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.types import TensorType
+from autojit.tensor.size import Size
+from autojit.tensor.storage import Storage, View
+
+if TYPE_CHECKING:
+    import weakref
+
+    from numpy.typing import NDArray
+
+    from autojit.ir.graph import Value
+    from autojit.tensor.node import Hooks, Node
+
+_object_new = object.__new__
+
+
+class Tensor:
+    """A multi-dimensional array of one dtype that can record how it was computed.
+
+    Concrete tensors hold a NumPy array in ``_array``. While a step is captured, results hold an IR value in ``_value``
+    and no array. History: ``_grad_fn`` and ``_output_nr`` for results, ``_accumulator`` for leaves. Aliasing:
+    ``_storage`` (made on demand) and ``_view``.
+    """
+
+    __slots__ = (
+        "__dict__", "__weakref__", "_accumulator", "_array", "_grad", "_grad_fn", "_leaf_hooks", "_output_nr",
+        "_requires_grad", "_retains_grad", "_storage", "_type", "_value", "_view",
+    )  # fmt: skip
+    _array: Any  # NDArray, or None while traced
+    _value: Value | None
+    _type: TensorType | None
+    _requires_grad: bool
+    _grad_fn: Node | None
+    _output_nr: int
+    _grad: Tensor | None
+    _accumulator: weakref.ref[Node] | None
+    _leaf_hooks: tuple[Hooks, Hooks] | None  # (tensor hooks, post-accumulate hooks) of a leaf
+    _retains_grad: bool
+    _storage: Storage | None
+    _view: View | None
+
+    __array_priority__ = 1000  # NumPy scalars and arrays leave binary operators to us
+
+    if TYPE_CHECKING:
+        requires_grad: bool
+        grad: Tensor | None
+        data: Tensor
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __len__(self) -> int: ...
+        def __bool__(self) -> bool: ...
+        def __float__(self) -> float: ...
+        def __int__(self) -> int: ...
+        def __index__(self) -> int: ...
+        def __iter__(self) -> Any: ...
+
+    def __new__(cls, *data: Any, **options: Any) -> Tensor:
+        """``Tensor(sequence)`` in the default dtype, or ``Tensor(2, 3)`` uninitialised; ``autojit.tensor`` is preferred."""
+        made: Tensor = cls._construct(cls, data, options)  # type: ignore[attr-defined]
+        return made
+
+    def __init__(self, *data: Any, **options: Any) -> None:
+        """Everything was done by ``__new__``."""
+
+    @staticmethod
+    def _make_subclass(cls: Any, data: Tensor, requires_grad: bool = False) -> Any:
+        """A leaf of class ``cls`` that shares storage with ``data``."""
+        made = alias(data, cls)
+        made._requires_grad = bool(requires_grad)
+        return made
+
+    @property
+    def shape(self) -> Size:
+        array = self._array
+        return Size(array.shape if array is not None else type_of(self).shape)
+
+    @property
+    def dtype(self) -> DType:
+        array = self._array
+        return dtype_of_numpy(array.dtype) if array is not None else type_of(self).dtype
+
+    @property
+    def device(self) -> Device:
+        return CPU if self._type is None else self._type.device
+
+    @property
+    def ndim(self) -> int:
+        array = self._array
+        return array.ndim if array is not None else len(type_of(self).shape)  # type: ignore[no-any-return]
+
+    @property
+    def output_nr(self) -> int:
+        return self._output_nr
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether a non-leaf keeps its ``.grad`` (``retain_grad``)."""
+        return self._retains_grad
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._storage is None else self._storage.version
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self._view is None else self._view.base
+
+    @property
+    def type(self) -> TensorType:
+        """Shape, dtype and device: what every operand of an op tells."""
+        return type_of(self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def describe(self) -> str:
+        """How errors name the tensor: type, and the line that made it where that is known."""
+        text = str(type_of(self))
+        return f"{text}  {self._grad_fn.source}" if self._grad_fn is not None else text
+
+
+def type_of(t: Tensor) -> TensorType:
+    """The tensor's type, kept once it was asked for."""
+    found = t._type
+    if found is None:
+        array = t._array
+        if array is not None:
+            found = t._type = TensorType(array.shape, dtype_of_numpy(array.dtype))
+        else:
+            assert t._value is not None
+            found = t._type = t._value.type
+    return found
+
+
+def wrap(array: NDArray[Any]) -> Tensor:
+    """A plain Tensor around a NumPy array, without copying; the array's dtype must be one of ours."""
+    t = _object_new(Tensor)
+    t._array = array
+    t._value = None
+    t._type = None
+    t._requires_grad = False
+    t._grad_fn = None
+    t._output_nr = 0
+    t._grad = None
+    t._accumulator = None
+    t._leaf_hooks = None
+    t._retains_grad = False
+    t._storage = None
+    t._view = None
+    return t
+
+
+def wrap_value(value: Value) -> Tensor:
+    """A traced Tensor for an IR value."""
+    t = wrap(None)  # type: ignore[arg-type]
+    t._value = value
+    t._type = value.type
+    return t
+
+
+def storage_of(t: Tensor) -> Storage:
+    """The tensor's storage, made now if it had none."""
+    found = t._storage
+    if found is None:
+        found = t._storage = Storage(t._array, t._value)
+    return found
+
+
+def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> Tensor:
+    """A tensor without history on the same memory (``detach``); ``own_version`` gives it its own counter (``data``)."""
+    storage = storage_of(t)
+    made: Tensor = _object_new(cls)
+    made._array = t._array
+    made._value = t._value
+    made._type = t._type
+    made._requires_grad = False
+    made._grad_fn = None
+    made._output_nr = 0
+    made._grad = None
+    made._accumulator = None
+    made._leaf_hooks = None
+    made._retains_grad = False
+    made._view = None
+    if own_version and storage.array is not None:
+        storage = Storage(storage.array, None)
+    made._storage = storage
+    chain = storage_chain(t)
+    if chain or t._array is None:
+        made._view = View(None, chain, None, t._view.value_version if t._view is not None else storage.version)
+    return made
+
+
+def storage_chain(t: Tensor) -> tuple[Any, ...]:
+    """The view ops that lead from the storage's root to the tensor."""
+    view = t._view
+    if view is None:
+        return ()
+    if view.base is None:
+        return view.chain
+    return (*storage_chain(view.base), *view.chain)
+
+
+def is_scalar_number(value: object) -> bool:
+    """Whether a value is a Python or NumPy number (which takes part in promotion as a wrapped number)."""
+    return isinstance(value, int | float | complex | np.generic)

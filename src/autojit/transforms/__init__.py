@@ -1,0 +1,1 @@
+"""Graph -> Graph that changes meaning: adjoint, jvp, vmap."""

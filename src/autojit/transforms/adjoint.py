@@ -1,0 +1,112 @@
+"""The adjoint pass: cotangents of outputs in, cotangents of inputs out.
+
+``accumulate`` is one node's share and the only caller of VJP rules: the engine behind ``Tensor.backward`` uses it on
+Tensors, ``adjoint`` on Tracers. Rules are written in ops, so the result can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.core.errors import DifferentiationError
+from autojit.ir.builder import GraphBuilder, Tracer
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.op import Op
+from autojit.ops.base import resolve
+from autojit.ops.elementwise_arithmetic import add
+from autojit.ops.sources import zeros_like
+
+
+def accumulate(
+    op: Op, primals: Sequence[Any], results: Sequence[Any], y_bars: Sequence[Any], wanted: Sequence[bool]
+) -> list[Any]:
+    """Cotangents of one node's operands from the cotangents of its results.
+
+    Entries of ``y_bars`` may be None (symbolic zero), not all of them. Only ``wanted`` cotangents are built; the
+    others, those of integer operands and symbolic zeros come back as None. Broadcasting is undone.
+
+    Raises:
+        DifferentiationError: a rule returned a cotangent of another type than its operand: a defect of the op.
+    """
+    if op.n_outputs == 1:
+        cotangents = op.vjp(primals, results[0], y_bars[0])
+    else:
+        cotangents = op.vjp(primals, tuple(results), tuple(y_bars))
+    if cotangents is None:  # the rule is ``not_differentiable``
+        return [None] * len(primals)
+    found: list[Any] = []
+    for x, cotangent, want in zip(primals, cotangents, wanted, strict=True):
+        x_bar = resolve(cotangent) if want and x.type.dtype.is_differentiable else None
+        found.append(None if x_bar is None else _checked(op, op.unbroadcast(x_bar, x), x))
+    return found
+
+
+def _checked(op: Op, x_bar: Any, x: Any) -> Any:
+    if x_bar.type.shape == x.type.shape and x_bar.type.dtype is x.type.dtype:
+        return x_bar
+    raise DifferentiationError(
+        f"{op.name}: the derivative rule returned a cotangent of the wrong type",
+        {"op": op, "operand": x.type, "cotangent": x_bar.type},
+    )
+
+
+def replay(graph: Graph, builder: GraphBuilder) -> dict[Value, Tracer]:
+    """Record the graph's inputs and nodes into a builder; Value -> the Tracer that stands for it there."""
+    environment = {v: builder.tracer(builder.input(v.type, v.name)) for v in graph.inputs}
+    for node in graph.nodes:
+        outputs = builder.apply(node.op, [environment[v].value for v in node.inputs], node.source)
+        environment.update(zip(node.outputs, map(builder.tracer, outputs), strict=True))
+    return environment
+
+
+def adjoint(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
+    """The backward graph: the graph's inputs, then a cotangent per output, to the cotangents of inputs ``wrt``.
+
+    Inputs the outputs do not depend on get zeros. ``wrt`` defaults to every input with a floating or complex dtype.
+    The forward nodes are repeated; dead code elimination drops those no rule reads. Time O(nodes + edges).
+    """
+    chosen = [i for i, v in enumerate(graph.inputs) if v.type.dtype.is_differentiable] if wrt is None else list(wrt)
+    builder = GraphBuilder()
+    environment = replay(graph, builder)
+    bars: dict[Value, Any] = {}
+    for position, output in enumerate(graph.outputs):
+        if output.type.dtype.is_differentiable:
+            _add_to(bars, output, builder.tracer(builder.input(output.type, f"y_bar{position}")))
+    _sweep(graph, environment, bars, {graph.inputs[i] for i in chosen}, builder)
+    x_bars = []
+    for i in chosen:
+        x = graph.inputs[i]
+        x_bars.append(bars[x] if x in bars else zeros_like(environment[x]))
+    return builder.finish([x_bar.value for x_bar in x_bars])
+
+
+def _sweep(
+    graph: Graph, environment: dict[Value, Tracer], bars: dict[Value, Any], wrt: set[Value], builder: GraphBuilder
+) -> None:
+    """Walk the nodes backwards and add up cotangents of everything that depends on ``wrt``."""
+    active = _active(graph.nodes, wrt)
+    for node in reversed(graph.nodes):
+        y_bars = [bars.get(v) for v in node.outputs]
+        wanted = [v in active for v in node.inputs]
+        if all(y_bar is None for y_bar in y_bars) or not any(wanted):
+            continue
+        builder.source = node.source
+        primals = [environment[v] for v in node.inputs]
+        results = [environment[v] for v in node.outputs]
+        for x, x_bar in zip(node.inputs, accumulate(node.op, primals, results, y_bars, wanted), strict=True):
+            if x_bar is not None:
+                _add_to(bars, x, x_bar)
+
+
+def _active(nodes: Sequence[Node], wrt: set[Value]) -> set[Value]:
+    """The values that depend on ``wrt`` through differentiable ops."""
+    active = set(wrt)
+    for node in nodes:
+        if node.op.is_differentiable and not active.isdisjoint(node.inputs):
+            active.update(v for v in node.outputs if v.type.dtype.is_differentiable)
+    return active
+
+
+def _add_to(bars: dict[Value, Any], x: Value, x_bar: Any) -> None:
+    bars[x] = add(bars[x], x_bar) if x in bars else x_bar

@@ -1,0 +1,57 @@
+"""What every test shares: an object cache of the run's own, reproducible examples, a seeded generator, ``--slow``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+# Before NumPy is imported: the reference must not compete for cores with the code under test or the other workers.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import hypothesis
+import numpy as np
+
+hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, max_examples=30, database=None)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500, print_blob=True)
+hypothesis.settings.load_profile("reproducible")
+
+_OWN_CACHE = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the long campaigns too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run one empty object cache; xdist's workers inherit it, so shared kernels compile once."""
+    if "AUTOJIT_TEST_CACHE" not in os.environ:
+        directory = tempfile.mkdtemp(prefix="autojit-tests-")
+        os.environ["AUTOJIT_TEST_CACHE"] = directory
+        config.stash[_OWN_CACHE] = directory
+    os.environ["AUTOJIT_CACHE_DIR"] = os.environ["AUTOJIT_TEST_CACHE"]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    directory = config.stash.get(_OWN_CACHE, None)
+    if directory is not None:
+        os.environ.pop("AUTOJIT_TEST_CACHE", None)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--slow"):
+        return
+    skip = pytest.mark.skip(reason="a long campaign: --slow runs it")
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator that draws the same numbers in every run."""
+    return np.random.default_rng(0)

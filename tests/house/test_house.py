@@ -1,0 +1,57 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "autojit"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+FOLDERS = sorted({PACKAGE / path.relative_to(PACKAGE).parts[0] for path in SOURCES if path.parent != PACKAGE})
+HEAVY = ("llvmlite", "numba", "scipy", "sklearn", "matplotlib", "hypothesis", "torch")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_a_file_stays_under_500_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 500
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name)
+def test_a_folder_opens_with_a_readme(folder: Path) -> None:
+    assert (folder / "README.md").is_file()
+
+
+def test_at_most_five_ports_lead_upwards() -> None:
+    ports = PACKAGE / "core" / "ports.py"
+    if not ports.exists():
+        return
+    tree = ast.parse(ports.read_text(encoding="utf-8"))
+    protocols = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and "Protocol" in {ast.unparse(b) for b in node.bases}
+    ]
+    assert len(protocols) <= 5
+
+
+def test_importing_autojit_loads_nothing_heavy() -> None:
+    code = f"import autojit, sys; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "src")
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_two_statements_of_the_runtime_requirements_agree() -> None:
+    pinned = set(re.findall(r"^([\w-]+)==", (ROOT / "requirements" / "runtime.txt").read_text(), re.MULTILINE))
+    listed = re.search(r"^dependencies = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    assert listed is not None
+    assert set(re.findall(r'"([\w-]+)[><=]', listed.group(1))) == pinned

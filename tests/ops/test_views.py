@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from autojit.core.dtypes import float64
+from autojit.core.errors import ShapeError
+from autojit.ops import Permute, Reshape, Slice, Unfold, ViewUpdate, diagonal, unfold
+from tests.ops.running import normal, record, run
+
+
+@pytest.mark.parametrize("offset", [-3, -1, 0, 2, 9])
+def test_diagonal_agrees_with_numpy(offset: int) -> None:
+    x = normal(3, 4, 5)
+    np.testing.assert_array_equal(run(lambda x: diagonal(x, offset, 2, 0), x), np.diagonal(x, offset, 2, 0))
+
+
+def test_unfold_agrees_with_sliding_windows() -> None:
+    x = normal(3, 11)
+    expected = np.lib.stride_tricks.sliding_window_view(x, 4, 1)[:, ::3]
+    np.testing.assert_array_equal(run(lambda x: unfold(x, -1, 4, 3), x), expected)
+
+
+def test_unfold_refuses_windows_longer_than_the_axis() -> None:
+    with pytest.raises(RuntimeError, match="maximum size for tensor at dimension 0 is 3 but size is 4"):
+        record(lambda x: unfold(x, 0, 4, 1), normal(3))
+
+
+@pytest.mark.parametrize(("op", "inputs"), ViewUpdate.samples(float64), ids=str)
+def test_expanding_a_view_update_gives_the_same(op: ViewUpdate, inputs: tuple[NDArray[Any], ...]) -> None:
+    np.testing.assert_array_equal(run(op.expand, *inputs), op.eager(*inputs))
+
+
+def test_a_view_update_writes_through_a_reshape_that_copies() -> None:
+    chain = (Permute((1, 0)), Reshape((12,)), Slice((2,), (11,), (4,)))
+    base, piece = normal(3, 4), normal(3, seed=1)
+    expected = base.T.copy()
+    expected.reshape(-1)[2:11:4] = piece
+    np.testing.assert_array_equal(ViewUpdate(chain).eager(base, piece), expected.T)
+
+
+def test_overlapping_windows_cannot_be_written() -> None:
+    with pytest.raises(ShapeError, match="single memory location"):
+        record(ViewUpdate((Unfold(0, 3, 1),)).expand, normal(6), normal(4, 3))

@@ -1,0 +1,115 @@
+"""A loaded step called from Python."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from autojit.core.errors import ArgumentError, CompileError
+from autojit.runtime.executable import Executable, OutputSpec, TableLayout
+
+from .programs import ADD_ONE, compiled
+
+SPEC = OutputSpec((16,), np.dtype(np.float32))
+
+USES_ALL = """
+declare void @helper(ptr)
+define internal void @body(ptr %arena, i64 %chunk, i64 %worker) nounwind {
+  %at = getelementptr float, ptr %arena, i64 %chunk
+  %i = sitofp i64 %chunk to float
+  store float %i, ptr %at
+  ret void
+}
+define void @aj_step(ptr %table) nounwind {
+  %out = load ptr, ptr %table
+  %arena.at = getelementptr ptr, ptr %table, i64 1
+  %arena = load ptr, ptr %arena.at
+  %for.at = getelementptr ptr, ptr %table, i64 2
+  %for = load ptr, ptr %for.at
+  call void %for(ptr @body, ptr %arena, i64 16, i64 64)
+  call void @helper(ptr %arena)
+  call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr %arena, i64 64, i1 false)
+  ret void
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+HELPER = "define void @helper(ptr %p) nounwind { store float 99.0, ptr %p ret void }"
+
+
+def add_one() -> Executable:
+    return Executable([compiled(ADD_ONE)], n_inputs=1, outputs=[SPEC], arena_bytes=0)
+
+
+def test_runs_into_fresh_and_given_outputs() -> None:
+    x = np.arange(16, dtype=np.float32)
+    step = add_one()
+    (fresh,) = step.run([x])
+    given = np.empty(16, np.float32)
+    (same,) = step.run([x], [given])
+    assert same is given
+    assert (fresh == x + 1).all()
+    assert (given == x + 1).all()
+
+
+def test_a_donated_input_is_updated_in_place() -> None:
+    x = np.arange(16, dtype=np.float32)
+    add_one().run([x], [x])
+    assert (x == np.arange(1, 17)).all()
+
+
+def test_arena_pool_and_other_objects_are_reachable() -> None:
+    step = Executable([compiled(HELPER), compiled(USES_ALL)], n_inputs=0, outputs=[SPEC], arena_bytes=64)
+    (out,) = step.run([])
+    assert out.tolist() == [99.0, *range(1, 16)]
+
+
+def test_the_table_has_a_place_for_everything() -> None:
+    layout = TableLayout(3, 2)
+    places = [
+        *(layout.input(i) for i in range(3)),
+        *(layout.output(i) for i in range(2)),
+        layout.arena,
+        layout.parallel_for,
+    ]
+    assert places == list(range(layout.size))
+
+
+def test_wrong_arrays_are_refused() -> None:
+    step = add_one()
+    x = np.zeros(16, np.float32)
+    with pytest.raises(ArgumentError, match="wrong number"):
+        step.run([x, x])
+    with pytest.raises(ArgumentError, match="input 0 is not contiguous"):
+        step.run([np.zeros(32, np.float32)[::2]])
+    for bad in (np.zeros(15, np.float32), np.zeros(16, np.float64)):
+        with pytest.raises(ArgumentError, match="output 0 does not fit"):
+            step.run([x], [bad])
+    frozen = np.zeros(16, np.float32)
+    frozen.flags.writeable = False
+    with pytest.raises(ArgumentError, match="output 0 does not fit"):
+        step.run([x], [frozen])
+
+
+def test_a_missing_step_function_is_an_error() -> None:
+    with pytest.raises(CompileError, match="aj_step"):
+        Executable([compiled(HELPER)], n_inputs=0, outputs=[], arena_bytes=0)
+
+
+def test_threads_take_turns() -> None:
+    step = add_one()
+    failures: list[int] = []
+
+    def work(seed: int) -> None:
+        x = np.full(16, seed, np.float32)
+        for _ in range(500):
+            if not (step.run([x])[0] == seed + 1).all():
+                failures.append(seed)
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures

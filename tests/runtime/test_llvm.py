@@ -1,0 +1,80 @@
+"""IR text to object files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from autojit.codegen.target import HostTarget, host_target, vector_bytes_of
+from autojit.core.errors import CompileError
+from autojit.runtime.host import cached_host_target
+from autojit.runtime.llvm import assembly, compile_to_object, llvm_identity, optimised_ir
+
+SUM = """
+define void @add(ptr noalias %a, ptr noalias %b) nounwind {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %n, %loop ]
+  %p = getelementptr float, ptr %a, i64 %i
+  %q = getelementptr float, ptr %b, i64 %i
+  %x = load float, ptr %p
+  %y = load float, ptr %q
+  %z = fadd float %x, %y
+  store float %z, ptr %p
+  %n = add nuw nsw i64 %i, 1
+  %c = icmp ult i64 %n, 1024
+  br i1 %c, label %loop, label %out
+out:
+  ret void
+}
+"""
+
+
+def test_equal_text_gives_equal_bytes() -> None:
+    assert compile_to_object(SUM, host_target()) == compile_to_object(SUM, host_target())
+
+
+def test_rejected_text_is_kept_in_the_file_the_error_names() -> None:
+    bad = SUM.replace("fadd float", "fadd double")
+    with pytest.raises(CompileError, match="LLVM rejects") as caught:
+        compile_to_object(bad, host_target())
+    path = Path(re.search(r"text\s+(\S+)", str(caught.value))[1])
+    assert path.read_text() == bad
+    path.unlink()
+
+
+def test_narrower_target_uses_narrower_registers() -> None:
+    target = host_target()
+    widths = {64: "zmm", 32: "ymm", 16: "xmm"}
+    for vector_bytes in widths:
+        if vector_bytes <= target.vector_bytes:
+            text = assembly(SUM, target.limited_to(vector_bytes))
+            assert widths[vector_bytes] in text
+            assert all(widths[wider] not in text for wider in widths if wider > vector_bytes)
+
+
+def test_vector_width_needs_every_feature() -> None:
+    triple = "x86_64-unknown-linux-gnu"
+    full = frozenset({"+avx512f", "+avx512vl", "+avx512bw", "+avx512dq", "+avx2", "+fma"})
+    assert vector_bytes_of(triple, full) == 64
+    assert vector_bytes_of(triple, full - {"+avx512bw"}) == 32
+    assert vector_bytes_of(triple, full - {"+avx512bw", "+fma"}) == 16
+    assert vector_bytes_of("aarch64-unknown-linux-gnu", frozenset()) == 16
+
+
+def test_compiles_for_another_machine() -> None:
+    arm = HostTarget("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon", 16)
+    assert compile_to_object(SUM, arm)[18:20] == b"\xb7\x00"  # ELF's machine number of AArch64
+    assert "fadd\tv" in assembly(SUM, arm)
+
+
+def test_optimised_text_is_vectorised() -> None:
+    assert "x float>" in optimised_ir(SUM, host_target())
+
+
+def test_cached_target_is_the_hosts() -> None:
+    assert cached_host_target() == host_target()
+    assert llvm_identity() == llvm_identity()

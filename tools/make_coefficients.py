@@ -1,0 +1,321 @@
+"""Make the coefficient tables of the vector mathematics: ``python tools/make_coefficients.py``.
+
+Writes ``src/autojit/codegen/coefficients.py`` and ``src/autojit/codegen/quarter_turns.py``. Every polynomial is a
+minimax fit by Remez's exchange algorithm in 50 digits, rounded to the dtype that evaluates it; the error before that
+rounding stands beside each table as a power of two. Needs mpmath. ``--check`` only compares with the files on disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import mpmath as mp
+import numpy as np
+
+Function = Callable[["mp.mpf"], "mp.mpf"]
+CODEGEN = Path(__file__).resolve().parent.parent / "src" / "autojit" / "codegen"
+LINE_LENGTH = 120
+EXCHANGES = 12
+LEAST_WEIGHT = mp.mpf("1e-7")  # keeps the linear system regular where the error weight has a zero
+
+
+class Fit(NamedTuple):
+    """A polynomial of ``degree`` near ``function`` on [low, high], least greatest |error * weight|."""
+
+    table: str
+    dtype: str
+    function: Function
+    low: mp.mpf
+    high: mp.mpf
+    degree: int
+    weight: Function
+
+
+def remez(fit: Fit) -> tuple[list[mp.mpf], mp.mpf]:
+    """Coefficients, constant term first, and the greatest weighted error on a fine grid."""
+    count = fit.degree + 2
+    points = _chebyshev_points(fit, count - 1)
+    grid = _chebyshev_points(fit, 16 * count)
+    values = [fit.function(x) for x in grid]
+    weights = [_weight(fit, x) for x in grid]
+    best: tuple[list[mp.mpf], mp.mpf] | None = None
+    for _ in range(EXCHANGES):
+        coefficients = _level(fit, points)
+        errors = [
+            (mp.polyval(coefficients[::-1], x) - y) * w for x, y, w in zip(grid, values, weights, strict=True)
+        ]
+        greatest = max(abs(e) for e in errors)
+        if best is None or greatest < best[1]:
+            best = coefficients, greatest
+        extrema = _extrema(errors, count)
+        if len(extrema) < count:
+            break
+        points = [grid[i] for i in extrema]
+    assert best is not None
+    return best
+
+
+def _weight(fit: Fit, x: mp.mpf) -> mp.mpf:
+    return max(abs(mp.mpf(fit.weight(x))), LEAST_WEIGHT)
+
+
+def _chebyshev_points(fit: Fit, intervals: int) -> list[mp.mpf]:
+    middle, half = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
+    return [middle - half * mp.cos(mp.pi * i / intervals) for i in range(intervals + 1)]
+
+
+def _level(fit: Fit, points: list[mp.mpf]) -> list[mp.mpf]:
+    """The polynomial whose weighted errors at the points are equal and alternate in sign."""
+    size = len(points)
+    matrix, right = mp.matrix(size, size), mp.matrix(size, 1)
+    for i, x in enumerate(points):
+        for k in range(size - 1):
+            matrix[i, k] = x**k
+        matrix[i, size - 1] = (-1) ** i / _weight(fit, x)
+        right[i] = fit.function(x)
+    solution = mp.lu_solve(matrix, right)
+    return [solution[k] for k in range(size - 1)]
+
+
+def _extrema(errors: list[mp.mpf], count: int) -> list[int]:
+    """Indices of the greatest error of each run of one sign, the weaker end runs dropped."""
+    found: list[int] = []
+    for i, error in enumerate(errors):
+        if found and mp.sign(errors[found[-1]]) == mp.sign(error):
+            if abs(error) > abs(errors[found[-1]]):
+                found[-1] = i
+        else:
+            found.append(i)
+    while len(found) > count:
+        found.pop(0 if abs(errors[found[0]]) < abs(errors[found[-1]]) else -1)
+    return found
+
+
+def series(function: Function, at_zero: Function, radius: str = "1e-12") -> Function:
+    """``function``, replaced by its series ``at_zero`` where 50 digits would cancel away."""
+    limit = mp.mpf(radius)
+    return lambda x: at_zero(x) if abs(x) < limit else function(x)
+
+
+def odd_tail(function: Function, third: mp.mpf, fifth: mp.mpf) -> Function:
+    """(f(s)/s - 1)/s^2 as a function of s^2, for odd f with f'(0) = 1."""
+
+    def tail(square: mp.mpf) -> mp.mpf:
+        s = mp.sqrt(square)
+        return (function(s) / s - 1) / square
+
+    return series(tail, lambda square: third + fifth * square)
+
+
+def both(table: str, function: Function, low: object, high: object, degrees: tuple[int, int], weight: Function) -> list[Fit]:
+    """The same fit for float32 and float64."""
+    return [
+        Fit(table, short, function, mp.mpf(low), mp.mpf(high), degree, weight)
+        for short, degree in zip(("f32", "f64"), degrees, strict=True)
+    ]
+
+
+def exponential_fits() -> list[Fit]:
+    half_ln2 = mp.log(2) / 2 * mp.mpf("1.0001")
+    exp_tail = series(lambda r: (mp.expm1(r) - r) / r**2, lambda r: mp.mpf(1) / 2 + r / 6)
+    ln2 = mp.log(2)
+    exp2_tail = series(lambda r: (mp.power(2, r) - 1 - r * ln2) / r**2, lambda r: ln2**2 / 2 + r * ln2**3 / 6)
+    cosh_tail = series(lambda z: (mp.cosh(mp.sqrt(z)) - 1) / z, lambda z: mp.mpf(1) / 2 + z / 24)
+    sinh_tail = odd_tail(mp.sinh, mp.mpf(1) / 6, mp.mpf(1) / 120)
+    tanh_tail = odd_tail(mp.tanh, -mp.mpf(1) / 3, mp.mpf(2) / 15)
+    return [
+        *both("EXP_TAIL", exp_tail, -half_ln2, half_ln2, (4, 9), lambda r: r * r),
+        *both("EXP2_TAIL", exp2_tail, "-0.5", "0.5", (4, 9), lambda r: r * r),
+        *both("COSH_TAIL", cosh_tail, 0, half_ln2**2, (2, 5), lambda z: z),
+        *both("SINH_TAIL", sinh_tail, 0, half_ln2**2, (2, 4), lambda z: z),
+        *both("TANH_TAIL", tanh_tail, 0, mp.mpf("0.5501") ** 2, (4, 9), lambda z: z),
+    ]
+
+
+def logarithm_fits() -> list[Fit]:
+    low, high = mp.sqrt(mp.mpf("0.5")) - 1, mp.sqrt(2) - 1
+    cubic = series(lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, lambda f: mp.mpf(1) / 3 - f / 4, "1e-10")
+    greatest = (high / (2 + high)) ** 2 * mp.mpf("1.0001")
+    remainder = series(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z, lambda z: mp.mpf(2) / 3 + 2 * z / 5)
+    return [
+        Fit("LOG_TAIL", "f32", cubic, low, high, 8, lambda f: f * f),
+        Fit("LOG_TAIL", "f64", remainder, mp.mpf(0), greatest, 6, lambda z: z),
+    ]
+
+
+def trigonometric_fits() -> list[Fit]:
+    quarter = (mp.pi / 4 * mp.mpf("1.0001")) ** 2
+    cos_tail = series(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2, lambda z: mp.mpf(1) / 24 - z / 720)
+    third = mp.mpf(1) / 3
+    return [
+        *both("SIN_TAIL", odd_tail(mp.sin, -mp.mpf(1) / 6, mp.mpf(1) / 120), 0, quarter, (2, 5), lambda z: z),
+        *both("COS_TAIL", cos_tail, 0, quarter, (2, 5), lambda z: z * z),
+        *both("TAN_TAIL", odd_tail(mp.tan, third, mp.mpf(2) / 15), 0, quarter, (6, 14), lambda z: z),
+        *both("ASIN_TAIL", odd_tail(mp.asin, mp.mpf(1) / 6, mp.mpf(3) / 40), 0, "0.25", (4, 11), lambda z: z),
+        *both("ATAN_TAIL", odd_tail(mp.atan, -third, mp.mpf(1) / 5), 0, mp.mpf("0.41422") ** 2, (4, 10), lambda z: z),
+    ]
+
+
+def error_function_fits() -> list[Fit]:
+    slope = 2 / mp.sqrt(mp.pi)
+    near = series(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, lambda z: slope - 1 - slope * z / 3, "1e-20")
+    centre = {"f32": mp.mpf(3), "f64": mp.mpf(4)}
+    last = {"f32": mp.mpf("10.1"), "f64": mp.mpf("27.3")}
+
+    def scaled(short: str) -> Function:
+        def function(v: mp.mpf) -> mp.mpf:
+            a = centre[short] * (1 + v) / (1 - v)
+            return ((1 + 2 * a) * mp.exp(a * a) * mp.erfc(a) - 1) / (1 + v)
+
+        slope = (2 - 2 / mp.sqrt(mp.pi)) * centre[short] / 2
+        return lambda v: function(v) if v > -1 else slope
+
+    return [
+        Fit("ERF_NEAR", "f32", near, mp.mpf(0), mp.mpf("0.93") ** 2, 6, lambda z: 1),
+        Fit("ERF_NEAR", "f64", near, mp.mpf(0), mp.mpf(1), 11, lambda z: 1),
+        Fit("ERF_FAR", "f32", lambda a: mp.log(mp.erfc(a)) / a, mp.mpf("0.92"), mp.mpf(4), 6, lambda a: a * mp.erfc(a)),
+        *[
+            Fit("ERFCX", short, scaled(short), mp.mpf(-1), (last[short] - k) / (last[short] + k), degree, lambda v: 1 + v)
+            for short, k, degree in (("f32", centre["f32"], 10), ("f64", centre["f64"], 23))
+        ],
+    ]
+
+
+def all_fits() -> list[Fit]:
+    return [*exponential_fits(), *logarithm_fits(), *trigonometric_fits(), *error_function_fits()]
+
+
+def rounded(value: mp.mpf, dtype: str) -> float:
+    """The float nearest to value; of float32 as the float64 of the same value."""
+    nearest = float(value)
+    return float(np.float32(nearest)) if dtype == "f32" else nearest
+
+
+def coefficients_source() -> str:
+    lines = [
+        '"""Minimax polynomials of the vector mathematics; ``X[dtype.short][k]`` belongs to the k-th power.',
+        "",
+        "Written by ``python tools/make_coefficients.py``; do not edit. The script says what each table approximates.",
+        '"""',
+        "",
+        "from __future__ import annotations",
+    ]
+    tables: dict[str, list[Fit]] = {}
+    for fit in all_fits():
+        tables.setdefault(fit.table, []).append(fit)
+    for table, fits in tables.items():
+        lines += ["", f"{table}: dict[str, tuple[float, ...]] = {{"]
+        for fit in fits:
+            coefficients, error = remez(fit)
+            lines += [f'    "{fit.dtype}": (  # error 2^{mp.nstr(mp.log(error, 2), 3)}']
+            lines += _wrapped([repr(rounded(c, fit.dtype)) for c in coefficients], "        ")
+            lines += ["    ),"]
+        lines += ["}"]
+    return "\n".join([*lines, *constants_source()]) + "\n"
+
+
+def constants_source() -> list[str]:
+    """Irrational constants in parts: full float32 or float64 parts, or a short first part for exact products."""
+    with mp.workdps(100):
+        pi, ln2 = +mp.pi, mp.log(2)
+        tables = {
+            "HALF_PI": (pi / 2, 3, None),
+            "LN2": (ln2, 2, None),
+            "LOG2_E": (1 / ln2, 2, None),
+            "LOG10_E": (1 / mp.log(10), 2, None),
+            "LN2_SHORT": (ln2, 2, (15, 40)),
+            "LOG10_2": (ln2 / mp.log(10), 2, (15, 40)),
+        }
+        lines = []
+        for name, (value, count, short) in tables.items():
+            rows = [
+                f'    "{dtype}": {tuple(split_constant(value, count, dtype, short and short[i]))},'
+                for i, dtype in enumerate(("f32", "f64"))
+            ]
+            lines += ["", f"{name}: dict[str, tuple[float, ...]] = {{", *rows, "}"]
+        return lines
+
+
+def split_constant(value: mp.mpf, count: int, dtype: str, first_bits: int | None) -> list[float]:
+    """Parts of the dtype that add up to the value; the first one cut to ``first_bits`` fraction bits if given."""
+    parts: list[float] = []
+    for _ in range(count):
+        part = rounded(value, dtype)
+        if first_bits is not None and not parts:
+            part = float(mp.floor(value * 2**first_bits) / 2**first_bits)
+        parts.append(part)
+        value -= part
+    return parts
+
+
+def _wrapped(items: list[str], indent: str) -> list[str]:
+    return [f"{indent}{item}," for item in items]
+
+
+FIRST_EXPONENT = 52
+STEP_BITS = 3
+LAST_EXPONENT = 1023
+PARTS = 4
+
+
+def turn_rows() -> list[list[float]]:
+    """(2^(j << STEP_BITS) * 2/pi modulo 4) in parts that add up to 200 bits."""
+    rows = []
+    with mp.workprec(1400):
+        two_over_pi = 2 / mp.pi
+        for j in range(((LAST_EXPONENT - FIRST_EXPONENT) >> STEP_BITS) + 1):
+            rest = mp.fmod(two_over_pi * mp.mpf(2) ** (j << STEP_BITS), 4)
+            rows.append(_parts(rest, PARTS))
+    return rows
+
+
+def _parts(value: mp.mpf, count: int) -> list[float]:
+    parts = []
+    for _ in range(count):
+        parts.append(float(value))
+        value -= parts[-1]
+    return parts
+
+
+def quarter_turns_source() -> str:
+    lines = [
+        '"""2/pi modulo 4 at many scales, for the reduction of large arguments in `trigonometry`.',
+        "",
+        "Written by ``python tools/make_coefficients.py``; do not edit. Row j, in four parts, serves the float64 exponents",
+        "from FIRST_FIELD - 1023 + (j << STEP_BITS); row 0 serves all below too. From row 1 on x is so large that",
+        "x * 2^-(j << STEP_BITS) is an integer, hence multiples of 4 may be dropped.",
+        '"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        f"FIRST_FIELD = {FIRST_EXPONENT + 1023}",
+        f"STEP_BITS = {STEP_BITS}",
+        "",
+        "QUARTER_TURNS: tuple[tuple[float, ...], ...] = (",
+        *(f"    ({', '.join(map(repr, row))})," for row in turn_rows()),
+        ")",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare with the files on disk, write nothing")
+    check = parser.parse_args().check
+    mp.mp.dps = 50
+    stale = 0
+    for name, text in (("coefficients.py", coefficients_source()), ("quarter_turns.py", quarter_turns_source())):
+        path = CODEGEN / name
+        if check:
+            stale += path.read_text() != text
+        else:
+            path.write_text(text)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
