@@ -128,7 +128,8 @@ def exponential_fits() -> list[Fit]:
     sinh_tail = odd_tail(mp.sinh, mp.mpf(1) / 6, mp.mpf(1) / 120)
     tanh_tail = odd_tail(mp.tanh, -mp.mpf(1) / 3, mp.mpf(2) / 15)
     return [
-        *both("EXP_TAIL", exp_tail, -half_ln2, half_ln2, (4, 9), lambda r: r * r),
+        *both("EXP_TAIL", exp_tail, -half_ln2, half_ln2, (4, 10), lambda r: r * r),
+        Fit("EXP_TAIL", "f40", exp_tail, -half_ln2, half_ln2, 6, lambda r: r * r),
         *both("EXP2_TAIL", exp2_tail, "-0.5", "0.5", (4, 9), lambda r: r * r),
         *both("COSH_TAIL", cosh_tail, 0, half_ln2**2, (2, 5), lambda z: z),
         *both("SINH_TAIL", sinh_tail, 0, half_ln2**2, (2, 4), lambda z: z),
@@ -141,7 +142,10 @@ def logarithm_fits() -> list[Fit]:
     cubic = series(lambda f: (mp.log1p(f) - f + f * f / 2) / f**3, lambda f: mp.mpf(1) / 3 - f / 4, "1e-10")
     greatest = (high / (2 + high)) ** 2 * mp.mpf("1.0001")
     remainder = series(lambda z: (2 * mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 2) / z, lambda z: mp.mpf(2) / 3 + 2 * z / 5)
+    pair = series(lambda z: (remainder(z) - mp.mpf(2) / 3) / z, lambda z: mp.mpf(2) / 5 + 2 * z / 7)
     return [
+        Fit("LOG_TAIL", "f40", remainder, mp.mpf(0), greatest, 4, lambda z: z),
+        Fit("LOG_PAIR_TAIL", "f64", pair, mp.mpf(0), greatest, 7, lambda z: z * z),
         Fit("LOG_TAIL", "f32", cubic, low, high, 8, lambda f: f * f),
         Fit("LOG_TAIL", "f64", remainder, mp.mpf(0), greatest, 6, lambda z: z),
     ]
@@ -185,8 +189,87 @@ def error_function_fits() -> list[Fit]:
     ]
 
 
+def inverse_error_fits() -> list[Fit]:
+    """erfinv(x)/x as a function of w = -log(1 - x^2), or of its root; arguments shifted to the middle of each range."""
+
+    def of_w(w: mp.mpf) -> mp.mpf:
+        with mp.workdps(70):
+            if w < mp.mpf("1e-25"):
+                return mp.sqrt(mp.pi) / 2
+            x = mp.sqrt(-mp.expm1(-w))
+            return _erfinv(x, w) / x
+
+    def shifted(centre: str) -> Function:
+        return lambda p: of_w((p + mp.mpf(centre)) ** 2)
+
+    ranges = (("ERFINV_MIDDLE", "3.25", "2.5", "4.0"), ("ERFINV_TAIL", "5.0", "4.0", "6.1"))
+    half = mp.mpf("3.125")
+    return [
+        Fit("ERFINV_CENTRE", "f64", lambda p: of_w(p + half), -half, half, 25, lambda p: 1),
+        *[
+            Fit(name, "f64", shifted(c), mp.mpf(a) - mp.mpf(c), mp.mpf(b) - mp.mpf(c), 21, lambda p: 1)
+            for name, c, a, b in ranges
+        ],
+    ]
+
+
+def _erfinv(x: mp.mpf, w: mp.mpf) -> mp.mpf:
+    """Newton's iteration on log erfc, which stays well conditioned in the tail."""
+    complement = mp.exp(-w) / (1 + x)  # 1 - x
+    y = mp.sqrt(mp.pi) / 2 * x if w < 1 else mp.sqrt(w) * mp.mpf("0.9") - mp.mpf("0.3")
+    for _ in range(60):
+        value = mp.erfc(y)
+        step = (mp.log(value) - mp.log(complement)) * value * mp.exp(y * y) * mp.sqrt(mp.pi) / 2
+        y += step
+        if abs(step) < mp.mpf("1e-60") * abs(y):
+            break
+    return y
+
+
+def gamma_fits() -> list[Fit]:
+    middle = mp.mpf("1.5")
+
+    def lgamma_middle(p: mp.mpf) -> mp.mpf:
+        u = p + middle
+        if abs(u - 1) < mp.mpf("1e-20"):
+            return mp.euler  # lgamma(u) ~ -euler (u - 1)
+        if abs(u - 2) < mp.mpf("1e-20"):
+            return 1 - mp.euler
+        return mp.loggamma(u) / ((u - 1) * (u - 2))
+
+    def lgamma_series(z: mp.mpf) -> mp.mpf:
+        if z < mp.mpf("1e-9"):
+            return mp.mpf(1) / 12 - z / 360
+        t = 1 / mp.sqrt(z)
+        return (mp.loggamma(t) - (t - mp.mpf(1) / 2) * mp.log(t) + t - mp.log(2 * mp.pi) / 2) * t
+
+    def digamma_series(z: mp.mpf) -> mp.mpf:
+        if z < mp.mpf("1e-9"):
+            return mp.mpf(1) / 12 - z / 120
+        u = 1 / mp.sqrt(z)
+        return (mp.log(u) - 1 / (2 * u) - mp.digamma(u)) / z
+
+    def digamma_middle(p: mp.mpf) -> mp.mpf:
+        return mp.digamma(p + middle) / (p + middle - digamma_root())
+
+    half = mp.mpf("0.5")
+    last = mp.mpf(1) / 64
+    return [
+        Fit("LGAMMA_MIDDLE", "f64", lgamma_middle, -half, half, 21, lambda p: 1),
+        Fit("LGAMMA_ASYMPTOTIC", "f64", lgamma_series, mp.mpf(0), last, 5, lambda z: mp.sqrt(z) + mp.mpf("1e-3")),
+        Fit("DIGAMMA_MIDDLE", "f64", digamma_middle, -half, half, 21, lambda p: 1),
+        Fit("DIGAMMA_ASYMPTOTIC", "f64", digamma_series, mp.mpf(0), last, 6, lambda z: z + mp.mpf("1e-4")),
+    ]
+
+
+def digamma_root() -> mp.mpf:
+    """The positive zero of digamma."""
+    return mp.findroot(mp.digamma, mp.mpf("1.4616321449683623"))
+
+
 def all_fits() -> list[Fit]:
-    return [*exponential_fits(), *logarithm_fits(), *trigonometric_fits(), *error_function_fits()]
+    groups = (exponential_fits, logarithm_fits, trigonometric_fits, error_function_fits, inverse_error_fits, gamma_fits)
+    return [fit for group in groups for fit in group()]
 
 
 def rounded(value: mp.mpf, dtype: str) -> float:
@@ -224,6 +307,7 @@ def constants_source() -> list[str]:
         pi, ln2 = +mp.pi, mp.log(2)
         tables = {
             "HALF_PI": (pi / 2, 3, None),
+            "DIGAMMA_ROOT": (digamma_root(), 2, None),
             "LN2": (ln2, 2, None),
             "LOG2_E": (1 / ln2, 2, None),
             "LOG10_E": (1 / mp.log(10), 2, None),

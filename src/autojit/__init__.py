@@ -1,1 +1,83 @@
-"""autojit: a tracing compiler with PyTorch's face."""
+"""autojit: a tracing compiler with PyTorch's face.
+
+Write ordinary imperative tensor code; ``@autojit.jit`` turns a whole training step into one native call.
+"""
+
+from __future__ import annotations
+
+import importlib as _importlib
+from math import e, inf, nan, pi
+from typing import TYPE_CHECKING, Any
+
+from autojit.core.device import Device as _Device
+from autojit.core.device import device
+from autojit.core.dtypes import (
+    DType as dtype,
+)
+from autojit.core.dtypes import (
+    bfloat16, complex64, complex128, default_dtype, float16, float32, float64, int8, int16, int32, int64, promote_types,
+    set_default_dtype, uint8, uint16, uint32, uint64,
+)  # fmt: skip
+from autojit.core.dtypes import bool_ as bool
+from autojit.tensor import FUNCTIONS as _FUNCTIONS
+from autojit.tensor import Tensor
+from autojit.tensor.conversion import is_complex, is_floating_point, numel
+from autojit.tensor.factories import (
+    arange, as_tensor, empty, empty_like, eye, from_numpy, full, full_like, linspace, logspace, ones, ones_like, range,
+    scalar_tensor, tensor, typed_constructor, zeros, zeros_like,
+)  # fmt: skip
+from autojit.tensor.namespace import can_cast, finfo, get_default_dtype, iinfo, is_tensor, result_type
+from autojit.tensor.printing import set_printoptions
+from autojit.tensor.random import (
+    Generator, bernoulli, default_generator, get_rng_state, initial_seed, manual_seed, multinomial, normal, rand, rand_like,
+    randint, randint_like, randn, randn_like, randperm, seed, set_rng_state,
+)  # fmt: skip
+from autojit.tensor.size import Size
+
+from autojit import autograd  # isort: skip
+from autojit.autograd.modes import (  # isort: skip
+    enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
+)  # fmt: skip
+
+globals().update(_FUNCTIONS)
+
+float = float32
+double = float64
+half = float16
+int = int32
+long = int64
+short = int16
+cfloat = complex64
+cdouble = complex128
+FloatTensor = typed_constructor("FloatTensor", float32)
+DoubleTensor = typed_constructor("DoubleTensor", float64)
+HalfTensor = typed_constructor("HalfTensor", float16)
+IntTensor = typed_constructor("IntTensor", int32)
+LongTensor = typed_constructor("LongTensor", int64)
+BoolTensor = typed_constructor("BoolTensor", bool)
+
+_LAZY_MODULES = frozenset(
+    {"nn", "optim", "utils", "io", "jit", "func", "linalg", "fft", "special", "testing", "distributions", "sparse", "data"}
+)
+_LAZY_NAMES = {
+    "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime", "get_num_threads": "autojit.runtime",
+    "save": "autojit.io", "load": "autojit.io",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import the heavier parts when they are first used."""
+    if name in _LAZY_NAMES:
+        module = _importlib.import_module(_LAZY_NAMES[name])
+        found = getattr(module, name, module)
+    elif name in _LAZY_MODULES:
+        found = _importlib.import_module(f"autojit.{name}")
+    else:
+        raise AttributeError(f"module 'autojit' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+if TYPE_CHECKING:
+
+    def __dir__() -> list[str]: ...

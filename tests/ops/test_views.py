@@ -42,6 +42,12 @@ def test_a_view_update_writes_through_a_reshape_that_copies() -> None:
     np.testing.assert_array_equal(ViewUpdate(chain).eager(base, piece), expected.T)
 
 
+def test_an_empty_chain_replaces_the_base() -> None:
+    base, piece = normal(3), normal(3, seed=1)
+    np.testing.assert_array_equal(ViewUpdate(()).eager(base, piece), piece)
+    np.testing.assert_array_equal(run(ViewUpdate(()).expand, base, piece), piece)
+
+
 def test_overlapping_windows_cannot_be_written() -> None:
     with pytest.raises(ShapeError, match="single memory location"):
         record(ViewUpdate((Unfold(0, 3, 1),)).expand, normal(6), normal(4, 3))

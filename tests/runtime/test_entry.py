@@ -10,7 +10,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ def spec_of(**changes: Any) -> EntrySpec:
         results=(Output(0),),
         keep=step,
     )
-    return replace(spec, **changes)
+    return spec._replace(**changes)
 
 
 @needs_layout
@@ -177,7 +176,7 @@ def test_plain_arguments(entry_type: MakeEntry) -> None:
     number, count = np.zeros((), np.float64), np.zeros((), np.int64)
     flag = object()
     arguments = (
-        ArrayArgument(replace(CHECK, writeable=True), 0),
+        ArrayArgument(CHECK._replace(writeable=True), 0),
         ObjectArgument(flag),
         EqualIntArgument(-(10**15)),
         FloatArgument(number),
@@ -257,6 +256,8 @@ HOLDS: list[Callable[[Tensor], Any]] = [
     lambda tensor: memoryview(tensor._array),
     weakref.ref,
     lambda tensor: setattr(tensor, "requires_grad", True),
+    lambda tensor: setattr(tensor, "label", "mine"),
+    lambda tensor: setattr(tensor, "__dict__", {"label": "mine"}),
     lambda tensor: setattr(tensor, "_array", np.zeros(16, F4)),
     lambda tensor: tensor._array.setflags(write=False),
 ]

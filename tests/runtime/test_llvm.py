@@ -10,7 +10,9 @@ import pytest
 from autojit.codegen.target import HostTarget, host_target, vector_bytes_of
 from autojit.core.errors import CompileError
 from autojit.runtime.host import cached_host_target
-from autojit.runtime.llvm import assembly, compile_to_object, llvm_identity, optimised_ir
+from autojit.runtime.llvm import assembly, compile_all, compile_to_object, llvm_identity, optimised_ir
+
+from .programs import run_python
 
 SUM = """
 define void @add(ptr noalias %a, ptr noalias %b) nounwind {
@@ -37,11 +39,52 @@ def test_equal_text_gives_equal_bytes() -> None:
     assert compile_to_object(SUM, host_target()) == compile_to_object(SUM, host_target())
 
 
+def test_many_threads_give_the_bytes_of_one() -> None:
+    texts = [SUM.replace("1024", str(1000 + n)) for n in range(6)]
+    assert compile_all(texts, host_target()) == [compile_to_object(text, host_target()) for text in texts]
+    assert compile_all([], host_target()) == []
+    with pytest.raises(CompileError) as caught:
+        compile_all([*texts, "nonsense"], host_target())
+    kept_text(caught.value).unlink()
+
+
+def test_a_fork_waits_for_the_compiler() -> None:
+    output = run_python("""
+    import os, threading, warnings
+    from autojit.codegen.target import host_target
+    from autojit.runtime.llvm import compile_to_object
+    from programs import ADD_ONE
+    warnings.simplefilter("ignore", DeprecationWarning)
+    target, stop = host_target(), []
+    def background():
+        while not stop:
+            compile_to_object(ADD_ONE, target)
+    thread = threading.Thread(target=background)
+    thread.start()
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            compile_to_object(ADD_ONE, target)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    stop.append(1)
+    thread.join()
+    print("done")
+    """)
+    assert output.strip() == "done"
+
+
+def kept_text(error: CompileError) -> Path:
+    found = re.search(r"text\s+(\S+)", str(error))
+    assert found is not None
+    return Path(found[1])
+
+
 def test_rejected_text_is_kept_in_the_file_the_error_names() -> None:
     bad = SUM.replace("fadd float", "fadd double")
     with pytest.raises(CompileError, match="LLVM rejects") as caught:
         compile_to_object(bad, host_target())
-    path = Path(re.search(r"text\s+(\S+)", str(caught.value))[1])
+    path = kept_text(caught.value)
     assert path.read_text() == bad
     path.unlink()
 

@@ -15,9 +15,11 @@ from autojit.autograd import anomaly
 from autojit.core.errors import DifferentiationError, ShapeError
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
-from autojit.tensor.functions import add, broadcastable_sum, cast, clone
+from autojit.tensor.functions_elementwise import add, clone
+from autojit.tensor.functions_shape import broadcastable_sum
+from autojit.tensor.promotion import cast
 from autojit.tensor.node import AccumulateGrad, Edge, Node, type_of_meta
-from autojit.tensor.recording import accumulator_of
+
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of, wrap
 
@@ -300,4 +302,3 @@ def edge_type(edge: Edge) -> TensorType:
     return type_of_meta(node.out_metas[number])
 
 
-__all__ = ["accumulator_of", "check_cotangent", "edge_type", "fresh", "run_backward"]

@@ -8,8 +8,18 @@ Shepherd and Laframboise, Math. Comp. 36 (1981).
 
 from __future__ import annotations
 
-from autojit.codegen.coefficients import ERF_FAR, ERF_NEAR, ERFCX, EXP_TAIL
-from autojit.codegen.exponentials import exp_normal, reduce_by_ln2, scale
+from math import inf
+
+from autojit.codegen.coefficients import (
+    ERF_FAR,
+    ERF_NEAR,
+    ERFCX,
+    ERFINV_CENTRE,
+    ERFINV_MIDDLE,
+    ERFINV_TAIL,
+    EXP_TAIL,
+)
+from autojit.codegen.exponentials import exp_normal, reduce_sum_by_ln2, scale
 from autojit.codegen.float_format import polynomial, quick_two_sum
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
@@ -19,6 +29,8 @@ CENTRE = {"f32": 3.0, "f64": 4.0}  # K
 VANISHED = {"f32": 10.1, "f64": 27.3}  # erfc beyond rounds to zero
 ERF_ONE = {"f32": 4.0, "f64": 6.0}  # erf beyond rounds to one
 ERF_SPLIT = {"f32": 0.92, "f64": 1.0}
+ERFINV_SPLIT = (6.25, 16.0)  # of w, between centre, middle and tail
+ERFINV_SHIFT = (3.25, 5.0)  # centres of the ranges of sqrt(w)
 
 
 def _erfc_positive(emit: InstructionEmitter, a: Scalar) -> Scalar:
@@ -42,9 +54,9 @@ def _erfc_positive(emit: InstructionEmitter, a: Scalar) -> Scalar:
     product_low = emit.multiply_add(h, missing, emit.multiply_add(h_low, reciprocal, product_low))
     square = emit.mul(a, a)
     square_error = emit.fma(a, a, emit.neg(square))
-    n, r = reduce_by_ln2(emit, emit.neg(square), emit.neg(square_error))
+    n, r, r_low = reduce_sum_by_ln2(emit, emit.neg(square), emit.neg(square_error))
     curved = emit.mul(emit.mul(r, r), polynomial(emit, r, EXP_TAIL[a.dtype.short]))  # exp(r) = 1 + r + curved
-    product_low = emit.multiply_add(product, curved, product_low)
+    product_low = emit.multiply_add(product, emit.add(curved, r_low), product_low)
     return scale(emit, emit.add(product, emit.multiply_add(product, r, product_low)), n)
 
 
@@ -66,3 +78,27 @@ def erf(emit: InstructionEmitter, x: Scalar) -> Scalar:
         complement = _erfc_positive(emit, limited)
     far = emit.copysign(emit.sub(1.0, complement), x)
     return emit.select(emit.lt(a, ERF_SPLIT[short]), near, far)
+
+
+def erfinv(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """x P(w) with w = -log(1 - x^2), in the tails x P(sqrt(w)): Giles, GPU Computing Gems, 2011. NaN outside [-1, 1]."""
+    w = emit.neg(emit.call("log", emit.mul(emit.sub(1.0, x), emit.add(x, 1.0))))
+    centre = polynomial(emit, emit.sub(w, ERFINV_SPLIT[0] / 2), ERFINV_CENTRE["f64"])
+    root = emit.sqrt(w)
+    outer = emit.gt(w, ERFINV_SPLIT[1])
+    middle, tail = ERFINV_MIDDLE["f64"], ERFINV_TAIL["f64"]
+    shift = emit.select(outer, emit.constant(ERFINV_SHIFT[1], x.dtype), emit.constant(ERFINV_SHIFT[0], x.dtype))
+    position = emit.sub(root, shift)
+    coefficients = [
+        emit.select(outer, emit.constant(in_tail, x.dtype), emit.constant(in_middle, x.dtype))
+        for in_middle, in_tail in zip(middle, tail, strict=True)
+    ]
+    far = coefficients[-1]
+    for coefficient in reversed(coefficients[1:-1]):
+        far = emit.multiply_add(position, far, coefficient)
+    # The slope of erfinv over the root is nearly one, so what the root lost is added as it is.
+    root_error = emit.div(emit.fma(emit.neg(root), root, w), emit.maximum(emit.add(root, root), 1.0))
+    far = emit.add(emit.multiply_add(position, far, root_error), coefficients[0])
+    result = emit.mul(x, emit.select(emit.lt(w, ERFINV_SPLIT[0]), centre, far))
+    infinite = emit.copysign(emit.constant(inf, x.dtype), x)
+    return emit.select(emit.eq(emit.abs(x), 1.0), infinite, result)

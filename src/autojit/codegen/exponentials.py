@@ -21,16 +21,25 @@ TANH_LIMIT = {"f32": 10.0, "f64": 20.0}
 TANH_SPLIT = 0.55
 
 
-def reduce_by_ln2(emit: InstructionEmitter, x: Scalar, x_low: Scalar | None = None) -> tuple[Scalar, Scalar]:
-    """``shifted`` = round_magic + n and r = x + x_low - n ln 2, where n = round(x / ln 2)."""
-    form = format_of(x.dtype)
+def reduce_by_ln2(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scalar]:
+    """``shifted`` = round_magic + n and r = x - n ln 2, where n = round(x / ln 2)."""
     high, low = LN2[x.dtype.short]
+    shifted, n = _nearest_multiple(emit, x)
+    return shifted, emit.multiply_add(n, -low, emit.multiply_add(n, -high, x))
+
+
+def reduce_sum_by_ln2(emit: InstructionEmitter, x: Scalar, x_low: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """``shifted`` and r + r_low = x + x_low - n ln 2."""
+    high, low = LN2[x.dtype.short]
+    shifted, n = _nearest_multiple(emit, x)
+    r, r_low = quick_two_sum(emit, emit.fma(n, -high, x), emit.multiply_add(n, -low, x_low))
+    return shifted, r, r_low
+
+
+def _nearest_multiple(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scalar]:
+    form = format_of(x.dtype)
     shifted = emit.multiply_add(x, LOG2_E[x.dtype.short][0], form.round_magic)
-    n = emit.sub(shifted, form.round_magic)
-    r = emit.multiply_add(n, -high, x)
-    if x_low is None:
-        return shifted, emit.multiply_add(n, -low, r)
-    return shifted, emit.add(r, emit.multiply_add(n, -low, x_low))
+    return shifted, emit.sub(shifted, form.round_magic)
 
 
 def exponent_field(emit: InstructionEmitter, shifted: Scalar, form: FloatFormat, bias: int) -> Scalar:
@@ -47,9 +56,9 @@ def scale(emit: InstructionEmitter, x: Scalar, shifted: Scalar) -> Scalar:
     return emit.mul(emit.mul(x, power_of_two(emit, low, form)), power_of_two(emit, high, form))
 
 
-def exp_tail(emit: InstructionEmitter, r: Scalar) -> Scalar:
-    """exp(r) - 1 for |r| <= ln(2)/2: r + r^2 P(r)."""
-    tail = polynomial(emit, r, EXP_TAIL[r.dtype.short])
+def exp_tail(emit: InstructionEmitter, r: Scalar, precision: str | None = None) -> Scalar:
+    """exp(r) - 1 for |r| <= ln(2)/2: r + r^2 P(r). Precision ``f40`` serves float32 results computed in float64."""
+    tail = polynomial(emit, r, EXP_TAIL[precision or r.dtype.short])
     return emit.multiply_add(emit.mul(r, r), tail, r)
 
 
@@ -81,12 +90,12 @@ def expm1(emit: InstructionEmitter, x: Scalar) -> Scalar:
     return emit.select(tiny, x, emit.add(half, half))  # keeps -0, and denormals that halving would cut
 
 
-def exp_normal(emit: InstructionEmitter, x: Scalar) -> Scalar:
+def exp_normal(emit: InstructionEmitter, x: Scalar, precision: str | None = None) -> Scalar:
     """exp for arguments whose result is a normal number; no clamps."""
     form = format_of(x.dtype)
     shifted, r = reduce_by_ln2(emit, x)
     factor = power_of_two(emit, exponent_field(emit, shifted, form, form.bias), form)
-    return emit.multiply_add(exp_tail(emit, r), factor, factor)
+    return emit.multiply_add(exp_tail(emit, r, precision), factor, factor)
 
 
 def sinh(emit: InstructionEmitter, x: Scalar) -> Scalar:

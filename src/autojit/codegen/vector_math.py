@@ -13,9 +13,11 @@ from typing import NamedTuple
 from autojit.codegen import (
     error_functions,
     exponentials,
+    gamma_functions,
     inverse_hyperbolics,
     inverse_trigonometry,
     logarithms,
+    powers,
     rare_calls,
     trigonometry,
 )
@@ -62,6 +64,11 @@ FUNCTIONS: dict[str, Function] = {
     "atan2": Function(inverse_trigonometry.atan2, arity=2, widened=True),
     "erf": Function(error_functions.erf),
     "erfc": Function(error_functions.erfc),
+    "erfinv": Function(error_functions.erfinv, widened=True),
+    "pow": Function(powers.pow, arity=2),
+    "hypot": Function(powers.hypot, arity=2),
+    "lgamma": Function(gamma_functions.lgamma, widened=True),
+    "digamma": Function(gamma_functions.digamma, widened=True),
 }
 
 TABLES: dict[str, tuple[tuple[float, ...], ...]] = {"quarter_turns": QUARTER_TURNS}

@@ -143,10 +143,12 @@ class Index:
         return found
 
     def _split(self, divisor: int) -> tuple[Index, Index]:
-        """(self // divisor of the exactly divisible part, the rest)."""
+        """(self // divisor of the exactly divisible part, the rest); the rest is never negative."""
         exact = tuple((t, c // divisor) for t, c in self.terms if c % divisor == 0)
-        rest = tuple((t, c) for t, c in self.terms if c % divisor != 0)
-        return Index(exact, self.offset // divisor), Index(rest, self.offset % divisor)
+        rest = Index(tuple((t, c) for t, c in self.terms if c % divisor != 0), self.offset % divisor)
+        low, _ = rest.bounds()
+        periods = -(low // divisor) if low < 0 else 0
+        return Index(exact, self.offset // divisor - periods), rest + periods * divisor
 
     def bounds(self) -> tuple[int, int]:
         """Least and greatest value; opaque terms count as [0, 2**62]."""

@@ -75,11 +75,11 @@ class Op:
 
     if TYPE_CHECKING:
 
-        def result_type(self, *types: TensorType) -> Any: ...
-        def eager(self, *arrays: NDArray[Any]) -> Any: ...
-        def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Cotangent]: ...
-        def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any: ...
-        def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any: ...
+        result_type: Callable[..., Any]
+        eager: Callable[..., Any]
+        vjp: Callable[..., Any]
+        jvp: Callable[..., Any]
+        batch: Callable[..., Any]
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)

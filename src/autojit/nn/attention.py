@@ -15,7 +15,7 @@ from autojit.tensor import Tensor
 
 
 class MultiheadAttention(Module):
-    """Attention of ``num_heads`` heads over ``f[l, n, e]`` (``f[n, l, e]`` with ``batch_first``, ``f[l, e]`` unbatched).
+    """Attention of ``num_heads`` heads over ``f[l, n, e]`` (``f[n, l, e]`` if ``batch_first``, ``f[l, e]`` unbatched).
 
     ``forward`` returns the output and, with ``need_weights``, the attention weights. Masks remove keys where True.
     Source: arXiv:1706.03762.

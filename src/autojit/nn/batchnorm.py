@@ -51,9 +51,7 @@ class _NormBase(Module):
         tracked = track_running_stats
         self.register_buffer("running_mean", aj.zeros(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("running_var", aj.ones(num_features, device=device, dtype=dtype) if tracked else None)
-        self.register_buffer(
-            "num_batches_tracked", aj.zeros((), dtype=aj.int64, device=device) if tracked else None
-        )
+        self.register_buffer("num_batches_tracked", aj.zeros((), dtype=aj.int64, device=device) if tracked else None)
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:

@@ -163,9 +163,7 @@ class ModuleList(Module):
     def extend(self, modules: Iterable[Module]) -> Self:
         """Add modules at the end."""
         if not isinstance(modules, Iterable):
-            raise TypeError(
-                f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}"
-            )
+            raise TypeError(f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}")
         for module in list(modules):
             self.append(module)
         return self
@@ -306,9 +304,7 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> Self:
         """Add values at the end."""
         if isinstance(values, Tensor) or not isinstance(values, Iterable):
-            raise TypeError(
-                f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}"
-            )
+            raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
         for value in list(values):
             self.append(value)
         return self
@@ -365,7 +361,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of ``key``, or ``default``."""
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401  # this is get
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value of ``key``, which becomes ``default`` when absent."""

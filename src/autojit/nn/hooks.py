@@ -138,9 +138,7 @@ class HookMixin:
                     args = found if isinstance(found, tuple) else (found,)
         return args, kwargs
 
-    def _run_forward_hooks(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, done: set[int]
-    ) -> Any:
+    def _run_forward_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, done: set[int]) -> Any:
         for number, (hook, with_kwargs, _) in list(self._forward_hooks.items()):
             done.add(number)
             found = hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)

@@ -6,6 +6,8 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
+
 import autojit as aj
 from autojit.tensor import Tensor
 
@@ -165,12 +167,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
     with aj.no_grad():
-        flat = aj.empty((rows, columns), dtype=tensor.dtype, device=tensor.device).normal_(0, 1, generator=generator)
-        q, r = aj.linalg.qr(flat.t() if rows < columns else flat)
-        q = q * aj.sign(aj.diagonal(r))  # the unique factor with a positive diagonal makes q uniform
-        if rows < columns:
-            q = q.t()
-        return tensor.copy_(q.reshape(tensor.shape)).mul_(gain)
+        drawn = aj.empty((rows, columns), dtype=aj.float64).normal_(0, 1, generator=generator).numpy()
+        q, r = np.linalg.qr(drawn.T if rows < columns else drawn)
+        q = q * np.sign(np.diagonal(r))  # the unique factor with a positive diagonal makes q uniform
+        q = (q.T if rows < columns else q).reshape(tuple(tensor.shape))
+        return tensor.copy_(aj.tensor(q) * gain)
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:

@@ -13,9 +13,7 @@ from autojit.tensor import Tensor
 class _Loss(Module):
     reduction: str
 
-    def __init__(
-        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-    ) -> None:
+    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = resolve_reduction(size_average, reduce, reduction)
 

@@ -44,6 +44,7 @@ class Module(StateDictMixin, HookMixin):
         ...     def __init__(self):
         ...         super().__init__()
         ...         self.factor = aj.nn.Parameter(aj.ones(1))
+        ...
         ...     def forward(self, x):
         ...         return self.factor * x
         >>> [name for name, _ in Scale().named_parameters()]
@@ -305,9 +306,7 @@ class Module(StateDictMixin, HookMixin):
         self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
-        owners = (
-            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
-        )
+        owners = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in owners:
             for name, value in module.__dict__[kind].items():
                 if value is None or id(value) in seen:
@@ -394,7 +393,9 @@ class Module(StateDictMixin, HookMixin):
         """Move or cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``; floating tensors only are cast."""
         device, dtype = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
 
         def convert(tensor: Tensor) -> Tensor:
             cast = dtype if tensor.is_floating_point() or tensor.is_complex() else None

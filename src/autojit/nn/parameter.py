@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import autojit as aj
-
 from autojit.tensor import Tensor
 
 

@@ -305,8 +305,6 @@ class LSTM(RNNBase):
         weight_hr = self._parameters.get(f"weight_hr_{suffix}")
         return lstm_step(gates_x, state[0], state[1], getattr(self, f"weight_hh_{suffix}"), bias, weight_hr)
 
-    def forward(
-        self, input: Any, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Any, tuple[Tensor, Tensor]]:
+    def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         output, (h, c) = self._forward(input, hx)
         return output, (h, c)

@@ -83,7 +83,10 @@ class _Cell(Module):
 
     def _check(self, input: Tensor, *states: Tensor | None) -> None:
         name = self._get_name()
-        for what, tensor, size in (("input", input, self.input_size), *(("hidden", s, self.hidden_size) for s in states)):
+        for what, tensor, size in (
+            ("input", input, self.input_size),
+            *(("hidden", s, self.hidden_size) for s in states),
+        ):
             if tensor is None:
                 continue
             if tensor.ndim not in (1, 2):

@@ -110,9 +110,7 @@ class TransformerEncoderLayer(_Layer):
         is_causal: bool = False,
     ) -> Tensor:
         def attend(x: Tensor) -> Tensor:
-            found: Tensor = self.dropout1(
-                self._attend(self.self_attn, x, x, src_mask, src_key_padding_mask, is_causal)
-            )
+            found: Tensor = self.dropout1(self._attend(self.self_attn, x, x, src_mask, src_key_padding_mask, is_causal))
             return found
 
         x = src
@@ -169,9 +167,7 @@ class TransformerDecoderLayer(_Layer):
 
         def attend_memory(x: Tensor) -> Tensor:
             found: Tensor = self.dropout2(
-                self._attend(
-                    self.multihead_attn, x, memory, memory_mask, memory_key_padding_mask, memory_is_causal
-                )
+                self._attend(self.multihead_attn, x, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
             )
             return found
 
@@ -230,9 +226,7 @@ class TransformerEncoder(Module):
 class TransformerDecoder(Module):
     """A stack of copies of one decoder layer and an optional last norm."""
 
-    def __init__(
-        self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None
-    ) -> None:
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
         self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
         self.num_layers = num_layers

@@ -8,7 +8,6 @@ Walter and Lehmann, arXiv:1009.6112 (QR).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,7 +33,6 @@ __all__ = ["Eigh", "Qr", "Svd", "eigh", "eigvalsh", "matrix_rank", "pinv", "qr",
 _DIVERGED = "The algorithm failed to converge because the input matrix is ill-conditioned or has NaN."
 
 
-@dataclass(frozen=True)
 class Qr(MatrixOp):
     """Reduced QR of matrices with at least as many rows as columns: ``(m, n) -> q (m, n), r (n, n)``."""
 
@@ -81,7 +79,6 @@ class Qr(MatrixOp):
         return [(Qr(), (draws(shape, dtype, 5),)) for shape in ((3, 3), (2, 4, 2))]
 
 
-@dataclass(frozen=True)
 class Eigh(MatrixOp):
     """Eigenvalues (ascending, real) and orthonormal eigenvectors (columns) of the Hermitian part of the operand."""
 
@@ -123,7 +120,6 @@ class Eigh(MatrixOp):
         return [(Eigh(), (spread_spectrum(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))]
 
 
-@dataclass(frozen=True)
 class Svd(MatrixOp):
     """Reduced singular value decomposition: ``(m, n) -> u (m, k), s (k,) descending and real, vh (k, n)``."""
 

@@ -116,8 +116,7 @@ class GuardedMul(Pointwise):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
-    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return np.where(x == 0, np.zeros((), x.dtype), x * y)
+    ufunc = staticmethod(lambda x, y: np.where(x == 0, np.zeros((), x.dtype), x * y))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, y = primals
@@ -142,8 +141,7 @@ class GuardedDiv(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
-    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
-        return np.where(x == 0, np.zeros((), x.dtype), np.true_divide(x, y))
+    ufunc = staticmethod(lambda x, y: np.where(x == 0, np.zeros((), x.dtype), np.true_divide(x, y)))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         _, y = primals
@@ -220,8 +218,7 @@ class SquaredDeviation(Pointwise):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
 
-    def eager(self, x: NDArray[Any], mean: NDArray[Any]) -> Any:
-        return np.square(np.subtract(x, mean))
+    ufunc = staticmethod(lambda x, mean: np.square(np.subtract(x, mean)))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         x, mean = primals
@@ -240,6 +237,7 @@ class SquaredDeviation(Pointwise):
 class Where(Pointwise):
     """``a`` where ``condition`` (bool) holds, else ``b``."""
 
+    ufunc = staticmethod(np.where)
     arity: ClassVar[int] = 3
 
     def result_type(self, *types: TensorType) -> TensorType:
@@ -249,9 +247,6 @@ class Where(Pointwise):
         if a.dtype is not b.dtype:
             raise DTypeError("where: operands differ in dtype", {"a": a, "b": b})
         return TensorType(broadcast_shapes(condition.shape, a.shape, b.shape, op="where"), a.dtype, a.device)
-
-    def eager(self, condition: NDArray[Any], a: NDArray[Any], b: NDArray[Any]) -> Any:
-        return np.where(condition, a, b)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         condition, _, _ = primals
@@ -282,7 +277,8 @@ class Cast(Pointwise):
     def result_dtype(self, dtype: DType) -> DType:
         return self.dtype
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, *arrays: NDArray[Any]) -> Any:
+        (x,) = arrays
         if x.dtype.kind == "c" and self.dtype.kind not in ("complex", "bool"):
             x = x.real
         return x.astype(self.dtype.numpy)
@@ -316,11 +312,9 @@ class Cast(Pointwise):
 class StopGradient(Pointwise):
     """``x`` itself, with derivative zero: a constant to every transform."""
 
+    ufunc = staticmethod(lambda x: x)
     vjp = not_differentiable("stop_gradient asks for none")
     jvp = not_differentiable("stop_gradient asks for none")
-
-    def eager(self, x: NDArray[Any]) -> Any:
-        return x
 
     def lower(self, emit: Any, x: Any) -> Any:
         return x

@@ -222,7 +222,8 @@ class PowNumber(Pointwise):
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
     singular: ClassVar[bool] = True
 
-    def eager(self, x: NDArray[Any]) -> Any:
+    def eager(self, *arrays: NDArray[Any]) -> Any:
+        (x,) = arrays
         return np.power(x, np.asarray(self.exponent).astype(x.dtype))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:

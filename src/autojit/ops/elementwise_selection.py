@@ -248,8 +248,8 @@ def nan_to_num(x: Operand, nan: Any = 0.0, positive: Any = None, negative: Any =
 def lerp(start: Operand, end: Operand, weight: Any) -> Any:
     """``start + weight * (end - start)``, exact at both ends."""
     gap = sub(end, start)
+    if isinstance(weight, int | float):
+        return add(start, mul(gap, weight)) if weight < 0.5 else sub(end, mul(gap, 1 - weight))
     from_start = add(start, mul(gap, weight))
     from_end = sub(end, mul(gap, sub(1, weight)))
-    if isinstance(weight, NUMBERS):
-        return from_start if abs(weight) < 0.5 else from_end  # type: ignore[arg-type]
     return where(lt(weight, 0.5), from_start, from_end)

@@ -38,8 +38,15 @@ class LinAlgError(AutojitError, RuntimeError):
     """A matrix has no inverse or no factorization (torch.linalg.LinAlgError)."""
 
 
+@dataclass(frozen=True)
 class MatrixOp(Structured, abstract=True):
-    """On the last two axes; any batch axes in front, so batching changes nothing."""
+    """On the last two axes; any batch axes in front, so batching changes nothing.
+
+    Ops without parameters inherit this dataclass instead of being decorated, which would cost import time.
+    """
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, *batch_all(args, batched))
@@ -73,7 +80,6 @@ def lapack(op: str, why: str, compute: Callable[[], Any]) -> Any:
 SINGULAR = "The computation could not be completed because the input matrix is singular."
 
 
-@dataclass(frozen=True)
 class Inv(MatrixOp):
     """The inverse matrix."""
 
@@ -97,7 +103,6 @@ class Inv(MatrixOp):
         return [(Inv(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
 
 
-@dataclass(frozen=True)
 class Solve(MatrixOp):
     """``x`` with ``a @ x = b``: ``(..., n, n), (..., n, k) -> (..., n, k)``, equal batch shapes."""
 
@@ -169,7 +174,6 @@ class TriangularSolve(MatrixOp):
         return [(TriangularSolve(True), (a, b)), (TriangularSolve(False, True), (a, b))]
 
 
-@dataclass(frozen=True)
 class Det(MatrixOp):
     """The determinant: ``(..., n, n) -> (...)``."""
 
@@ -196,7 +200,6 @@ class Det(MatrixOp):
         return [(Det(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
 
 
-@dataclass(frozen=True)
 class Cofactor(MatrixOp):
     """``det(a) * inv(a).T``, the gradient of the determinant, right for singular matrices too.
 
@@ -238,7 +241,6 @@ class Cofactor(MatrixOp):
         return [(Cofactor(), (well_conditioned((3, 3), dtype),))] if has(dtype) else []
 
 
-@dataclass(frozen=True)
 class Slogdet(MatrixOp):
     """(sign, log of the absolute value) of the determinant; the latter is real."""
 
@@ -281,7 +283,6 @@ class Slogdet(MatrixOp):
         return [(Slogdet(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))] if has(dtype) else []
 
 
-@dataclass(frozen=True)
 class Cholesky(MatrixOp):
     """Lower triangular ``l`` with ``l @ l.mH`` the Hermitian part of the operand, which must be positive definite."""
 

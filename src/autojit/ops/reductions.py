@@ -1,8 +1,8 @@
 """Reductions: sum, product, extrema, any and all, the positions of extrema.
 
 ``lower(emit, dtype)`` gives the identity and the associative operator, in the dtype ``accumulator`` names (2-byte
-floats are folded in float32). ``argmax`` and ``argmin`` fold (value, index) pairs: ``is_pair`` is set, ``lower`` gives the
-identity of the value and ``beats(candidate, best)``; where neither beats the other the smaller index wins.
+floats are folded in float32). ``argmax`` and ``argmin`` fold (value, index) pairs: ``is_pair`` is set, ``lower`` gives
+the identity of the value and ``beats(candidate, best)``; where neither beats the other the smaller index wins.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.indexing import Gather, gather_nd
-from autojit.ops.joining import select, unsqueeze
+from autojit.ops.joining import select
 from autojit.ops.samples import Samples, draws, ramp
 from autojit.ops.shape import batch_all, broadcast_to, reshape, slice_axis
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bincount", "DataDependent", "Nonzero", "Searchsorted", "Sort", "Unique", "UniqueConsecutive", "argsort",
-    "bincount", "kthvalue", "masked_select", "median", "msort", "nonzero", "one_per_row", "searchsorted", "sort",
-    "take_rows", "topk", "unique", "unique_consecutive",
+    "bincount", "kthvalue", "masked_select", "median", "msort", "nonzero", "searchsorted", "sort", "topk", "unique",
+    "unique_consecutive",
 ]  # fmt: skip
 
 _HALVES = (float16.numpy, bfloat16.numpy)
@@ -135,6 +135,7 @@ class Searchsorted(Structured):
         ]
 
 
+@dataclass(frozen=True)
 class DataDependent(Structured, abstract=True):
     """An op whose result shape depends on the data: eager only; under a trace the type rule says how to go on."""
 
@@ -158,7 +159,6 @@ class DataDependent(Structured, abstract=True):
         return []  # the laws go through graphs, which cannot hold these ops
 
 
-@dataclass(frozen=True)
 class Nonzero(DataDependent):
     """Positions of the elements that are not zero: ``[...] -> i64[count, ndim]`` in row-major order."""
 
@@ -185,7 +185,6 @@ class Unique(DataDependent):
         return values.astype(x.dtype), places.reshape(shape).astype(np.int64), counts.astype(np.int64)
 
 
-@dataclass(frozen=True)
 class UniqueConsecutive(DataDependent):
     """``Unique`` without sorting: only neighbours in the flattened operand are merged."""
 
@@ -314,15 +313,3 @@ def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> An
 def msort(x: Operand) -> Any:
     """Values in order along the first axis."""
     return sort(x, 0)[0]
-
-
-def take_rows(x: Operand, mask: Operand) -> Any:
-    """The slices of the first axes where a mask of lower rank holds: boolean indexing. Eager only."""
-    places = nonzero(mask)
-    return gather_nd(x, *(select(places, 1, k) for k in range(mask.type.ndim)))
-
-
-def one_per_row(x: Operand, index: Operand) -> Any:
-    """``x[..., index[...]]``: one element of each last axis, such as the logit of each target."""
-    picked = bind(Gather(x.type.ndim - 1), x, unsqueeze(index, index.type.ndim))
-    return reshape(picked, index.type.shape)

@@ -1,8 +1,8 @@
 """Error and gamma functions in NumPy, for eager evaluation: NumPy has none, and SciPy is no dependency.
 
 All compute in float64; callers round to narrower dtypes. Greatest errors found against mpmath, over some thousand
-random points each: erf 0.7, erfc 2.1, erfinv 1.6 ulp; lgamma 5, digamma 6 and polygamma 6 units of ``eps * max(1, |result|)``
-(their relative error grows near their zeros).
+random points each: erf 0.7, erfc 2.1, erfinv 1.6 ulp; lgamma 5.3, digamma 6.3 and polygamma 6.3 units of
+``eps * max(1, |result|)`` (their relative error grows near their zeros).
 
 Sources: erf, erfc: the rational approximations of FreeBSD msun ``s_erf.c`` (Sun Microsystems, 1993); erfinv: Wichura,
 algorithm AS 241, Applied Statistics 37(3), 1988, refined by one Newton step; digamma, polygamma: recurrence and the

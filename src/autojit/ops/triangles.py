@@ -55,8 +55,9 @@ def diag_embed(x: Operand, offset: int = 0, axis1: int = -2, axis2: int = -1) ->
     shape = list(lead)
     for axis in sorted((first, second)):
         shape.insert(axis, extent)
-    zeros = x._literal(0, x.type.with_shape(tuple(shape)))
-    return Diagonal(offset, first, second).unview(zeros, x)
+    if length == 0:
+        return x._literal(0, x.type.with_shape(tuple(shape)))
+    return Diagonal(offset, first, second).embed(x, tuple(shape))
 
 
 def diag(x: Operand, offset: int = 0) -> Any:

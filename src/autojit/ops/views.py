@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import ArgumentError, ShapeError
-from autojit.core.types import TensorType
+from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axis
@@ -78,15 +78,30 @@ class Diagonal(View):
         return tuple(places[a] if a in places else next(rest) for a in range(x.ndim))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        x = primals[0].type
-        return (None if y_bar.type.size == 0 else self.unview(y_bar._literal(0, x), y_bar),)
+        return (None if y_bar.type.size == 0 else self.embed(y_bar, primals[0].type.shape),)
+
+    def embed(self, piece: Any, shape: Shape) -> Any:
+        """Zeros of ``shape`` with the piece on the diagonal, by padding alone, so that it fuses."""
+        order = self._order(len(shape))
+        rows, columns = shape[self.axis1], shape[self.axis2]
+        row, column = self._first()
+        start, length = row * columns + column, piece.type.shape[-1]
+        low, high, interior = ([0] * piece.type.ndim for _ in range(3))
+        low[-1], interior[-1] = start, columns
+        high[-1] = rows * columns - (start + (length - 1) * (columns + 1) + 1)
+        flat = pad(piece, low, high, 0, interior)
+        front = reshape(flat, [shape[a] for a in order])
+        return permute(front, [order.index(a) for a in range(len(shape))])
+
+    def _order(self, ndim: int) -> list[int]:
+        """All axes, the two of the diagonal last."""
+        return [*(a for a in range(ndim) if a not in (self.axis1, self.axis2)), self.axis1, self.axis2]
 
     def unview(self, base: Any, piece: Any) -> Any:
         """On a row-major matrix of n columns the diagonal is a slice of step n + 1 of the flattened one."""
         if piece.type.size == 0:
             return base
-        kept = [a for a in range(base.type.ndim) if a not in (self.axis1, self.axis2)]
-        order = (*kept, self.axis1, self.axis2)
+        order = self._order(base.type.ndim)
         front = permute(base, order)
         *lead, rows, columns = front.type.shape
         row, column = self._first()
@@ -234,6 +249,8 @@ class ViewUpdate(Structured):
 
     def expand(self, base: Any, piece: Any) -> Any:
         """The same result from ``unview`` of each view in turn: what the compiler lowers."""
+        if not self.chain:
+            return piece
         bases = [base]
         for op in self.chain[:-1]:
             bases.append(bind(op, bases[-1]))

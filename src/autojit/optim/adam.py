@@ -6,7 +6,16 @@ from typing import Any
 
 import autojit as aj
 from autojit.optim.arithmetic import (
-    addcdiv_, addcmul_, advance, axpy_, has, lerp_, sqrt, step_counter, with_decay, zeros_like,
+    addcdiv_,
+    addcmul_,
+    advance,
+    axpy_,
+    has,
+    lerp_,
+    sqrt,
+    step_counter,
+    with_decay,
+    zeros_like,
 )  # fmt: skip
 from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
 from autojit.optim.param_group import ParamGroup, hyper

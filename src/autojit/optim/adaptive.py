@@ -6,7 +6,16 @@ from typing import Any
 
 import autojit as aj
 from autojit.optim.arithmetic import (
-    addcdiv_, addcmul_, advance, axpy_, full_like, has, lerp_, step_counter, with_decay, zeros_like,
+    addcdiv_,
+    addcmul_,
+    advance,
+    axpy_,
+    full_like,
+    has,
+    lerp_,
+    step_counter,
+    with_decay,
+    zeros_like,
 )  # fmt: skip
 from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
 from autojit.optim.param_group import ParamGroup, hyper
@@ -206,7 +215,7 @@ class Rprop(Optimizer):
 
 
 class ASGD(Optimizer):
-    """SGD that also averages the parameters (``state["ax"]``) from step ``t0`` on. Source: Polyak and Juditsky, 1992."""
+    """SGD that averages the parameters (``state["ax"]``) from step ``t0`` on. Source: Polyak and Juditsky, 1992."""
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ class LBFGS(Optimizer):
     # ---- one step
 
     def step(self, closure: Closure | None = None) -> Any:
-        """Up to ``max_iter`` iterations; ``closure`` clears gradients, computes the loss, calls backward, returns it."""
+        """Up to ``max_iter`` iterations; ``closure`` clears gradients, calls backward on the loss and returns it."""
         if closure is None:
             raise RuntimeError("LBFGS.step() needs a closure that reevaluates the model and returns the loss")
         evaluate = aj.enable_grad()(closure)

@@ -41,7 +41,9 @@ class LRScheduler:
         >>> import autojit as aj
         >>> optimizer = aj.optim.SGD([aj.nn.Parameter(aj.zeros(1))], lr=1.0)
         >>> schedule = aj.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
-        >>> optimizer.step(); schedule.step(); schedule.get_last_lr()
+        >>> optimizer.step()
+        ... schedule.step()
+        ... schedule.get_last_lr()
         [0.5]
     """
 
@@ -126,9 +128,7 @@ class LRScheduler:
 class LambdaLR(LRScheduler):
     """The initial rate times a function of the epoch (one function, or one per group)."""
 
-    def __init__(
-        self, optimizer: Optimizer, lr_lambda: LrFunction | list[LrFunction], last_epoch: int = -1
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, lr_lambda: LrFunction | list[LrFunction], last_epoch: int = -1) -> None:
         self.lr_lambdas = _per_group(lr_lambda, optimizer, "lr_lambdas")
         super().__init__(optimizer, last_epoch)
 
@@ -164,8 +164,7 @@ def _per_group(function: Any, optimizer: Optimizer, what: str) -> list[Any]:
 def _state_with_callables(state: dict[str, Any]) -> dict[str, Any]:
     """Functions have no state to save; callable objects give their attributes."""
     saved = [
-        None if isinstance(function, type(_per_group)) else dict(function.__dict__)
-        for function in state["lr_lambdas"]
+        None if isinstance(function, type(_per_group)) else dict(function.__dict__) for function in state["lr_lambdas"]
     ]
     return {**state, "lr_lambdas": saved}
 
@@ -286,9 +285,7 @@ class ExponentialLR(LRScheduler):
 class PolynomialLR(LRScheduler):
     """The initial rate times (1 - epoch / total_iters)^power."""
 
-    def __init__(
-        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters
         self.power = power
         super().__init__(optimizer, last_epoch)
@@ -320,9 +317,7 @@ class CosineAnnealingLR(LRScheduler):
             return self._get_closed_form_lr()
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            return [
-                lr + (base - self.eta_min) * rise for base, lr in zip(self.base_lrs, self._current(), strict=True)
-            ]
+            return [lr + (base - self.eta_min) * rise for base, lr in zip(self.base_lrs, self._current(), strict=True)]
         now = 1 + math.cos(math.pi * self.last_epoch / self.T_max)
         before = 1 + math.cos(math.pi * (self.last_epoch - 1) / self.T_max)
         return [now / before * (lr - self.eta_min) + self.eta_min for lr in self._current()]

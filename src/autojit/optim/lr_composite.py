@@ -82,12 +82,15 @@ class SequentialLR(_Composite):
             schedule.step()
         self._last_lr = schedule.get_last_lr()
 
+
 class ChainedScheduler(_Composite):
     """All schedules at once: their factors multiply."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if len(schedulers) < 1:
-            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler.")
+            raise ValueError(
+                f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler."
+            )
         self.optimizer = optimizer or schedulers[0].optimizer
         _check_schedulers(type(self).__name__, schedulers, self.optimizer)
         self._schedulers = list(schedulers)

@@ -90,7 +90,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class CyclicLR(LRScheduler):
-    """Triangles between ``base_lr`` and ``max_lr``, of constant, halving or decaying height. Source: arXiv:1506.01186."""
+    """Triangles from ``base_lr`` to ``max_lr`` of constant, halving or decaying height. Source: arXiv:1506.01186."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class _Phase(NamedTuple):
 
 
 class OneCycleLR(LRScheduler):
-    """One rise to ``max_lr`` and one fall far below the start, the momentum going the other way. Source: arXiv:1708.07120."""
+    """One rise to ``max_lr``, one fall far below the start, momentum the other way. Source: arXiv:1708.07120."""
 
     def __init__(
         self,
@@ -228,9 +228,7 @@ class OneCycleLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         step = self.last_epoch
         if step > self.total_steps:
-            raise ValueError(
-                f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
-            )
+            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
         begin = 0.0
         for phase in self._phases:
             if step <= phase.end_step or phase is self._phases[-1]:

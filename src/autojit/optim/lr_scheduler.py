@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from autojit.optim.lr_base import (
-    ConstantLR, CosineAnnealingLR, ExponentialLR, LambdaLR, LinearLR, LRScheduler, MultiplicativeLR, MultiStepLR,
-    PolynomialLR, StepLR,
+    ConstantLR,
+    CosineAnnealingLR,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    MultiplicativeLR,
+    MultiStepLR,
+    PolynomialLR,
+    StepLR,
 )  # fmt: skip
 from autojit.optim.lr_composite import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from autojit.optim.lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR

@@ -60,7 +60,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             found = hook(self, args, kwargs)
             if found is not None:
                 if not (isinstance(found, tuple) and len(found) == 2):
-                    raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}.")
+                    raise RuntimeError(
+                        f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}."
+                    )
                 args, kwargs = found
         result = step(self, *args, **kwargs)
         self._step_calls += 1

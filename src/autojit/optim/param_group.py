@@ -71,7 +71,7 @@ class ParamGroup(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of ``name``, or ``default``."""
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401  # this is get
 
     def __setitem__(self, name: str, value: Any) -> None:
         if is_tracing():

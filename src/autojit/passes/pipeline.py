@@ -10,12 +10,14 @@ from autojit.ir.verifier import verify
 from autojit.passes.common_subexpressions import eliminate_common_subexpressions
 from autojit.passes.dead_code import eliminate_dead_code
 from autojit.passes.expand import expand
+from autojit.passes.fill_empty import fill_empty
 from autojit.passes.simplify import simplify
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
     eliminate_dead_code,
+    fill_empty,
     expand,
     simplify,
     eliminate_common_subexpressions,

@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from autojit.core.dtypes import DType
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind
-from autojit.ops.base import Elementwise, Reindex
-from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
+from autojit.ops.base import Elementwise, Reduction, Reindex
+from autojit.ops.shape import BroadcastTo, Flip, Pad, Permute, Reshape
 from autojit.ops.sources import Full, Iota
 from autojit.passes.rewrite import Rewriter, Rule
 
@@ -61,9 +63,28 @@ def _reindex(rewriter: Rewriter, op: Reindex, operands: tuple[Tracer, ...]) -> A
     """Any rearrangement of a repeated number is that number in the new shape."""
     (x,) = operands
     value = _literal(rewriter, x)
-    if value is None or (isinstance(op, Pad) and op.value != value):
+    if value is None or (isinstance(op, Pad) and not _same_bits(op.value, value, x.type.dtype)):
         return None
     return x._literal(value, op.result_type(x.type))
+
+
+def _same_bits(a: Any, b: Any, dtype: DType) -> bool:
+    """Whether two numbers are one element of the dtype: -0.0 is not 0.0."""
+    return np.asarray(a, dtype.numpy).tobytes() == np.asarray(b, dtype.numpy).tobytes()
+
+
+def _flip(rewriter: Rewriter, op: Flip, operands: tuple[Tracer, ...]) -> Any:
+    (x,) = operands
+    if all(x.type.shape[axis] <= 1 for axis in op.axes):
+        return x
+    return _reindex(rewriter, op, operands)
+
+
+def _pad(rewriter: Rewriter, op: Pad, operands: tuple[Tracer, ...]) -> Any:
+    (x,) = operands
+    if not any((*op.low, *op.high, *op.interior)):
+        return x
+    return _reindex(rewriter, op, operands)
 
 
 def _cast(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
@@ -125,10 +146,20 @@ def _div(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
     value = _literal(rewriter, operands[1])
     if _is(value, 1):
         return _kept(rewriter, op, operands, 0)
-    if isinstance(value, float) and value != 0 and math.isfinite(value) and math.frexp(value)[0] in (0.5, -0.5):
-        reciprocal = operands[1]._literal(1.0 / value, operands[1].type)  # exact: a power of two
+    if isinstance(value, float) and _has_exact_reciprocal(value, operands[1].type.dtype):
+        reciprocal = operands[1]._literal(1.0 / value, operands[1].type)
         return bind(Op.registry["mul"](), operands[0], reciprocal)
     return _fold(rewriter, op, operands)
+
+
+def _has_exact_reciprocal(value: float, dtype: DType) -> bool:
+    """Whether the number is a power of two whose reciprocal is a normal number of the dtype."""
+    if value == 0 or not math.isfinite(value) or math.frexp(value)[0] not in (0.5, -0.5):
+        return False
+    if dtype.kind != "float":
+        return False
+    info = ml_dtypes.finfo(dtype.numpy)
+    return float(info.smallest_normal) <= 1.0 / abs(value) <= float(info.max)
 
 
 def _where(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
@@ -159,9 +190,20 @@ def _scatter(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
     return bind(Op.registry["where"](), hit, src, base._literal(0, base.type.with_shape(())))
 
 
+def _fold_of_one(rewriter: Rewriter, op: Reduction, operands: tuple[Tracer, ...]) -> Any:
+    """Folding axes of extent 1 only rearranges; the position found there is 0."""
+    (x,) = operands
+    if any(x.type.shape[axis] != 1 for axis in op.axes):
+        return None
+    result = op.result_type(x.type)
+    return x._literal(0, result) if getattr(op, "is_pair", False) else bind(Reshape(result.shape), x)
+
+
 SPECIAL: dict[str, Rule] = {
     "reshape": _reshape,
     "permute": _permute,
+    "flip": _flip,
+    "pad": _pad,
     "cast": _cast,
     "mul": _mul,
     "guarded_mul": _guarded_mul,
@@ -179,6 +221,8 @@ def _rules() -> dict[str, Rule]:
             rules[name] = _fold
         elif issubclass(op, Reindex):
             rules[name] = _same_shape
+        elif issubclass(op, Reduction):
+            rules[name] = _fold_of_one
     rules.update(SPECIAL)
     return rules
 

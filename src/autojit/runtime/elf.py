@@ -15,12 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autojit.core.errors import CompileError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Table = npt.NDArray[Any]
 
 _SECTION = np.dtype(
     [
@@ -46,7 +50,7 @@ _SYMTAB, _RELA, _NOBITS = 2, 4, 8
 _INIT_ARRAY, _FINI_ARRAY, _PREINIT_ARRAY = 14, 15, 16
 _WRITE, _ALLOC, _TLS = 0x1, 0x2, 0x400
 _UNDEFINED, _ABSOLUTE, _FIRST_RESERVED = 0, 0xFFF1, 0xFF00
-_GLOBAL_BINDINGS = (1, 2)  # global, weak
+_GLOBAL_BINDINGS = np.uint8(2)  # global is 1, weak is 2
 
 _UNKNOWN, _CALL, _TABLE_LOAD, _ABSOLUTE_WORD, _DISTANCE_WORD = 0, 1, 2, 3, 4
 _WAY_BY_TYPE = np.zeros(64, np.uint8)  # how a relocation type is applied
@@ -57,8 +61,6 @@ _WAY_BY_TYPE[24] = _DISTANCE_WORD  # R_X86_64_PC64
 _GOT_ENTRY_BYTES = 8
 _STUB_BYTES = 8
 _JUMP_THROUGH = b"\xff\x25"  # jmp *disp32(%rip)
-
-Table = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ class _SymbolTable:
         ordinary = self._table["section"] < _FIRST_RESERVED
         if np.any(self._table["section"][ordinary] >= self._section_count):
             raise _damaged("a symbol names no section")
-        is_global = np.isin(self._table["info"] >> 4, _GLOBAL_BINDINGS)
+        is_global = (self._table["info"] >> 4) - 1 < _GLOBAL_BINDINGS  # the local binding, 0, wraps to 255
         exported = np.flatnonzero(is_global & ordinary & ~self.is_undefined)
         self.exported = {self._name(int(index)): int(index) for index in exported}
 

@@ -13,10 +13,9 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from autojit.core.errors import ArgumentError
 from autojit.runtime.entry_fallback import PythonEntry
@@ -46,9 +45,20 @@ from autojit.runtime.executable import POINTER_BYTES, data_address
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
-from autojit.runtime.object_layout import array_flags, cell_content_address, layout_is_known, new_capsule, slot_offset
+from autojit.runtime.object_layout import (
+    array_flags,
+    attributes_offset,
+    cell_content_address,
+    layout_is_known,
+    new_capsule,
+    slot_offset,
+)
 
-Words = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Words = npt.NDArray[np.int64]
+
 
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
@@ -146,12 +156,14 @@ class NativeEntry:
         if _references(tensor) != 1 or _slot_word(tensor, slot_offset(cls, spec.array_slot)) != array:
             return False
         untouched = (_slot_word(tensor, slot_offset(cls, name)) == _address(value) for name, value in spec.slot_equals)
-        return _references(array) == 1 and all(untouched)
+        return _references(array) == 1 and all(untouched) and not getattr(self._rings[ring][rank], "__dict__", None)
 
     def _describe_ring_entry(self, ring: int, rank: int) -> None:
         tensor = self._rings[ring][rank]
         array = getattr(tensor, self._spec.rings[ring].array_slot)
-        self._entries[ring][rank] = (id(tensor), id(array), data_address(array), array_flags(array))
+        cls: type = type(tensor)
+        attributes = id(tensor.__dict__) if attributes_offset(cls) else 0
+        self._entries[ring][rank] = (id(tensor), id(array), data_address(array), array_flags(array), attributes)
 
     def _head_words(self) -> Words:
         spec = self._spec
@@ -246,13 +258,14 @@ class NativeEntry:
 
     def _result_pairs(self) -> Words:
         for index, ring in enumerate(self._spec.rings):
-            probe = ring.make()
+            cls: type = type(ring.make())
             values = {
                 "entries": data_address(self._entries[index]),
                 "store": self._table_entry(ring.table_index),
-                "offset": slot_offset(type(probe), ring.array_slot),
+                "offset": slot_offset(cls, ring.array_slot),
                 "n_slots": len(ring.slot_equals),
-                "slots": self._slot_pairs(type(probe), ring.slot_equals),
+                "slots": self._slot_pairs(cls, ring.slot_equals),
+                "attributes_offset": attributes_offset(cls),
             }
             self._ring_records[index] = [values.get(name, 0) for name in RING]
         items = [(0, id(r.value)) if isinstance(r, Constant) else (r.ring + 1, 0) for r in self._spec.results]

@@ -13,6 +13,7 @@ from autojit.runtime.entry_words import (
     ARRAY_FLAGS_OFFSET,
     ARRAY_NDIM_OFFSET,
     ARRAY_SHAPE_OFFSET,
+    DICT_SIZE_OFFSET,
     FLOAT_VALUE_OFFSET,
     RING,
     RING_ENTRY,
@@ -240,7 +241,23 @@ slots:
   %n_slots = call i64 @ring.n_slots(ptr %ring)
   %pairs = call i64 @ring.slots(ptr %ring)
   %clean = call i1 @slots_hold(ptr %tensor, i64 %n_slots, i64 %pairs)
-  br i1 %clean, label %pick, label %taken
+  br i1 %clean, label %attributes, label %taken
+attributes:
+  %attributes.offset = call i64 @ring.attributes_offset(ptr %ring)
+  %none = icmp eq i64 %attributes.offset, 0
+  br i1 %none, label %pick, label %which
+which:
+  %attributes.at = getelementptr i8, ptr %tensor, i64 %attributes.offset
+  %attributes.have = load i64, ptr %attributes.at, align 8
+  %attributes.want = call i64 @pick.attributes(ptr %at)
+  %same.dict = icmp eq i64 %attributes.have, %attributes.want
+  br i1 %same.dict, label %how_many, label %taken
+how_many:
+  %dict = inttoptr i64 %attributes.have to ptr
+  %size.at = getelementptr i8, ptr %dict, i64 {DICT_SIZE_OFFSET}
+  %size = load i64, ptr %size.at, align 8
+  %bare = icmp eq i64 %size, 0
+  br i1 %bare, label %pick, label %taken
 taken:
   br label %next
 pick:

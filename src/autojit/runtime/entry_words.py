@@ -56,10 +56,11 @@ RING = (
     "offset",  # of the tensor's array slot
     "n_slots",
     "slots",
+    "attributes_offset",  # of the pointer to the tensor's __dict__, or 0
     "picked",  # scratch: the tensor of this call
 )
 
-RING_ENTRY = ("tensor", "array", "data", "flags")
+RING_ENTRY = ("tensor", "array", "data", "flags", "attributes")  # the last: the tensor's __dict__, which must be empty
 
 KINDS = ("object", "array", "tensor", "float", "equal_int", "int")
 REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring")
@@ -68,6 +69,7 @@ TUPLE_SIZE_OFFSET = 16
 TUPLE_ITEMS_OFFSET = 24
 CAPSULE_POINTER_OFFSET = 16
 FLOAT_VALUE_OFFSET = 16
+DICT_SIZE_OFFSET = 16
 ARRAY_DATA_OFFSET = 16
 ARRAY_NDIM_OFFSET = 24
 ARRAY_SHAPE_OFFSET = 32

@@ -21,19 +21,22 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autojit.core.errors import ArgumentError
 from autojit.runtime.loader import load_all
 from autojit.runtime.memory import Arena, allocate_array
 from autojit.runtime.pool import parallel_for_address
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+
 STEP_SYMBOL = "aj_step"
 POINTER_BYTES = 8
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ objects are cached. So its answer is kept in the object cache, under what the ke
 from __future__ import annotations
 
 import hashlib
-import json
-import platform
-from dataclasses import asdict
+import os
 from functools import cache
 
 from autojit.codegen.target import HostTarget, host_target
@@ -26,8 +24,18 @@ def cached_host_target() -> HostTarget:
     processor = _processor()
     if not processor:
         return host_target()
-    key = hashlib.sha256(f"host target\0{llvm_identity()}\0{platform.machine()}\0{processor}".encode()).hexdigest()
-    return HostTarget(**json.loads(default_cache().blob(key, lambda: json.dumps(asdict(host_target())).encode())))
+    key = hashlib.sha256(f"host target\0{llvm_identity()}\0{os.uname().machine}\0{processor}".encode()).hexdigest()
+    return _parsed(default_cache().blob(key, lambda: _printed(host_target())))
+
+
+def _printed(target: HostTarget) -> bytes:
+    """One field a line; none contains a line break."""
+    return "\n".join((target.triple, target.cpu, target.features, str(target.vector_bytes))).encode()
+
+
+def _parsed(text: bytes) -> HostTarget:
+    triple, cpu, features, vector_bytes = text.decode().split("\n")
+    return HostTarget(triple, cpu, features, int(vector_bytes))
 
 
 def _processor() -> str:

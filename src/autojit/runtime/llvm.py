@@ -7,18 +7,28 @@ an LLVM context of its own, so a failed parse leaves nothing behind.
 
 from __future__ import annotations
 
+import ctypes
 import os
-import tempfile
 import threading
+from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autojit.codegen.target import HostTarget
 from autojit.core.errors import CompileError
+from autojit.runtime.cores import available_cores
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm_types
 
+_UNLOCKED_CALLS = (
+    "LLVMPY_RunNewModulePassManager",
+    "LLVMPY_TargetMachineEmitToMemory",
+    "LLVMPY_GetBufferStart",
+    "LLVMPY_GetBufferSize",
+    "LLVMPY_DisposeMemoryBuffer",
+)
 _per_thread = threading.local()
 _compiling = threading.RLock()
 """Held while LLVM works, and across a fork, so that a forked child never inherits LLVM in the middle of something."""
@@ -41,25 +51,58 @@ def compile_to_object(ir_text: str, target: HostTarget, opt_level: int = 2) -> b
         CompileError: LLVM rejects the text; the text is kept in the file the message names.
     """
     with _compiling:
-        machine, module = _optimised_module(ir_text, target, opt_level)
-        with module:
-            return bytes(machine.emit_object(module))
+        return _compile(ir_text, target, opt_level)
+
+
+def compile_all(ir_texts: Sequence[str], target: HostTarget, opt_level: int = 2) -> list[bytes]:
+    """Compile several modules, on as many threads as there are cores; the same bytes as one by one.
+
+    Raises:
+        CompileError: LLVM rejects a text.
+    """
+    with _compiling:
+        threads = min(available_cores(), len(ir_texts))
+        if threads < 2 or _unlocked() is None:
+            return [_compile(text, target, opt_level) for text in ir_texts]
+        waiting = deque(sorted(enumerate(ir_texts), key=lambda item: -len(item[1])))  # the longest first
+        results: dict[int, bytes | BaseException] = {}
+        workers = [
+            threading.Thread(target=_work_off, args=(waiting, results, target, opt_level)) for _ in range(threads)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    for result in results.values():
+        if isinstance(result, BaseException):
+            raise result
+    return [content for _, content in sorted(results.items()) if isinstance(content, bytes)]
+
+
+def _work_off(
+    waiting: deque[tuple[int, str]], results: dict[int, bytes | BaseException], target: HostTarget, opt_level: int
+) -> None:
+    while True:
+        try:
+            index, text = waiting.popleft()
+        except IndexError:
+            return
+        try:
+            results[index] = _compile(text, target, opt_level)
+        except BaseException as error:
+            results[index] = error
 
 
 def assembly(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
     """The assembly text that `compile_to_object` would encode, for `show("asm")` and tests."""
     with _compiling:
-        machine, module = _optimised_module(ir_text, target, opt_level)
-        with module:
-            return str(machine.emit_assembly(module))
+        return _assembly(ir_text, target, opt_level)
 
 
 def optimised_ir(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
     """The IR text after LLVM's passes, before instruction selection."""
     with _compiling:
-        _, module = _optimised_module(ir_text, target, opt_level)
-        with module:
-            return str(module)
+        return _optimised_text(ir_text, target, opt_level)
 
 
 @cache
@@ -90,8 +133,62 @@ def _optimised_module(
     except RuntimeError as error:
         raise _rejected(ir_text, str(error)) from None
     builder = llvm.create_pass_builder(machine, llvm.PipelineTuningOptions(opt_level))
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    unlocked = _unlocked()
+    if unlocked is None:
+        passes.run(module, builder)
+    else:
+        unlocked.LLVMPY_RunNewModulePassManager(passes, module, builder)
     return machine, module
+
+
+def _compile(ir_text: str, target: HostTarget, opt_level: int) -> bytes:
+    machine, module = _optimised_module(ir_text, target, opt_level)
+    with module:
+        unlocked = _unlocked()
+        if unlocked is None:
+            return bytes(machine.emit_object(module))
+        message = ctypes.c_char_p()
+        buffer = unlocked.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, ctypes.byref(message))
+        if not buffer:
+            raise _rejected(ir_text, (message.value or b"").decode(errors="replace"))
+        try:
+            return ctypes.string_at(unlocked.LLVMPY_GetBufferStart(buffer), unlocked.LLVMPY_GetBufferSize(buffer))
+        finally:
+            unlocked.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _assembly(ir_text: str, target: HostTarget, opt_level: int) -> str:
+    machine, module = _optimised_module(ir_text, target, opt_level)
+    with module:
+        return str(machine.emit_assembly(module))
+
+
+def _optimised_text(ir_text: str, target: HostTarget, opt_level: int) -> str:
+    _, module = _optimised_module(ir_text, target, opt_level)
+    with module:
+        return str(module)
+
+
+@cache
+def _unlocked() -> Any:
+    """llvmlite's library called without llvmlite's lock, or None when this llvmlite is built otherwise.
+
+    The lock makes two threads compile no faster than one. LLVM itself needs none between contexts, and every compile
+    has a context and a target machine of its own. Only the two long calls (and the buffer of the second) go this way.
+    """
+    import llvmlite.binding as llvm
+
+    try:
+        locked = llvm.ffi.lib
+        library = ctypes.CDLL(locked._name)
+        for name in _UNLOCKED_CALLS:
+            function, declared = getattr(library, name), getattr(locked, name)
+            function.argtypes, function.restype = declared.argtypes, declared.restype
+            assert function.argtypes is not None
+    except (AttributeError, OSError, AssertionError):
+        return None
+    return library
 
 
 def _target_machine(target: HostTarget, opt_level: int) -> tuple[Any, str]:
@@ -127,6 +224,8 @@ def _initialize_llvm(native_only: bool) -> None:
 
 
 def _rejected(ir_text: str, reason: str) -> CompileError:
+    import tempfile  # slow to import and almost never needed
+
     handle, path = tempfile.mkstemp(prefix="autojit-", suffix=".ll", text=True)
     with os.fdopen(handle, "w") as file:
         file.write(ir_text)

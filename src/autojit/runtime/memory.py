@@ -14,12 +14,14 @@ import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from autojit.core.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 HUGE_PAGE_BYTES = 2 << 20
 ALIGNMENT_BYTES = 64

@@ -18,20 +18,18 @@ import hashlib
 import os
 import stat
 import struct
-import tempfile
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 from autojit.codegen.target import HostTarget
 from autojit.core.errors import ArgumentError
-from autojit.runtime.llvm import compile_to_object, llvm_identity
+from autojit.runtime.llvm import compile_all, compile_to_object, llvm_identity
 
 EMITTER_VERSION = 1
 """Raised when the meaning of generated code changes while its text does not (the table layout, for instance)."""
@@ -91,8 +89,8 @@ class ObjectCache:
         limit_bytes: the least recently used entries go when the sum of sizes passes this.
     """
 
-    def __init__(self, directory: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
-        self.directory = directory
+    def __init__(self, directory: str | os.PathLike[str], limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        self.directory = os.path.abspath(directory)
         self.limit_bytes = limit_bytes
         self._stats = CacheStats()
         self._size_bytes: int | None = None  # unknown until the first store sweeps the directory
@@ -115,6 +113,20 @@ class ObjectCache:
         """
         key = object_key(ir_text, target, opt_level)
         return self.blob(key, lambda: compile_to_object(ir_text, target, opt_level))
+
+    def objects(self, ir_texts: Sequence[str], target: HostTarget, opt_level: int = 2) -> list[bytes]:
+        """The objects for several modules; those not on disk are compiled on all cores.
+
+        Raises:
+            CompileError: LLVM rejects a text.
+        """
+        keys = [object_key(text, target, opt_level) for text in ir_texts]
+        found = {key: self.get_blob(key) for key in set(keys)}
+        missing = {key: text for key, text in zip(keys, ir_texts, strict=True) if found[key] is None}
+        for key, content in zip(missing, compile_all(list(missing.values()), target, opt_level), strict=True):
+            self.put_blob(key, content)
+            found[key] = content
+        return [found[key] or b"" for key in keys]
 
     def blob(self, key: str, build: Callable[[], bytes]) -> bytes:
         """The bytes under `key`, built and stored when absent; `build` runs once however many threads ask."""
@@ -156,7 +168,7 @@ class ObjectCache:
         """Delete every entry. Code already loaded keeps running."""
         for path, _ in self._entries():
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
         self._size_bytes = None
 
     def export(self, path: str | os.PathLike[str]) -> int:
@@ -165,7 +177,7 @@ class ObjectCache:
         with open(path, "wb") as file:
             file.write(_ARCHIVE_MAGIC)
             for entry_path, _ in self._entries():
-                key = entry_path.name.removesuffix(_SUFFIX)
+                key = os.path.basename(entry_path).removesuffix(_SUFFIX)
                 entry = self._read_entry(key)
                 if entry is not None and _checked_payload(key, entry) is not None:
                     file.write(_RECORD.pack(bytes.fromhex(key), len(entry)))
@@ -221,8 +233,9 @@ class ObjectCache:
         except OSError as error:
             self._warn(str(error))
 
-    def _write(self, path: Path, entry: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=self.directory)  # mode 0600
+    def _write(self, path: str, entry: bytes) -> None:
+        temporary = os.path.join(self.directory, f"{_TEMPORARY}{os.urandom(8).hex()}")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600)
         try:
             with open(handle, "wb", buffering=0) as file:
                 if file.write(entry) != len(entry):
@@ -240,7 +253,7 @@ class ObjectCache:
         except FileNotFoundError:
             if not make:
                 return False
-            self.directory.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(os.path.dirname(self.directory), exist_ok=True)
             with suppress(FileExistsError):
                 os.mkdir(self.directory, 0o700)
             status = os.lstat(self.directory)
@@ -271,7 +284,7 @@ class ObjectCache:
             if size_bytes <= self.limit_bytes * _EVICT_TO:
                 break
             with suppress(OSError):
-                path.unlink()
+                os.unlink(path)
             size_bytes -= status.st_size
             evicted += 1
         self._stats = replace(self._stats, evicted=self._stats.evicted + evicted)
@@ -279,27 +292,30 @@ class ObjectCache:
 
     def _delete_stale_temporaries(self) -> None:
         oldest = time.time() - _STALE_AFTER_S
-        for path in self.directory.glob(f"{_TEMPORARY}*"):
+        with os.scandir(self.directory) as items:
+            temporaries = [item.path for item in items if item.name.startswith(_TEMPORARY)]
+        for path in temporaries:
             with suppress(OSError):
-                if path.lstat().st_mtime < oldest:
-                    path.unlink()
+                if os.lstat(path).st_mtime < oldest:
+                    os.unlink(path)
 
-    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+    def _entries(self) -> Iterator[tuple[str, os.stat_result]]:
         try:
             if not self._usable(make=False):
                 return
-            found = [Path(item.path) for item in os.scandir(self.directory) if item.name.endswith(_SUFFIX)]
+            with os.scandir(self.directory) as items:
+                found = [item.path for item in items if item.name.endswith(_SUFFIX)]
         except OSError as error:
             self._warn(str(error))
             return
         for path in found:
             with suppress(OSError):
-                yield path, path.lstat()
+                yield path, os.lstat(path)
 
-    def _path(self, key: str) -> Path:
+    def _path(self, key: str) -> str:
         if len(key) != 64 or not set(key) <= set("0123456789abcdef"):
             raise ArgumentError("object cache: a key is 64 lower-case hex digits", facts={"key": key})
-        return self.directory / f"{key}{_SUFFIX}"
+        return os.path.join(self.directory, f"{key}{_SUFFIX}")
 
     def _count(self, *, hits: int = 0, misses: int = 0, rebuilt: int = 0, stored: int = 0) -> None:
         with self._lock:
@@ -331,7 +347,7 @@ def _xdg_directory() -> str:
 
 @cache
 def _cache_at(directory: str) -> ObjectCache:
-    return ObjectCache(Path(directory).absolute())
+    return ObjectCache(directory)
 
 
 def _reset_locks_after_fork() -> None:

@@ -67,6 +67,23 @@ def _member_offset(cls: type, name: str) -> int:
     return next((offset for offset in words if word_at(id(probe) + offset) == id(content)), 0)
 
 
+@lru_cache(maxsize=1024)
+def attributes_offset(cls: type) -> int:
+    """Offset (negative in some versions) of the pointer to an instance's ``__dict__`` once that was asked for.
+
+    0 when instances have none.
+    """
+    probe: object = object.__new__(cls)
+    if not hasattr(probe, "__dict__"):
+        return 0
+    attributes = probe.__dict__  # makes the dictionary, which otherwise may not exist yet
+    words = (offset for offset in range(-32, cls.__basicsize__, 8) if not 0 <= offset <= TYPE_OFFSET)
+    found = next((offset for offset in words if word_at(id(probe) + offset) == id(attributes)), None)
+    if found is None:
+        raise ArgumentError("the attributes of a class's instances cannot be found", facts={"class": cls.__name__})
+    return found
+
+
 def cell_content_address(cell: Any) -> int:
     """Address of the pointer to a closure cell's content."""
     return id(cell) + CELL_CONTENT_OFFSET
@@ -80,7 +97,8 @@ def _containers_fit() -> bool:
     content = object()
     cell = (lambda: content).__closure__[0]  # type: ignore[index]
     return (
-        word_at(id(pair) + layout.TUPLE_SIZE_OFFSET) == 2
+        word_at(id({1: 1, 2: 2}) + layout.DICT_SIZE_OFFSET) == 2
+        and word_at(id(pair) + layout.TUPLE_SIZE_OFFSET) == 2
         and word_at(id(pair) + layout.TUPLE_ITEMS_OFFSET) == id(pair[0])
         and word_at(id(pair) + layout.TUPLE_ITEMS_OFFSET + 8) == id(pair[1])
         and ctypes.c_double.from_address(id(number) + layout.FLOAT_VALUE_OFFSET).value == number

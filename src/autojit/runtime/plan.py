@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autojit.codegen.cpu.lower import (
-    Argument, Callback, Entry, Immediate, LoweredStep, Offset, Scratch, Words,
+    Argument, BandEntry, Callback, Entry, Immediate, LoweredStep, Offset, Scratch, Sliced, Words,
 )  # fmt: skip
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
@@ -93,12 +93,25 @@ class PlanBuilder:
         return table
 
     def _make_arena(self) -> tuple[Arena, int]:
+        """Temporaries, then scratch: entries take turns, so they share it; partial results of a band outlive it."""
         start = aligned(self.memory.arena_bytes)
-        sizes = [
-            sum(self._scratch_bytes(a) for a in entry.arguments if isinstance(a, Scratch))
-            for entry in self.lowered.entries
-        ]
-        return Arena(start + max(sizes, default=0) + 64), start
+        self.scratch: dict[Scratch, int] = {}
+        kept = peak = 0
+        for entry in self.lowered.entries:
+            parts = entry.entries if isinstance(entry, BandEntry) else (entry,)
+            moving = entry.local_bytes * self.workers if isinstance(entry, BandEntry) else 0
+            for part in parts:
+                for scratch in _scratch_of(part):
+                    if scratch in self.scratch:
+                        continue
+                    if scratch.per_worker:
+                        continue
+                    self.scratch[scratch] = kept
+                    kept += self._scratch_bytes(scratch)
+            workers = max((self._scratch_bytes(s) for p in parts for s in _scratch_of(p) if s.per_worker), default=0)
+            peak = max(peak, moving + workers)
+        self.worker_offset = start + kept
+        return Arena(start + kept + peak + 64), start
 
     def _scratch_bytes(self, scratch: Scratch) -> int:
         return aligned(scratch.size_bytes * (self.workers if scratch.per_worker else 1))
@@ -114,6 +127,9 @@ class PlanBuilder:
         rows: list[int] = []
         for entry in self.lowered.entries:
             if entry.chunks == 0:
+                continue
+            if isinstance(entry, BandEntry):
+                rows += [builtin_address("aj_band"), self._band(entry), entry.chunks, 1]
                 continue
             rows += [self._body(entry), self._context(entry), entry.chunks, int(entry.chunks > 1)]
         return len(rows) // 4, self.words(rows)
@@ -131,18 +147,45 @@ class PlanBuilder:
         block = np.zeros(max(len(entry.arguments), 1), np.uint64)
         self.keep.append(block)
         base = int(block.ctypes.data)
-        scratch = self.scratch_offset
         for position, argument in enumerate(entry.arguments):
-            if isinstance(argument, Scratch):
-                block[position] = self.arena.address + scratch
-                scratch += self._scratch_bytes(argument)
-                continue
             block[position] = self._argument(argument, base + 8 * position)
         return base
+
+    def _band(self, band: BandEntry) -> int:
+        words = [len(band.entries)]
+        for entry, told in zip(band.entries, band.told, strict=True):
+            words += [self._body(entry), len(entry.arguments), self._band_rows(entry, band), int(told)]
+        return self.words(words)
+
+    def _band_rows(self, entry: Entry, band: BandEntry) -> int:
+        block = np.zeros((max(len(entry.arguments), 1), 3), np.int64)
+        self.keep.append(block)
+        base = int(block.ctypes.data)
+        local = self.arena.address + self.worker_offset + self._workers_scratch(band)
+        for position, argument in enumerate(entry.arguments):
+            slot = base + 24 * position
+            if not isinstance(argument, Sliced):
+                block[position] = (self._argument(argument, slot), 0, 0)
+            elif argument.is_local:
+                block[position] = (local + argument.offset_bytes, argument.per_slice_bytes, band.local_bytes)
+            elif isinstance(argument.base, Scratch):
+                block[position] = (self._argument(argument.base, slot), argument.per_slice_bytes, 0)
+            else:
+                whole = Offset(argument.base, argument.offset_bytes)
+                block[position] = (self._argument(whole, slot), argument.per_slice_bytes, 0)
+        return base
+
+    def _workers_scratch(self, band: BandEntry) -> int:
+        """Bytes of per-worker scratch that the band's kernels share, before its local memory."""
+        return max((self._scratch_bytes(s) for e in band.entries for s in _scratch_of(e) if s.per_worker), default=0)
 
     def _argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Immediate):
             return argument.word
+        if isinstance(argument, Scratch):
+            if argument.per_worker:
+                return self.arena.address + self.worker_offset
+            return self.arena.address + self.scratch_offset + self.scratch[argument]
         if isinstance(argument, Words):
             return self.words(argument.words)
         value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
@@ -174,6 +217,11 @@ class PlanBuilder:
         thunk = Body(body)
         self.keep.append(thunk)
         return ctypes.cast(thunk, ctypes.c_void_p).value or 0
+
+
+def _scratch_of(entry: Entry) -> list[Scratch]:
+    found = [a for a in entry.arguments if isinstance(a, Scratch)]
+    return found + [a.base for a in entry.arguments if isinstance(a, Sliced) and isinstance(a.base, Scratch)]
 
 
 def _array_at(address: int, type: Any) -> Any:

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import sys
 import threading
 import time
 from functools import cache
 
 from autojit.core.errors import ArgumentError
+from autojit.runtime.cores import available_cores
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
@@ -33,14 +33,6 @@ from autojit.runtime.pool_ir import FUTEX_BY_MACHINE, field_offsets, pool_ir, se
 MAX_THREADS = 1024
 _SPIN_S = 40e-6  # a worker that finds work within this time answers in about 1 us, a sleeping one in about 40
 _CALIBRATION_PAUSES = 1000
-
-
-def available_cores() -> int:
-    """Cores this process may run on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        return os.cpu_count() or 1
 
 
 def get_num_threads() -> int:
@@ -88,7 +80,7 @@ def _loaded_pool() -> LoadedObject:
 
 
 def _load_pool() -> LoadedObject:
-    text = pool_ir(platform.machine()) if _is_parallel() else serial_pool_ir()
+    text = pool_ir(_machine()) if _is_parallel() else serial_pool_ir()
     pool = load(default_cache().object(text, cached_host_target()))
     if _is_parallel():
         _field(pool, "spins").value = _spins(pool)
@@ -114,7 +106,11 @@ def _field(pool: LoadedObject, name: str) -> ctypes.c_int32:
 @cache
 def _is_parallel() -> bool:
     """Sleeping and waking need Linux's futex; elsewhere loops run on the calling thread."""
-    return sys.platform == "linux" and platform.machine() in FUTEX_BY_MACHINE
+    return sys.platform == "linux" and _machine() in FUTEX_BY_MACHINE
+
+
+def _machine() -> str:
+    return os.uname().machine
 
 
 def _forget_threads_after_fork() -> None:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from autojit.ir.graph import Graph, Value
-from autojit.schedule.kernels import Kernel
+
+
+class Item(Protocol):
+    """A kernel or a band."""
+
+    def reads(self) -> list[Value]: ...
+    def writes(self) -> list[Value]: ...
 
 ALIGNMENT = 64  # bytes: a cache line and the widest vector
 
@@ -27,7 +34,7 @@ class _Block:
     size_bytes: int
 
 
-def plan_memory(graph: Graph, kernels: Sequence[Kernel], outputs: Sequence[Value]) -> MemoryPlan:
+def plan_memory(graph: Graph, kernels: Sequence[Item], outputs: Sequence[Value]) -> MemoryPlan:
     """First fit over live ranges, largest first. O(temporaries^2) in the worst case, on a few hundred."""
     outside = {*graph.inputs, *outputs}
     first: dict[Value, int] = {}

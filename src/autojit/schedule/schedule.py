@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Reduction
 from autojit.ops.shape import Reshape
+from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, is_pointwise
 from autojit.schedule.kernels import Access, CopyKernel, Kernel, LoopKernel, MatmulKernel, StructuredKernel, strided_access
 from autojit.schedule.loops import build_program
@@ -28,7 +29,7 @@ class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k."""
 
     graph: Graph
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[Kernel | Band, ...]
     outputs: tuple[Value, ...]
     memory: MemoryPlan
 
@@ -64,9 +65,26 @@ class Scheduler:
         unsafe |= self._check_in_place(kernels)
         for position in sorted(unsafe):
             self._copy_back(position)
-        kernels.extend(self.copies)
-        memory = plan_memory(self.graph, kernels, self.outputs)
-        return Schedule(self.graph, tuple(kernels), tuple(self.outputs), memory)
+        items = [*self._gather(kernels), *self.copies]
+        memory = plan_memory(self.graph, items, self.outputs)
+        return Schedule(self.graph, tuple(items), tuple(self.outputs), memory)
+
+    def _gather(self, kernels: list[Kernel]) -> list[Kernel | Band]:
+        """Bands; kernels that update state in place stay outside, because they overwrite what others may read."""
+        writer = {value: kernel for kernel in kernels for value in kernel.writes()}
+        after: dict[Kernel, set[Kernel]] = {
+            kernel: {writer[v] for v in kernel.reads() if v in writer} for kernel in kernels
+        }
+        updates: set[Kernel] = set()
+        for position, source in self.donated.items():
+            update = writer.get(self.outputs[position])
+            if update is None:
+                continue
+            updates.add(update)
+            old = self.graph.inputs[source]
+            after[update].update(k for k in kernels if k is not update and old in k.reads())
+        outside = {*self.outputs, *(c.source for c in self.copies)}
+        return form_bands(kernels, outside, after, updates)
 
     # -- which inline values need storage
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from autojit.ir.text import _names
+from autojit.schedule.bands import Band
 from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel
 
 if TYPE_CHECKING:
@@ -15,12 +17,22 @@ def print_schedule(schedule: Schedule) -> str:
     """The kernels in order."""
     names = _names(schedule.graph)
     lines = [f"{len(schedule.kernels)} kernels, arena {schedule.memory.arena_bytes} bytes"]
-    for number, kernel in enumerate(schedule.kernels):
+    for number, kernel in enumerate(_flat(schedule, lines)):
         reads = ", ".join(names.get(v, v.name or "?") for v in kernel.reads())
         writes = ", ".join(f"{names.get(v, v.name or '?')}: {v.type}" for v in kernel.writes())
         lines.append(f"{number:3d} {_head(kernel)}  ({reads}) -> {writes}")
         lines += [f"      {node.op}  {node.source}" for node in kernel.nodes]
     return "\n".join(lines)
+
+
+def _flat(schedule: Schedule, lines: list[str]) -> Iterator[Kernel]:
+    for item in schedule.kernels:
+        if not isinstance(item, Band):
+            yield item
+            continue
+        lines.append(f"band of {len(item.kernels)} kernels, {item.count} slices, {item.local_bytes} bytes per worker")
+        yield from item.kernels
+        lines.append("end of band")
 
 
 def _head(kernel: Kernel) -> str:

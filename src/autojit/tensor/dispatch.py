@@ -120,7 +120,7 @@ def root_value(t: Tensor) -> Any:
     if storage.array is None:
         return storage.value
     assert state.trace is not None
-    return state.trace.lift(storage)
+    return state.trace.lift(storage, t)
 
 
 def _attach_view(op: Op, operand: Tensor, result: Tensor) -> None:

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from autojit.core.device import Device, device, require_available
-from autojit.core.dtypes import (
-    DType, bool_, default_dtype, dtype_of_number, dtype_of_numpy, float32, float64, int64,
-)  # fmt: skip
+from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.types import TensorType
-from autojit.ir.op import Op
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.dispatch import literal_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import _sizes, stack
-from autojit.tensor.promotion import NUMBERS, cast
+from autojit.tensor.promotion import cast
 from autojit.tensor.state import quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
@@ -72,10 +69,7 @@ def _holds_tensors(data: Any) -> bool:
 def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     """A NumPy array of one of our dtypes."""
     if isinstance(data, np.ndarray | np.generic):
-        kind = data.dtype
-        if kind.kind in "OSUVM" and dtype is None:
-            wanted: Any = dtype_of_numpy(kind)
-        wanted = dtype_of_numpy(kind) if dtype is None else dtype
+        wanted = dtype_of_numpy(data.dtype) if dtype is None else dtype
         return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
     try:
         plain = np.asarray(data)
@@ -311,4 +305,3 @@ METHODS: dict[str, Any] = {
     "new_ones": new_ones,
     "new_empty": new_empty,
 }
-_UNUSED = (NUMBERS, Op, bool_, float32)

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from autojit import ops
 from autojit.core.dtypes import bool_, int32, int64
 from autojit.core.errors import DTypeError, ShapeError, TraceError
-from autojit.ops import indexing, joining, sorting
-from autojit.ops import scatter as scattering
-from autojit.ops import shape as shaping
 from autojit.ops.base import normalize_axis
 from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import add, maximum, minimum, mul, where
@@ -30,22 +28,22 @@ def _index(index: Tensor, what: str) -> Tensor:
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
-    return indexing.gather(input, dim, _index(index, "gather"))  # type: ignore[no-any-return]
+    return ops.gather(input, dim, _index(index, "gather"))  # type: ignore[no-any-return]
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """``gather`` with broadcasting; without ``dim`` on the flattened tensor."""
-    return indexing.take_along_axis(input, _index(indices, "take_along_dim"), dim)  # type: ignore[no-any-return]
+    return ops.take_along_axis(input, _index(indices, "take_along_dim"), dim)  # type: ignore[no-any-return]
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along ``dim`` at a vector of positions."""
-    return indexing.index_select(input, dim, _index(index, "index_select"))  # type: ignore[no-any-return]
+    return ops.index_select(input, dim, _index(index, "index_select"))  # type: ignore[no-any-return]
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor."""
-    return indexing.take(input, _index(index, "take"))  # type: ignore[no-any-return]
+    return ops.take(input, _index(index, "take"))  # type: ignore[no-any-return]
 
 
 def _source(input: Tensor, index: Tensor, src: Any) -> Tensor:
@@ -62,27 +60,27 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: 
     places = _index(index, "scatter")
     source = _source(input, places, value if src is None else src)
     if reduce == "add":
-        return scattering.scatter_add(input, dim, places, source)  # type: ignore[no-any-return]
+        return ops.scatter_add(input, dim, places, source)  # type: ignore[no-any-return]
     if reduce is not None:
         raise RuntimeError(f"scatter: reduce={reduce!r} is not supported; 'add' is")
-    return scattering.scatter(input, dim, places, source)  # type: ignore[no-any-return]
+    return ops.scatter(input, dim, places, source)  # type: ignore[no-any-return]
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """``input`` with ``src`` added along ``dim`` at ``index``; equal places add up."""
     places = _index(index, "scatter_add")
-    return scattering.scatter_add(input, dim, places, _source(input, places, src))  # type: ignore[no-any-return]
+    return ops.scatter_add(input, dim, places, _source(input, places, src))  # type: ignore[no-any-return]
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
     scaled = source if not isinstance(alpha, Tensor) and alpha == 1 else mul(source, alpha)
-    return scattering.index_add(input, dim, _index(index, "index_add"), scaled)  # type: ignore[no-any-return]
+    return ops.index_add(input, dim, _index(index, "index_add"), scaled)  # type: ignore[no-any-return]
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """``input`` with the slices of ``source`` written at positions along ``dim``."""
-    return scattering.index_copy(input, dim, _index(index, "index_copy"), source)  # type: ignore[no-any-return]
+    return ops.index_copy(input, dim, _index(index, "index_copy"), source)  # type: ignore[no-any-return]
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -128,7 +126,7 @@ def _eager_only(what: str, *tensors: Tensor) -> None:
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, as a vector."""
     _eager_only("masked_select", input, mask)
-    return sorting.masked_select(input, mask)  # type: ignore[no-any-return]
+    return ops.masked_select(input, mask)  # type: ignore[no-any-return]
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -139,7 +137,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     flat = source.reshape(-1)
     if type_of(flat).size == 0:
         return where(mask, input, input)
-    picked = indexing.gather(flat, 0, minimum(place, type_of(flat).size - 1)).reshape(t.shape)
+    picked = ops.gather(flat, 0, minimum(place, type_of(flat).size - 1)).reshape(t.shape)
     return where(mask, picked, input)
 
 
@@ -148,9 +146,9 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     _eager_only("nonzero", input)
     if as_tuple:
         source = input if type_of(input).ndim else input.reshape(1)
-        rows = sorting.nonzero(source)
-        return tuple(joining.select(rows, 1, k) for k in range(type_of(source).ndim))
-    return sorting.nonzero(input)
+        rows = ops.nonzero(source)
+        return tuple(ops.select(rows, 1, k) for k in range(type_of(source).ndim))
+    return ops.nonzero(input)
 
 
 def argwhere(input: Tensor) -> Tensor:
@@ -163,7 +161,7 @@ def unique(
 ) -> Any:
     """Distinct elements in order, on request with inverse and counts."""
     _eager_only("unique", input)
-    return _chosen(sorting.unique(input, dim), return_inverse, return_counts)
+    return _chosen(ops.unique(input, dim), return_inverse, return_counts)
 
 
 def unique_consecutive(
@@ -171,7 +169,7 @@ def unique_consecutive(
 ) -> Any:
     """The flattened elements without repeated neighbours."""
     _eager_only("unique_consecutive", input)
-    return _chosen(sorting.unique_consecutive(input), return_inverse, return_counts)
+    return _chosen(ops.unique_consecutive(input), return_inverse, return_counts)
 
 
 def _chosen(found: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
@@ -182,13 +180,13 @@ def _chosen(found: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each value of a vector of non-negative integers occurs."""
     _eager_only("bincount", input)
-    return sorting.bincount(input, weights, minlength)  # type: ignore[no-any-return]
+    return ops.bincount(input, weights, minlength)  # type: ignore[no-any-return]
 
 
 def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Where to insert values to keep a sequence in order."""
     a, b = together(sorted_sequence, as_operand(input), "searchsorted")
-    found = sorting.searchsorted(a, b, right)
+    found = ops.searchsorted(a, b, right)
     return cast(found, int32) if out_int32 else found  # type: ignore[no-any-return]
 
 
@@ -218,5 +216,5 @@ def one_hot_like(index: Tensor, classes: int) -> Tensor:
     """int64 rows with a 1 at each index."""
     if classes <= 0:
         raise ShapeError("Class values must be smaller than num_classes.", {"index": index})
-    line = shaping.reshape(wrap(np.arange(classes)), (classes,))
+    line = ops.reshape(wrap(np.arange(classes)), (classes,))
     return cast(index.unsqueeze(-1) == line, int64)

@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError
-from autojit.ops import joining, scans, sorting
 from autojit.ops.base import normalize_axes, normalize_axis
-from autojit.ops.indexing import gather as gather_op
 from autojit.tensor.functions_elementwise import (
     abs, add, div, eq, exp, isnan, log, maximum, minimum, mul, ne, pow, sqrt, sub, where,
 )  # fmt: skip
@@ -226,7 +224,7 @@ def _max_or_min(
     if type_of(input).ndim == 0:
         return ValuesIndices(input.clone(), index)
     axis = normalize_axis(dim, type_of(input).ndim, what)
-    values = gather_op(input, axis, index)
+    values = ops.gather(input, axis, index)
     if keepdim:
         return ValuesIndices(values, index)
     return ValuesIndices(values.squeeze(axis), index.squeeze(axis))
@@ -278,52 +276,52 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along ``dim``."""
-    return scans.cumsum(_whole(input, dtype, "cumsum"), dim)  # type: ignore[no-any-return]
+    return ops.cumsum(_whole(input, dtype, "cumsum"), dim)  # type: ignore[no-any-return]
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along ``dim``."""
-    return scans.cumprod(_whole(input, dtype, "cumprod"), dim)  # type: ignore[no-any-return]
+    return ops.cumprod(_whole(input, dtype, "cumprod"), dim)  # type: ignore[no-any-return]
 
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """Running ``logsumexp`` along ``dim``."""
-    return scans.logcumsumexp(input, dim)  # type: ignore[no-any-return]
+    return ops.logcumsumexp(input, dim)  # type: ignore[no-any-return]
 
 
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """Running maximum along ``dim`` and where it was last met."""
-    return ValuesIndices(*scans.cummax(input, dim))
+    return ValuesIndices(*ops.cummax(input, dim))
 
 
 def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """Running minimum along ``dim`` and where it was last met."""
-    return ValuesIndices(*scans.cummin(input, dim))
+    return ValuesIndices(*ops.cummin(input, dim))
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesIndices:
     """Values in order along ``dim`` and where they came from; equal values keep their order."""
-    return ValuesIndices(*sorting.sort(input, dim, descending))
+    return ValuesIndices(*ops.sort(input, dim, descending))
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The positions that ``sort`` gives."""
-    return sorting.argsort(input, dim, descending)  # type: ignore[no-any-return]
+    return ops.argsort(input, dim, descending)  # type: ignore[no-any-return]
 
 
 def msort(input: Tensor) -> Tensor:
     """Values in order along the first axis."""
-    return sorting.msort(input)  # type: ignore[no-any-return]
+    return ops.msort(input)  # type: ignore[no-any-return]
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The ``k`` largest (or smallest) along ``dim``, in order, and where they are."""
-    return ValuesIndices(*sorting.topk(input, k, dim, largest))
+    return ValuesIndices(*ops.topk(input, k, dim, largest))
 
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest along ``dim`` (from 1) and where it is."""
-    return _kept(sorting.kthvalue(input, k, dim), dim, keepdim)
+    return _kept(ops.kthvalue(input, k, dim), dim, keepdim)
 
 
 def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool) -> ValuesIndices:
@@ -334,8 +332,8 @@ def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool) -> ValuesIndice
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
     if dim is None:
-        return sorting.median(input.reshape(-1), 0)[0]
-    return _kept(sorting.median(input, dim), dim, keepdim)
+        return ops.median(input.reshape(-1), 0)[0]
+    return _kept(ops.median(input, dim), dim, keepdim)
 
 
 def quantile(
@@ -355,7 +353,7 @@ def quantile(
 
 
 def _stacked(rows: list[Tensor]) -> Tensor:
-    return joining.stack(rows, 0)  # type: ignore[no-any-return]
+    return ops.stack(rows, 0)  # type: ignore[no-any-return]
 
 
 def _quantile(ordered: Tensor, q: float, axis: int, interpolation: str) -> Tensor:
@@ -386,7 +384,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """The n-th forward difference along ``dim``."""
     parts = [p for p in (prepend, input, append) if p is not None]
-    x = parts[0] if len(parts) == 1 else joining.concatenate(parts, dim)
+    x = parts[0] if len(parts) == 1 else ops.concatenate(parts, dim)
     for _ in range(n):
         count = type_of(x).shape[normalize_axis(dim, type_of(x).ndim, "diff")]
         later, earlier = x.narrow(dim, 1, count - 1), x.narrow(dim, 0, count - 1)

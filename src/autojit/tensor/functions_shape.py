@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import result_type
+from autojit import ops
 from autojit.ir.op import bind
-from autojit.ops import joining, triangles, views
-from autojit.ops import matmul as products
-from autojit.ops import shape as shaping
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import sum_to
-from autojit.ops.einsum import einsum as einsum_op
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.promotion import as_operand, cast, together
@@ -34,12 +31,12 @@ def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same elements under another shape; one extent may be -1. A view where strides allow it."""
     sizes = _sizes(shape)
-    found: Tensor = shaping.reshape(input, sizes)
+    found: Tensor = ops.reshape(input, sizes)
     return found if found is not input else _view_of(input)
 
 
 def _view_of(input: Tensor) -> Tensor:
-    found: Tensor = bind(shaping.Reshape(type_of(input).shape), input)
+    found: Tensor = bind(ops.Reshape(type_of(input).shape), input)
     return found
 
 
@@ -69,13 +66,13 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Reorder the axes."""
-    found: Tensor = shaping.permute(input, _sizes(dims))
+    found: Tensor = ops.permute(input, _sizes(dims))
     return found if found is not input else _view_of(input)
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes."""
-    found: Tensor = joining.transpose(input, dim0, dim1)
+    found: Tensor = ops.transpose(input, dim0, dim1)
     return found if found is not input else _view_of(input)
 
 
@@ -96,18 +93,18 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Drop axes of extent 1."""
     if isinstance(dim, list):
         dim = tuple(dim)
-    found: Tensor = joining.squeeze(input, dim)
+    found: Tensor = ops.squeeze(input, dim)
     return found if found is not input else _view_of(input)
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Insert an axis of extent 1."""
-    return joining.unsqueeze(input, dim)  # type: ignore[no-any-return]
+    return ops.unsqueeze(input, dim)  # type: ignore[no-any-return]
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge axes into one."""
-    return joining.flatten(input, start_dim, end_dim)  # type: ignore[no-any-return]
+    return ops.flatten(input, start_dim, end_dim)  # type: ignore[no-any-return]
 
 
 def ravel(input: Tensor) -> Tensor:
@@ -117,17 +114,17 @@ def ravel(input: Tensor) -> Tensor:
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several."""
-    return joining.unflatten(input, dim, sizes)  # type: ignore[no-any-return]
+    return ops.unflatten(input, dim, sizes)  # type: ignore[no-any-return]
 
 
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move axes to new places."""
-    return joining.moveaxis(input, source, destination)  # type: ignore[no-any-return]
+    return ops.moveaxis(input, source, destination)  # type: ignore[no-any-return]
 
 
 def expand(input: Tensor, *sizes: Any) -> Tensor:
     """Broadcast to ``sizes``; -1 keeps an extent. A view."""
-    found: Tensor = joining.expand(input, _sizes(sizes))
+    found: Tensor = ops.expand(input, _sizes(sizes))
     return found if found is not input else _view_of(input)
 
 
@@ -165,12 +162,12 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """The whole tensor repeated along each axis."""
-    return joining.repeat(input, _sizes(repeats))  # type: ignore[no-any-return]
+    return ops.repeat(input, _sizes(repeats))  # type: ignore[no-any-return]
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """NumPy's tile."""
-    return joining.tile(input, _sizes(dims))  # type: ignore[no-any-return]
+    return ops.tile(input, _sizes(dims))  # type: ignore[no-any-return]
 
 
 def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
@@ -181,7 +178,7 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, ou
         x, axis = (reshape(input, -1), 0) if dim is None else (input, dim)
         places = [i for i, n in enumerate(repeats.tolist()) for _ in range(n)]
         return index_select(x, axis, as_operand(_int_array(places)))
-    return joining.repeat_interleave(input, int(repeats), dim)  # type: ignore[no-any-return]
+    return ops.repeat_interleave(input, int(repeats), dim)  # type: ignore[no-any-return]
 
 
 def _int_array(values: list[int]) -> Any:
@@ -190,13 +187,13 @@ def _int_array(values: list[int]) -> Any:
 
 def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
     """Rotate along axes."""
-    return joining.roll(input, shifts, dims)  # type: ignore[no-any-return]
+    return ops.roll(input, shifts, dims)  # type: ignore[no-any-return]
 
 
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Reverse the order along axes; a copy."""
     axes = _sizes(dims)
-    return shaping.flip(input, axes) if axes else clone(input)  # type: ignore[no-any-return]
+    return ops.flip(input, axes) if axes else clone(input)  # type: ignore[no-any-return]
 
 
 def fliplr(input: Tensor) -> Tensor:
@@ -222,22 +219,22 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One position of an axis, which goes away; a view."""
-    return joining.select(input, dim, int(index))  # type: ignore[no-any-return]
+    return ops.select(input, dim, int(index))  # type: ignore[no-any-return]
 
 
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """``length`` positions from ``start`` on; a view."""
-    return joining.narrow(input, dim, int(start), length)  # type: ignore[no-any-return]
+    return ops.narrow(input, dim, int(start), length)  # type: ignore[no-any-return]
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two axes as a new last axis; a view."""
-    return views.diagonal(input, offset, dim1, dim2)  # type: ignore[no-any-return]
+    return ops.diagonal(input, offset, dim1, dim2)  # type: ignore[no-any-return]
 
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along an axis as a new last axis; a view."""
-    return views.unfold(input, dimension, size, step)  # type: ignore[no-any-return]
+    return ops.unfold(input, dimension, size, step)  # type: ignore[no-any-return]
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -248,7 +245,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     if any(type_of(x).ndim == 0 for x in kept):
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
-    return joining.concatenate([cast(x, dtype) for x in kept], dim)  # type: ignore[no-any-return]
+    return ops.concatenate([cast(x, dtype) for x in kept], dim)  # type: ignore[no-any-return]
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -256,7 +253,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
-    return joining.stack([cast(x, dtype) for x in tensors], dim)  # type: ignore[no-any-return]
+    return ops.stack([cast(x, dtype) for x in tensors], dim)  # type: ignore[no-any-return]
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -282,7 +279,7 @@ def atleast_2d(input: Tensor) -> Tensor:
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces."""
-    return _many_views(joining.split(tensor, split_size_or_sections, dim), "SplitBackward0")
+    return _many_views(ops.split(tensor, split_size_or_sections, dim), "SplitBackward0")
 
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -291,18 +288,18 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most ``chunks`` equal views."""
-    return _many_views(joining.chunk(input, chunks, dim), "SplitBackward0")
+    """At most ``chunks`` equal ops."""
+    return _many_views(ops.chunk(input, chunks, dim), "SplitBackward0")
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views whose sizes differ by at most one, or cut at given positions."""
-    return _many_views(joining.tensor_split(input, indices_or_sections, dim), "SplitBackward0")
+    return _many_views(ops.tensor_split(input, indices_or_sections, dim), "SplitBackward0")
 
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """A view for every position of an axis."""
-    return _many_views(joining.unbind(input, dim), "UnbindBackward0")
+    return _many_views(ops.unbind(input, dim), "UnbindBackward0")
 
 
 def _many_views(pieces: tuple[Tensor, ...], made_by: str) -> tuple[Tensor, ...]:
@@ -331,22 +328,22 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and below a diagonal, the rest 0."""
-    return triangles.tril(input, diagonal)  # type: ignore[no-any-return]
+    return ops.tril(input, diagonal)  # type: ignore[no-any-return]
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and above a diagonal, the rest 0."""
-    return triangles.triu(input, diagonal)  # type: ignore[no-any-return]
+    return ops.triu(input, diagonal)  # type: ignore[no-any-return]
 
 
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a given diagonal."""
-    return triangles.diag(input, diagonal)  # type: ignore[no-any-return]
+    return ops.diag(input, diagonal)  # type: ignore[no-any-return]
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis as diagonal."""
-    return triangles.diag_embed(input, offset, dim1, dim2)  # type: ignore[no-any-return]
+    return ops.diag_embed(input, offset, dim1, dim2)  # type: ignore[no-any-return]
 
 
 def trace(input: Tensor) -> Tensor:
@@ -363,77 +360,77 @@ def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product of any ranks, torch's rules."""
-    return products.matmul(*_products("matmul", input, other))  # type: ignore[no-any-return]
+    return ops.matmul(*_products("matmul", input, other))  # type: ignore[no-any-return]
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices."""
-    return products.mm(*_products("mm", input, mat2))  # type: ignore[no-any-return]
+    return ops.mm(*_products("mm", input, mat2))  # type: ignore[no-any-return]
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two stacks of matrices."""
-    return products.bmm(*_products("bmm", input, mat2))  # type: ignore[no-any-return]
+    return ops.bmm(*_products("bmm", input, mat2))  # type: ignore[no-any-return]
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Matrix times vector."""
-    return products.mv(*_products("mv", input, vec))  # type: ignore[no-any-return]
+    return ops.mv(*_products("mv", input, vec))  # type: ignore[no-any-return]
 
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of products of two vectors."""
-    return products.dot(*_products("dot", input, tensor))  # type: ignore[no-any-return]
+    return ops.dot(*_products("dot", input, tensor))  # type: ignore[no-any-return]
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """``dot`` with the first operand conjugated."""
-    return products.vdot(*_products("vdot", input, other))  # type: ignore[no-any-return]
+    return ops.vdot(*_products("vdot", input, other))  # type: ignore[no-any-return]
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last axes."""
-    return products.inner(*_products("inner", input, other))  # type: ignore[no-any-return]
+    return ops.inner(*_products("inner", input, other))  # type: ignore[no-any-return]
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of two vectors' elements."""
-    return products.outer(*together(input, vec2, "outer"))  # type: ignore[no-any-return]
+    return ops.outer(*together(input, vec2, "outer"))  # type: ignore[no-any-return]
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product."""
-    return products.kron(*together(input, other, "kron"))  # type: ignore[no-any-return]
+    return ops.kron(*together(input, other, "kron"))  # type: ignore[no-any-return]
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Contraction over pairs of axes."""
     pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
-    return products.tensordot(a, b, pairs)  # type: ignore[no-any-return]
+    return ops.tensordot(a, b, pairs)  # type: ignore[no-any-return]
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein's summation convention."""
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
-    return einsum_op(equation, *given)  # type: ignore[no-any-return]
+    return ops.einsum(equation, *given)  # type: ignore[no-any-return]
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
-    return products.addmm(input, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+    return ops.addmm(input, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat @ vec``."""
-    return products.addmv(input, mat, vec, beta, alpha)  # type: ignore[no-any-return]
+    return ops.addmv(input, mat, vec, beta, alpha)  # type: ignore[no-any-return]
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``."""
-    return products.addr(input, vec1, vec2, beta, alpha)  # type: ignore[no-any-return]
+    return ops.addr(input, vec1, vec2, beta, alpha)  # type: ignore[no-any-return]
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * batch1 @ batch2``."""
-    return products.baddbmm(input, batch1, batch2, beta, alpha)  # type: ignore[no-any-return]
+    return ops.baddbmm(input, batch1, batch2, beta, alpha)  # type: ignore[no-any-return]
 

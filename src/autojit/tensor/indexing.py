@@ -14,8 +14,7 @@ import numpy as np
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexOutOfRangeError
 from autojit.ir.op import bind
-from autojit.ops import indexing as gathering
-from autojit.ops import scatter as scattering
+from autojit import ops
 from autojit.ops.shape import Slice, permute, reshape
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.inplace import copy_into
@@ -112,7 +111,7 @@ def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
 
 def _gather(x: Tensor, s: Subscript) -> Tensor:
     order, indices, where_to = _front(x, s)
-    found = gathering.gather_nd(permute(x, order), *indices)
+    found = ops.gather_nd(permute(x, order), *indices)
     return _back(found, type_of(found).ndim - (type_of(x).ndim - len(indices)), where_to)
 
 
@@ -128,7 +127,7 @@ def _back(found: Tensor, count: int, where_to: int) -> Tensor:
 def _put(x: Tensor, s: Subscript, value: Tensor, accumulate: bool) -> Tensor:
     order, indices, where_to = _front(x, s)
     front = permute(x, order)
-    shape = gathering.GatherNd().result_type(type_of(front), *[type_of(i) for i in indices]).shape
+    shape = ops.GatherNd().result_type(type_of(front), *[type_of(i) for i in indices]).shape
     count = len(shape) - (type_of(x).ndim - len(indices))
     wanted = (*shape[count : count + where_to], *shape[:count], *shape[count + where_to :])
     value = _fitted(value, wanted)
@@ -136,7 +135,7 @@ def _put(x: Tensor, s: Subscript, value: Tensor, accumulate: bool) -> Tensor:
         value = value.expand(wanted)
         ndim = len(wanted)
         value = permute(value, [*range(where_to, where_to + count), *range(where_to), *range(where_to + count, ndim)])
-    done = scattering.index_put(front, indices, value, accumulate)
+    done = ops.index_put(front, indices, value, accumulate)
     inverse = [order.index(axis) for axis in range(len(order))]
     return permute(done, inverse)  # type: ignore[no-any-return]
 

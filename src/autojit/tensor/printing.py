@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -90,7 +89,7 @@ def _lines(array: Any, text: Any, indent: int, summary: bool) -> str:
         parts = ["..." if k is None else str(text(array[k])) for k in rows]
         return _wrapped(parts, indent)
     parts = ["..." if k is None else _lines(array[k], text, indent + 1, summary) for k in rows]
-    return "[" + (",\n" * (array.ndim - 1) if False else "," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+    return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
 def _wrapped(parts: list[str], indent: int) -> str:
@@ -155,4 +154,3 @@ def _joined(text: str, suffixes: list[str]) -> str:
 
 
 METHODS: dict[str, Any] = {"__repr__": to_text, "__str__": to_text}
-_UNUSED = ceil

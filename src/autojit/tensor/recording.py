@@ -151,7 +151,7 @@ def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan
     Kept per op, mask and dtype: a rule's choice of residuals must not depend on extents.
     """
     first = operands[0]._array
-    key = (mask, first.dtype if first is not None else type_of(operands[0]).dtype.numpy)
+    key = (mask, len(operands), first.dtype if first is not None else type_of(operands[0]).dtype.numpy)
     plans = op.__dict__.get("_plans")
     if plans is None:
         plans = _PLANS.get(op)

@@ -29,10 +29,9 @@ def accumulate(
     Raises:
         DifferentiationError: a rule returned a cotangent of another type than its operand: a defect of the op.
     """
-    if op.n_outputs == 1:
-        cotangents = op.vjp(primals, results[0], y_bars[0])
-    else:
-        cotangents = op.vjp(primals, tuple(results), tuple(y_bars))
+    single = op.n_outputs == 1
+    result, y_bar = (results[0], y_bars[0]) if single else (tuple(results), tuple(y_bars))
+    cotangents: Any = op.vjp(primals, result, y_bar)
     if cotangents is None:  # the rule is ``not_differentiable``
         return [None] * len(primals)
     found: list[Any] = []

@@ -30,10 +30,10 @@ the bits of the result depend on k and dtype, for n = 1 also on A's layout, and 
 
 from __future__ import annotations
 
+from autojit.codegen.cpu.gemm_dots import add_old_value, dots_function, dots_symbol
 from autojit.codegen.cpu.gemm_pack import (
     copy_block_function,
     copy_block_symbol,
-    copy_element,
     pack_panel_function,
     pack_panel_symbol,
 )
@@ -42,8 +42,8 @@ from autojit.codegen.cpu.gemm_tiles import TileSet, tile_set, tiles_function, ti
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 
-DEPTH_BLOCK = 384
-"""Most steps of k per block. A panel of B is then 48 KiB, and C is read and written once per block."""
+DEPTH_BLOCK = 512
+"""Most steps of k per block. A panel of B is then 32 or 64 KiB, and C is read and written once per block."""
 
 ROW_BLOCK_BYTES = 192 << 10
 """Size of a block of A: part of the second-level cache of any current core."""
@@ -98,13 +98,13 @@ def gemm_module(dtype: DType, host: HostTarget) -> str:
         [
             *SCALAR_DECLARATIONS,
             *declarations,
-            *[tiles_function(tiles, shape) for shape in tiles.shapes],
+            *[tiles_function(tiles, shape) for shape in (*tiles.shapes, tiles.wide)],
             pack_panel_function(tiles),
             copy_block_function(tiles),
             _columns_function(tiles),
             _scattered_function(tiles),
             _blocks_function(tiles),
-            _dots_function(tiles),
+            dots_function(tiles),
             _gemm_function(tiles),
             _gemm_packed_function(tiles),
             _pack_b_function(tiles),
@@ -149,7 +149,7 @@ def _scattered_function(tiles: TileSet) -> str:
         "i64 %accumulate) #1"
     )
     text.line(f"%tile = alloca [{tiles.tallest * panel} x {element}], align 64")
-    adds = text.test("ne", "%accumulate", 0)
+    text.line("%adds = icmp ne i64 %accumulate, 0")
     with text.loop(0, "%m", tiles.tallest) as row:
         rows = text.least(text.sub("%m", row), tiles.tallest)
         a = text.at("%a", text.mul(row, "%rsa"))
@@ -161,10 +161,9 @@ def _scattered_function(tiles: TileSet) -> str:
             source = text.at("%tile", text.add(text.mul(i, panel * size), text.mul(j, size)))
             line = text.mul(text.add(row, i), "%rsc")
             target = text.at("%c", text.add(line, text.mul(j, "%csc")))
-            with text.when(adds):
-                old, new = (text.value(f"load {element}, ptr {p}, align {size}") for p in (target, source))
-                text.line(f"store {element} {text.value(f'fadd {element} {old}, {new}')}, ptr {source}, align {size}")
-            copy_element(text, tiles, source, target)
+            value = text.value(f"load {element}, ptr {source}, align {size}")
+            new = add_old_value(text, Vector(tiles.dtype, 1), value, target)
+            text.line(f"store {element} {new}, ptr {target}, align {size}")
     return text.finish()
 
 
@@ -205,10 +204,12 @@ class _BlockLoops:
         self.padded_n = self._whole_panels("%n")
         self.unit_c = text.test("eq", "%csc", self.size)
         self.one_row_block = text.test("sle", "%m", self.row_block)
+        in_panels = text.either(self.prepacked, self.packs_b)
+        plain = text.both(self.unit_c, text.value(f"xor i1 {in_panels}, true"))
+        self.one_plain_row = text.both(text.test("eq", "%m", 1), plain)
         self.depth_step = _even_depth(text)
         column_step = text.choose(self.packs_b, COLUMN_BLOCK, text.most("%n", 1))
-        depths = text.most("%k", 1)  # k = 0 still takes one round, which writes zeros
-        with text.loop(0, "%n", column_step) as first_column, text.loop(0, depths, self.depth_step) as first_depth:
+        with text.loop(0, "%n", column_step) as first_column, text.loop(0, "%k", self.depth_step) as first_depth:
             self._depth_block(first_column, text.least(text.sub("%n", first_column), column_step), first_depth)
 
     def _packs_b(self) -> str:
@@ -247,7 +248,10 @@ class _BlockLoops:
             a, rsa, csa = self._block_of_a(first_row, rows, first_depth, depth)
             packs_now = text.both(self.packs_b, text.test("eq", first_row, 0))
             c_row = text.at("%c", text.add(text.mul(first_row, "%rsc"), text.mul(first_column, "%csc")))
-            with text.loop(0, columns, panel) as column:
+            start = self._wide_columns(
+                columns, f"i64 {rows}, i64 {depth}, ptr {a}, i64 {rsa}, i64 {csa}", (plain_b, c_row), accumulate
+            )
+            with text.loop(start, columns, panel) as column:
                 width = text.least(text.sub(columns, column), panel)
                 b = text.at(base, text.mul(column, column_step))
                 with text.when(packs_now):
@@ -261,6 +265,19 @@ class _BlockLoops:
                     f"i64 {rows}, i64 {depth}, ptr {a}, i64 {rsa}, i64 {csa}, ptr {b}, i64 {ldb}, ptr {c}, i64 %rsc",
                     f"i64 {width}, i64 {accumulate}",
                 )
+
+    def _wide_columns(self, columns: str, a: str, starts: tuple[str, str], accumulate: str) -> str:
+        """A single row and a plain B: walk B in wide pieces as far as whole ones go; returns where to go on."""
+        text, wide = self.text, self.tiles.wide
+        whole = text.value(f"and i64 {columns}, {-wide.columns}")
+        stop = text.choose(self.one_plain_row, whole, 0)
+        with text.loop(0, stop, wide.columns) as column:
+            b, c = (text.at(start, text.mul(column, self.size)) for start in starts)
+            text.line(
+                f"call void @{tiles_symbol(self.tiles, wide)}({a}, ptr {b}, i64 %rsb, ptr {c}, i64 %rsc, "
+                f"i64 {wide.columns}, i64 {accumulate})"
+            )
+        return stop
 
     def _block_of_a(self, first_row: str, rows: str, first_depth: str, depth: str) -> tuple[str, str, str]:
         """Address and strides in bytes of the block, after copying it if that pays."""
@@ -292,61 +309,6 @@ class _BlockLoops:
         text.start(done)
 
 
-DOT_CHAINS = 4
-"""Independent vector sums of a dot product, which hide the latency of the multiply-add."""
-
-
-def _dots_function(tiles: TileSet) -> str:
-    """``void (m, k, A, rsa, x, C, rsc, accumulate)``: C[i] = A[i] . x with contiguous rows and x, strides in bytes.
-
-    The order of the sum depends on k alone: `DOT_CHAINS` vectors at a time, then single vectors, then across lanes.
-    """
-    vector = tiles.vectors()[-1]
-    size, v = vector.dtype.size_bytes, vector.text
-    chain, step = vector.size_bytes, vector.lanes * DOT_CHAINS
-    text = FunctionText(
-        f"internal void @{_symbol(tiles, 'dots')}(i64 %m, i64 %k, ptr %a, i64 %rsa, ptr %x, ptr %c, i64 %rsc, "
-        "i64 %accumulate) #1"
-    )
-    sums = [text.value(f"alloca {v}, align 64") for _ in range(DOT_CHAINS)]
-    adds = text.test("ne", "%accumulate", 0)
-    whole = text.mul(text.value(f"sdiv i64 %k, {step}"), step)
-
-    def multiply_add(total_address: str, a: str, x: str) -> None:
-        total = text.load(vector, total_address)
-        if tiles.fused:
-            new = text.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {x}, {v} {total})")
-        else:
-            new = text.value(f"fadd {v} {total}, {text.value(f'fmul {v} {a}, {x}')}")
-        text.store(vector, new, total_address)
-
-    with text.loop(0, "%m", 1) as i:
-        row = text.at("%a", text.mul(i, "%rsa"))
-        for total in sums:
-            text.store(vector, "zeroinitializer", total)
-        with text.loop(0, whole, step) as p:
-            for number, total in enumerate(sums):
-                skip = text.add(text.mul(p, size), number * chain)
-                multiply_add(total, text.load(vector, text.at(row, skip)), text.load(vector, text.at("%x", skip)))
-        with text.loop(whole, "%k", vector.lanes) as p:
-            mask, skip = text.mask_below(vector, text.sub("%k", p)), text.mul(p, size)
-            a, x = (text.masked_load(vector, text.at(base, skip), mask) for base in (row, "%x"))
-            multiply_add(sums[0], a, x)
-        values = [text.load(vector, total) for total in sums]
-        while len(values) > 1:
-            values = [text.value(f"fadd {v} {a}, {b}") for a, b in zip(values[::2], values[1::2], strict=True)]
-        element = vector.element
-        dot = text.value(
-            f"call reassoc {element} @llvm.vector.reduce.fadd.{vector.suffix}({element} -0.0, {v} {values[0]})"
-        )
-        target = text.at("%c", text.mul(i, "%rsc"))
-        old_address = text.choose(adds, target, "@" + _symbol(tiles, "nothing"), "ptr")
-        old = text.value(f"load {element}, ptr {old_address}, align {size}")
-        text.line(f"store {element} {text.value(f'fadd {element} {old}, {dot}')}, ptr {target}, align {size}")
-    nothing = f"@{_symbol(tiles, 'nothing')} = internal constant {vector.element} -0.0"
-    return f"{nothing}\n{text.finish()}"
-
-
 def _byte_strides(text: FunctionText, tiles: TileSet, names: tuple[str, ...]) -> dict[str, str]:
     return {name: text.mul(f"%{name}", tiles.dtype.size_bytes) for name in names}
 
@@ -357,8 +319,8 @@ def _gemm_function(tiles: TileSet) -> str:
         f"void @{_symbol(tiles, 'gemm')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, "
         "i64 %csb, ptr %c, i64 %rsc, i64 %csc, i64 %accumulate, ptr %scratch) #0"
     )
-    _return_when_nothing_changes(text)
     stride = _byte_strides(text, tiles, ("rsa", "csa", "rsb", "csb", "rsc", "csc"))
+    _return_when_empty(text, tiles, stride)
     single = text.test("eq", "%n", 1)
     rows_contiguous = text.test("eq", "%csa", 1)
     dots = text.both(single, rows_contiguous)
@@ -380,9 +342,15 @@ def _gemm_function(tiles: TileSet) -> str:
     return text.finish()
 
 
-def _return_when_nothing_changes(text: FunctionText) -> None:
+def _return_when_empty(text: FunctionText, tiles: TileSet, stride: dict[str, str]) -> None:
+    """No elements of C: nothing to do. No elements to sum: C becomes zero, or stays."""
     text.return_when(text.test("sle", text.least("%m", "%n"), 0))
-    text.return_when(text.both(text.test("sle", "%k", 0), text.test("ne", "%accumulate", 0)))
+    no_sum = text.test("sle", "%k", 0)
+    rows = text.choose(text.both(no_sum, text.test("eq", "%accumulate", 0)), "%m", 0)
+    with text.loop(0, rows, 1) as i, text.loop(0, "%n", 1) as j:
+        target = text.at("%c", text.add(text.mul(i, stride["rsc"]), text.mul(j, stride["csc"])))
+        text.line(f"store {Vector(tiles.dtype, 1).element} 0.0, ptr {target}, align {tiles.dtype.size_bytes}")
+    text.return_when(no_sum)
 
 
 def _write_dots(text: FunctionText, tiles: TileSet, stride: dict[str, str]) -> None:
@@ -396,7 +364,7 @@ def _write_dots(text: FunctionText, tiles: TileSet, stride: dict[str, str]) -> N
         )
     x = text.choose(scattered, "%scratch", "%b", "ptr")
     text.line(
-        f"call void @{_symbol(tiles, 'dots')}(i64 %m, i64 %k, ptr %a, i64 {stride['rsa']}, ptr {x}, ptr %c, "
+        f"call void @{dots_symbol(tiles)}(i64 %m, i64 %k, ptr %a, i64 {stride['rsa']}, ptr {x}, ptr %c, "
         f"i64 {stride['rsc']}, i64 %accumulate)"
     )
 
@@ -406,8 +374,8 @@ def _gemm_packed_function(tiles: TileSet) -> str:
         f"void @{_symbol(tiles, 'gemm_packed')}(i64 %m, i64 %n, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %packed, "
         "ptr %c, i64 %rsc, i64 %csc, i64 %accumulate, ptr %scratch) #0"
     )
-    _return_when_nothing_changes(text)
     stride = _byte_strides(text, tiles, ("rsa", "csa", "rsc", "csc"))
+    _return_when_empty(text, tiles, stride)
     size = tiles.dtype.size_bytes
     csc = text.choose(text.test("eq", "%n", 1), size, stride["csc"])
     text.line(

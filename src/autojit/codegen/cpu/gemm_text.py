@@ -6,7 +6,7 @@ and byte strides are all ``i64``; addresses are a ``ptr`` plus a number of bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -155,6 +155,42 @@ class FunctionText:
         self.lines[phi_position] = f"  {counter} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
         self.start(done)
 
+    def repeat(self, kinds: Sequence[str], first: Sequence[str], turn: Callable[[list[str]], list[str]]) -> list[str]:
+        """``do state = turn(state) while state[0] > 0``: the state lives in registers; returns the last one."""
+        body, done = self.label("body"), self.label("done")
+        names, before = [self.fresh("s") for _ in kinds], self.block
+        self.jump(body)
+        self.start(body)
+        phi_position = len(self.lines)
+        later = turn(names)
+        self.line(f"br i1 {self.test('sgt', later[0], 0)}, label %{body}, label %{done}, {NO_UNROLL}")
+        self._insert_phis(phi_position, zip(names, kinds, first, later, strict=True), (before, self.block))
+        self.start(done)
+        return later
+
+    def repeat_while(
+        self, at_least: int, kinds: Sequence[str], first: Sequence[str], turn: Callable[[list[str]], list[str]]
+    ) -> list[str]:
+        """``while state[0] >= at_least: state = turn(state)``; returns the state after the loop."""
+        head, body, done = self.label("head"), self.label("body"), self.label("done")
+        names, before = [self.fresh("s") for _ in kinds], self.block
+        self.jump(head)
+        self.start(head)
+        phi_position = len(self.lines)
+        self.line(f"br i1 {self.test('sge', names[0], at_least)}, label %{body}, label %{done}")
+        self.start(body)
+        later = turn(names)
+        self.line(f"br label %{head}, {NO_UNROLL}")
+        self._insert_phis(phi_position, zip(names, kinds, first, later, strict=True), (before, self.block))
+        self.start(done)
+        return names
+
+    def _insert_phis(self, position: int, rows: Iterable[tuple[str, str, str, str]], blocks: tuple[str, str]) -> None:
+        before, end = blocks
+        self.lines[position:position] = [
+            f"  {name} = phi {kind} [ {first}, %{before} ], [ {later}, %{end} ]" for name, kind, first, later in rows
+        ]
+
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
         """Run the body only if the i1 holds."""
@@ -210,6 +246,13 @@ class FunctionText:
     def shuffle(self, vector: Vector, a: str, b: str, lanes: Sequence[int]) -> str:
         picked = ", ".join(f"i32 {lane}" for lane in lanes)
         return self.value(f"shufflevector {vector.text} {a}, {vector.text} {b}, <{len(lanes)} x i32> <{picked}>")
+
+    def multiply_add(self, vector: Vector, a: str, b: str, total: str, *, fused: bool) -> str:
+        """``a * b + total``, in one rounding where the machine has the instruction."""
+        v = vector.text
+        if fused:
+            return self.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {b}, {v} {total})")
+        return self.value(f"fadd {v} {total}, {self.value(f'fmul {v} {a}, {b}')}")
 
 
 def vector_declarations(vector: Vector) -> list[str]:

@@ -14,8 +14,9 @@ it. That is why results do not depend on how rows are cut among threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from autojit.codegen.cpu.gemm_text import NO_UNROLL, FunctionText, Vector
+from autojit.codegen.cpu.gemm_text import FunctionText, Vector
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 
@@ -47,6 +48,7 @@ class TileSet:
     Args:
         dtype: float32 or float64.
         shapes: widest first; the first is the panel that B is packed for.
+        wide: one row, many columns: reads a B that is not packed in long pieces, and hides the latency of its sums.
         fused: whether the machine has fused multiply-add; else products are rounded before the sum.
         masks_are_cheap: whether a masked store costs what a plain one does (mask registers).
         transpose_lanes: side of the square blocks that packing transposes in registers.
@@ -54,6 +56,7 @@ class TileSet:
 
     dtype: DType
     shapes: tuple[TileShape, ...]
+    wide: TileShape
     fused: bool
     masks_are_cheap: bool
     transpose_lanes: int
@@ -94,6 +97,7 @@ def tile_set(dtype: DType, host: HostTarget) -> TileSet:
     return TileSet(
         dtype=dtype,
         shapes=shapes,
+        wide=TileShape((lanes,) * 8, (1,)),
         fused=not x86 or "+fma" in features,
         masks_are_cheap=host.vector_bytes == 64,
         transpose_lanes=min(host.vector_bytes, 32) // dtype.size_bytes,
@@ -107,43 +111,25 @@ def tiles_symbol(tiles: TileSet, shape: TileShape) -> str:
 def tiles_function(tiles: TileSet, shape: TileShape) -> str:
     """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: one column of tiles, all rows.
 
-    Strides are in bytes; ``1 <= columns <= shape.columns``; ``accumulate`` is 0 or 1.
+    Strides are in bytes; ``k >= 1``; ``1 <= columns <= shape.columns``; ``accumulate`` is 0 or 1.
     """
     text = FunctionText(
         f"internal void @{tiles_symbol(tiles, shape)}(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, "
         "ptr %b, i64 %ldb, ptr %c, i64 %ldc, i64 %columns, i64 %accumulate) #1"
     )
     columns = _Columns.begin(text, tiles, shape)
-    rows_left, a, c = "%m", "%a", "%c"
+    state = ["%m", "%a", "%c"]
     for rows in shape.rows:
-        rows_left, a, c = _tiles_of_height(text, columns, rows, (rows_left, a, c))
+        state = text.repeat_while(rows, ("i64", "ptr", "ptr"), state, partial(_one_tile, text, columns, rows))
     return text.finish()
 
 
-def _tiles_of_height(
-    text: FunctionText, columns: _Columns, rows: int, at: tuple[str, str, str]
-) -> tuple[str, str, str]:
-    """``while rows_left >= rows``: one tile, then step A and C down; returns what is left."""
-    head, body, done = text.label("head"), text.label("body"), text.label("done")
-    names = text.fresh("m"), text.fresh("a"), text.fresh("c")
-    following = text.fresh("m"), text.fresh("a"), text.fresh("c")
-    before = text.block
-    text.jump(head)
-    text.start(head)
-    phi_position = len(text.lines)
-    text.line(f"br i1 {text.test('sge', names[0], rows)}, label %{body}, label %{done}")
-    text.start(body)
-    _RowTile(text, columns, rows, names[1], names[2]).write()
-    text.line(f"{following[0]} = sub nsw i64 {names[0]}, {rows}")
-    for k, stride in ((1, "%rsa"), (2, "%ldc")):
-        text.line(f"{following[k]} = getelementptr i8, ptr {names[k]}, i64 {text.mul(stride, rows)}")
-    text.line(f"br label %{head}, {NO_UNROLL}")
-    text.lines[phi_position:phi_position] = [
-        f"  {name} = phi {kind} [ {first}, %{before} ], [ {later}, %{text.block} ]"
-        for name, kind, first, later in zip(names, ("i64", "ptr", "ptr"), at, following, strict=True)
-    ]
-    text.start(done)
-    return names
+def _one_tile(text: FunctionText, columns: _Columns, rows: int, state: list[str]) -> list[str]:
+    """Write one tile; returns the rows left below it and where A and C go on."""
+    rows_left, a, c = state
+    _RowTile(text, columns, rows, a, c).write()
+    below = text.at(a, text.mul("%rsa", rows)), text.at(c, text.mul("%ldc", rows))
+    return [text.sub(rows_left, rows), *below]
 
 
 @dataclass(frozen=True)
@@ -155,6 +141,7 @@ class _Columns:
     mask: str  # of the last vector, for B and stores to C
     accumulate: str
     full: str
+    tallest: int
 
     @classmethod
     def begin(cls, text: FunctionText, tiles: TileSet, shape: TileShape) -> _Columns:
@@ -162,7 +149,7 @@ class _Columns:
         accumulate = text.test("ne", "%accumulate", 0)
         mask = text.mask_below(vectors[-1], "%columns", shape.columns - shape.lanes[-1])
         full = text.test("eq", "%columns", shape.columns)
-        return cls(tiles, vectors, mask, accumulate, full)
+        return cls(tiles, vectors, mask, accumulate, full, shape.rows[0])
 
 
 class _RowTile:
@@ -177,49 +164,38 @@ class _RowTile:
         self.count = rows * len(columns.vectors)  # accumulators, row by row
 
     def write(self) -> None:
+        if self.rows == self.columns.tallest:
+            with self.text.when(self.columns.accumulate):
+                self._prefetch()
         self._store(self._products())
+
+    def _prefetch(self) -> None:
+        """Ask for the tile's old values early: the rows of C lie too far apart for the hardware to guess them."""
+        bases = self._bases(self.c, "%ldc")
+        last = sum(vector.size_bytes for vector in self.columns.vectors) - 1
+        for row in range(self.rows):
+            address = self._address(bases, "%ldc", row)
+            for place in (address, self.text.at(address, last)):
+                self.text.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
 
     # -- the loop over k
 
     def _products(self) -> list[str]:
         text = self.text
-        bases = [self.a]
-        if self.rows > ROWS_PER_BASE:
-            skip = text.mul("%rsa", ROWS_PER_BASE)
-            while len(bases) * ROWS_PER_BASE < self.rows:
-                bases.append(text.at(bases[-1], skip))
+        bases = self._bases(self.a, "%rsa")
         state = ["%k", "%b", *bases, *["zeroinitializer"] * self.count]
-        return self._loop(state)[2 + len(bases) :]
-
-    def _loop(self, state: list[str]) -> list[str]:
-        """``while steps_left``: one step of k. `state` is steps left, B, bases of A, accumulators."""
-        text = self.text
-        kinds = ["i64", *["ptr"] * (len(state) - 1 - self.count), *self._accumulator_types()]
-        head, body, done = text.label("k.head"), text.label("k.body"), text.label("k.done")
-        names, before = [text.fresh("s") for _ in state], text.block
-        text.jump(head)
-        text.start(head)
-        phi_position = len(text.lines)
-        text.line(f"br i1 {text.test('sgt', names[0], 0)}, label %{body}, label %{done}")
-        text.start(body)
-        later = self._step(names)
-        later[0] = text.sub(names[0], 1)
-        text.line(f"br label %{head}, {NO_UNROLL}")
-        text.lines[phi_position:phi_position] = [
-            f"  {name} = phi {kind} [ {first}, %{before} ], [ {last}, %{body} ]"
-            for name, kind, first, last in zip(names, kinds, state, later, strict=True)
-        ]
-        text.start(done)
-        return names
+        kinds = ["i64", *["ptr"] * (1 + len(bases)), *self._accumulator_types()]
+        return text.repeat(kinds, state, self._step)[2 + len(bases) :]
 
     def _accumulator_types(self) -> list[str]:
         return [vector.text for vector in self.columns.vectors] * self.rows
 
     def _step(self, state: list[str]) -> list[str]:
+        """One step of k. `state` is steps left, B, bases of A, accumulators."""
         text = self.text
         b, bases, sums = state[1], state[2:-self.count], state[-self.count :]
         row_of_b = self._load_b(b)
-        rows_of_a = [self._address(bases, row) for row in range(self.rows)]
+        rows_of_a = [self._address(bases, "%rsa", row) for row in range(self.rows)]
         element = self.columns.vectors[0].element
         new_sums = []
         for row, address in enumerate(rows_of_a):
@@ -227,14 +203,17 @@ class _RowTile:
             broadcast = {v.lanes: text.splat(scalar, element, v.lanes) for v in self.columns.vectors}
             for k, vector in enumerate(self.columns.vectors):
                 total = sums[row * len(self.columns.vectors) + k]
-                new_sums.append(self._multiply_add(vector, broadcast[vector.lanes], row_of_b[k], total))
-        return [state[0], text.at(b, "%ldb"), *[text.at(base, "%csa") for base in bases], *new_sums]
+                factors = broadcast[vector.lanes], row_of_b[k]
+                new_sums.append(text.multiply_add(vector, *factors, total, fused=self.columns.tiles.fused))
+        return [text.sub(state[0], 1), text.at(b, "%ldb"), *[self._opaque(text.at(base, "%csa")) for base in bases], *new_sums]
 
-    def _multiply_add(self, vector: Vector, a: str, b: str, total: str) -> str:
-        v = vector.text
-        if self.columns.tiles.fused:
-            return self.text.value(f"call {v} @llvm.fma.{vector.suffix}({v} {a}, {v} {b}, {v} {total})")
-        return self.text.value(f"fadd {v} {total}, {self.text.value(f'fmul {v} {a}, {b}')}")
+    def _opaque(self, pointer: str) -> str:
+        """The pointer through an empty piece of assembly, which keeps LLVM from relating it to the others.
+
+        It would else see that all rows are one stride apart and step a single pointer from row to row, a chain of
+        additions longer than the multiply-adds of a narrow tile, or keep an address per row and run out of registers.
+        """
+        return self.text.value(f'call ptr asm "", "=r,0"(ptr {pointer})')
 
     def _load_b(self, b: str) -> list[str]:
         values = []
@@ -246,11 +225,20 @@ class _RowTile:
                 values.append(self.text.masked_load(vector, address, self.columns.mask))
         return values
 
-    def _address(self, bases: list[str], row: int) -> str:
+    def _bases(self, first: str, stride: str) -> list[str]:
+        """Addresses of every third row from ``first`` on."""
+        bases = [first]
+        if self.rows > ROWS_PER_BASE:
+            skip = self.text.mul(stride, ROWS_PER_BASE)
+            while len(bases) * ROWS_PER_BASE < self.rows:
+                bases.append(self.text.at(bases[-1], skip))
+        return bases
+
+    def _address(self, bases: list[str], stride: str, row: int) -> str:
         base, within = bases[row // ROWS_PER_BASE], row % ROWS_PER_BASE
         if within == 0:
             return base
-        return self.text.at(base, "%rsa" if within == 1 else self.text.mul("%rsa", within))
+        return self.text.at(base, stride if within == 1 else self.text.mul(stride, within))
 
     def _offset(self, vector: int) -> int:
         return sum(v.size_bytes for v in self.columns.vectors[:vector])
@@ -263,49 +251,32 @@ class _RowTile:
         All loads come before all stores: a row of C may begin where the masked store of the row before it ends, and a
         load that overlaps a store in flight waits for it.
         """
-        places = self._places()
-        totals = self._with_old_values(sums, places)
+        totals = self._with_old_values(sums)
         if self.columns.tiles.masks_are_cheap:
-            self._write(totals, places, masked=True)
+            self._write(totals, masked=True)
         else:
-            self._write_by_fullness(totals, places)
+            self._write_by_fullness(totals)
 
     def _places(self) -> list[tuple[int, Vector, str]]:
-        """Position among the vectors, vector and address of every accumulator, row by row."""
+        """Position among the vectors, vector and address of every accumulator, row by row.
+
+        Each block of code computes the addresses anew: kept from one to the next they would be spilled.
+        """
+        bases = self._bases(self._opaque(self.c), "%ldc")
         places = []
-        row_address = self.c
         for row in range(self.rows):
-            if row:
-                row_address = self.text.at(row_address, "%ldc")
+            row_address = self._address(bases, "%ldc", row)
             for k, vector in enumerate(self.columns.vectors):
                 places.append((k, vector, self.text.at(row_address, self._offset(k))))
         return places
 
-    def _write(self, totals: list[str], places: list[tuple[int, Vector, str]], *, masked: bool) -> None:
-        for total, (k, vector, address) in zip(totals, places, strict=True):
-            if masked and k == len(self.columns.vectors) - 1:
-                self.text.masked_store(vector, total, address, self.columns.mask)
-            else:
-                self.text.store(vector, total, address)
-
-    def _write_by_fullness(self, totals: list[str], places: list[tuple[int, Vector, str]]) -> None:
-        """Masked stores are slow here, so only a tile that sticks out of C uses them."""
-        text = self.text
-        full, cut, done = text.label("full"), text.label("cut"), text.label("done")
-        text.line(f"br i1 {self.columns.full}, label %{full}, label %{cut}")
-        for label, masked in ((full, False), (cut, True)):
-            text.start(label)
-            self._write(totals, places, masked=masked)
-            text.jump(done)
-        text.start(done)
-
-    def _with_old_values(self, sums: list[str], places: list[tuple[int, Vector, str]]) -> list[str]:
+    def _with_old_values(self, sums: list[str]) -> list[str]:
         text = self.text
         read, joined, before = text.label("read"), text.label("joined"), text.block
         text.line(f"br i1 {self.columns.accumulate}, label %{read}, label %{joined}")
         text.start(read)
         news = []
-        for total, (k, vector, address) in zip(sums, places, strict=True):
+        for total, (k, vector, address) in zip(sums, self._places(), strict=True):
             if k == len(self.columns.vectors) - 1:
                 old = text.masked_load(vector, address, self.columns.mask)
             else:
@@ -314,6 +285,24 @@ class _RowTile:
         text.jump(joined)
         text.start(joined)
         return [
-            text.value(f"phi {vector.text} [ {new}, %{read} ], [ {total}, %{before} ]")
-            for new, total, (_, vector, _address) in zip(news, sums, places, strict=True)
+            text.value(f"phi {kind} [ {new}, %{read} ], [ {total}, %{before} ]")
+            for kind, new, total in zip(self._accumulator_types(), news, sums, strict=True)
         ]
+
+    def _write(self, totals: list[str], *, masked: bool) -> None:
+        for total, (k, vector, address) in zip(totals, self._places(), strict=True):
+            if masked and k == len(self.columns.vectors) - 1:
+                self.text.masked_store(vector, total, address, self.columns.mask)
+            else:
+                self.text.store(vector, total, address)
+
+    def _write_by_fullness(self, totals: list[str]) -> None:
+        """Masked stores are slow here, so only a tile that sticks out of C uses them."""
+        text = self.text
+        full, cut, done = text.label("full"), text.label("cut"), text.label("done")
+        text.line(f"br i1 {self.columns.full}, label %{full}, label %{cut}")
+        for label, masked in ((full, False), (cut, True)):
+            text.start(label)
+            self._write(totals, masked=masked)
+            text.jump(done)
+        text.start(done)

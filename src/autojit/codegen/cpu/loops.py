@@ -55,12 +55,15 @@ def accumulator_dtype(dtype: DType) -> DType:
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
-def plan_chunks(program: LoopProgram) -> ChunkPlan:
-    """Cut the work by its estimated time; depends on shapes only."""
+def plan_chunks(program: LoopProgram, slices: int | None = None) -> ChunkPlan:
+    """Cut the work by its estimated time, or into the given slices of a band; depends on shapes only."""
     estimate = estimate_ns(program)
     most = MAX_PARTIAL_CHUNKS if _has_partials(program) else MAX_CHUNKS
     wanted = max(1, min(most, int(estimate / CHUNK_NS)))
     over_inner = not program.rows and len(program.inner) == 1 and not program.reductions
+    if slices is not None:
+        total = program.inner_count if over_inner else prod(v.extent for v in program.rows[: program.prefix or None])
+        return ChunkPlan(slices, total // slices, over_inner, estimate)
     if over_inner:
         total = program.inner_count
         size = -(-total // wanted)
@@ -101,14 +104,15 @@ def estimate_ns(program: LoopProgram) -> float:
 class LoopPrinter:
     """Prints one kernel. All text goes to ``self.lines`` through the scalar emitter."""
 
-    def __init__(self, program: LoopProgram, symbol: str) -> None:
+    def __init__(self, program: LoopProgram, symbol: str, slices: int | None = None) -> None:
         self.program = program
         self.symbol = symbol
+        self.slices = slices
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.emit = ScalarEmitter(self.lines)
         self.fold = ScalarEmitter(self.lines, prefix="r", flags="reassoc contract ")
-        self.plan = plan_chunks(program)
+        self.plan = plan_chunks(program, slices)
         self.block = "entry"
         self.labels = 0
         self.variables: dict[LoopVariable, str] = {}
@@ -696,7 +700,7 @@ class LoopPrinter:
 
     def _combine_text(self) -> str:
         printer = LoopPrinter.__new__(LoopPrinter)
-        LoopPrinter.__init__(printer, self.program, self.symbol)
+        LoopPrinter.__init__(printer, self.program, self.symbol, self.slices)
         printer.partials, printer.partial_bytes = self.partials, self.partial_bytes
         printer._pointers()
         for k in self.partials:
@@ -714,16 +718,22 @@ class LoopPrinter:
         _, combine = accumulator.op.lower(self.emit, wide)  # type: ignore[attr-defined]
         count = program.inner_count if accumulator.kind == "col" else 1
 
+        identity, _ = accumulator.op.lower(self.emit, wide)  # type: ignore[attr-defined]
+        kind = register_type(wide)
+        total_slot = self.alloca(wide)
+
         def element(i: str) -> None:
-            total: Scalar | None = None
-            for chunk in range(self.plan.count):
-                base = self.line(
-                    f"getelementptr i8, ptr {partial}, i64 {chunk * self.partial_bytes + self.partials[position]}"
-                )
+            self.lines.append(f"  store {kind} {identity.text}, ptr {total_slot}")
+
+            def chunk(c: str) -> None:
+                skip = self.line(f"mul i64 {c}, {self.partial_bytes}")
+                skip = self.line(f"add i64 {skip}, {self.partials[position]}")
+                base = self.line(f"getelementptr i8, ptr {partial}, i64 {skip}")
                 at = self.line(f"getelementptr {memory_type(wide)}, ptr {base}, i64 {i}")
-                value = self.emit.load(at, wide)
-                total = value if total is None else combine(total, value)
-            assert total is not None
+                self._fold_into(total_slot, self.emit.load(at, wide), combine)
+
+            self._loop("slot", "0", str(self.plan.count), chunk, parallel=False)
+            total = Scalar(self.line(f"load {kind}, ptr {total_slot}"), wide)
             result = accumulator.value.type.dtype
             if result is not wide:
                 total = Scalar(self.emit.rounded(total, result).text, result)
@@ -739,9 +749,9 @@ def _reads_memory(expr: Expr) -> bool:
     return any(_reads_memory(a) for a in expr.args)
 
 
-def print_loops(program: LoopProgram, symbol: str) -> KernelText:
-    """The kernel's LLVM text and how it is cut. ``program`` must be settled."""
-    return LoopPrinter(program, symbol).print()
+def print_loops(program: LoopProgram, symbol: str, slices: int | None = None) -> KernelText:
+    """The kernel's LLVM text and how it is cut (into ``slices`` in a band). ``program`` must be settled."""
+    return LoopPrinter(program, symbol, slices).print()
 
 
 __all__ = ["ChunkPlan", "KernelText", "LoopPrinter", "float64", "plan_chunks", "print_loops"]

@@ -7,7 +7,7 @@ runner) and list symbolic arguments; ``runtime.plan`` binds them to memory.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from autojit.codegen.cpu.loops import CHUNK_NS, KernelText, print_loops
@@ -16,8 +16,10 @@ from autojit.codegen.cpu import gemm
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import CompileError
 from autojit.ir.graph import Value
+from autojit.schedule.bands import Band
 from autojit.schedule.kernels import Access, CopyKernel, Kernel, LoopKernel, MatmulKernel, StructuredKernel
 from autojit.schedule.loops import Expr, LoopProgram
+from autojit.schedule.memory import aligned
 from autojit.schedule.schedule import Schedule
 
 GEMM_GFLOPS = {float32: 60.0, float64: 30.0}  # one thread, middling shapes; only cuts work into chunks
@@ -62,7 +64,17 @@ class Callback:
     kernel: StructuredKernel
 
 
-Argument = Value | Words | Offset | Scratch | Immediate
+@dataclass(frozen=True, eq=False)
+class Sliced:
+    """An argument of a band's kernel: an address that moves with the slice (and with the worker, if local)."""
+
+    base: Value | Scratch
+    offset_bytes: int  # into the value, or into the worker's local memory
+    per_slice_bytes: int
+    is_local: bool
+
+
+Argument = Value | Words | Offset | Scratch | Immediate | Sliced
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +90,23 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
+class BandEntry:
+    """Kernels run slice by slice; ``told`` says which bodies are passed the slice number."""
+
+    entries: tuple[Entry, ...]
+    told: tuple[bool, ...]
+    chunks: int
+    local_bytes: int
+    estimate_ns: float
+    label: str = "band"
+
+
+@dataclass(frozen=True, eq=False)
 class LoweredStep:
     """Entries in order, with what they need."""
 
     schedule: Schedule
-    entries: tuple[Entry, ...]
+    entries: tuple[Entry | BandEntry, ...]
     gemm_dtypes: frozenset[str]
     fallbacks: tuple[str, ...] = field(default=())
 
@@ -90,7 +114,7 @@ class LoweredStep:
 class _Lowering:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.entries: list[Entry] = []
+        self.entries: list[Entry | BandEntry] = []
         self.gemms: set[str] = set()
         self.fallbacks: list[str] = []
         self.printed: dict[Any, KernelText] = {}
@@ -98,7 +122,7 @@ class _Lowering:
     def run(self) -> LoweredStep:
         for kernel in self.schedule.kernels:
             try:
-                self._lower(kernel)
+                self._band(kernel) if isinstance(kernel, Band) else self._lower(kernel)
             except CompileError:
                 raise
             except Exception as error:
@@ -117,37 +141,88 @@ class _Lowering:
         else:
             self._structured(kernel)
 
-    def _loops(self, kernel: LoopKernel) -> None:
+    def _band(self, band: Band) -> None:
+        """The band's entries on slices, then what combines the slices' partial results."""
+        outer, self.entries = self.entries, []
+        told: list[bool] = []
+        combines: list[Entry] = []
+        for kernel, cut in zip(band.kernels, band.cuts, strict=True):
+            if isinstance(kernel, LoopKernel):
+                combines += self._loops(kernel, band)
+            elif cut.contracts:
+                assert isinstance(kernel, MatmulKernel)
+                combines.append(self._contraction(kernel, band))
+            else:
+                assert isinstance(kernel, MatmulKernel)
+                self._matmul(kernel, band)
+            told.append(not cut.contracts)
+        entries = tuple(e for e in self.entries if isinstance(e, Entry))
+        estimate = sum(e.estimate_ns for e in entries)
+        outer.append(BandEntry(entries, tuple(told), band.count, aligned(band.local_bytes), estimate))
+        self.entries = [*outer, *combines]
+
+    def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
         program = kernel.program
         if any(e.dtype.kind == "complex" for e in program.exprs):
             raise CompileError("complex numbers have no native lowering yet")
-        key = program_key(program)
+        slices = None if band is None else band.count
+        key = (program_key(program), slices)
         text = self.printed.get(key)
         if text is None:
-            text = self.printed[key] = print_loops(program, "kernel")
+            text = self.printed[key] = print_loops(program, "kernel", slices)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
-        arguments: list[Argument] = [*program.loads, *kernel.writes()]
+        arguments: list[Argument] = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
         if text.partial_bytes:
             arguments.append(Scratch(text.partial_bytes * text.chunks, per_worker=False))
-        self.entries.append(Entry(text.text, "kernel", tuple(arguments), text.chunks, text.estimate_ns, label))
-        if text.partial_bytes:
-            self.entries.append(Entry(text.text, "kernel_combine", tuple(arguments), 1, 500.0, "combine"))
+        entry = Entry(text.text, "kernel", tuple(arguments), text.chunks, text.estimate_ns, label)
+        self.entries.append(entry)
+        if not text.partial_bytes:
+            return []
+        combine = Entry(text.text, "kernel_combine", tuple(arguments), 1, 500.0, "combine")
+        if band is None:
+            self.entries.append(combine)
+        return [combine]
 
-    def _matmul(self, kernel: MatmulKernel) -> None:
+    def _contraction(self, kernel: MatmulKernel, band: Band) -> Entry:
+        """A product over the rows: one partial product per slice, and the entry that adds them up."""
+        output = kernel.node.outputs[0]
+        dtype = output.type.dtype
+        size = dtype.size_bytes
+        words, _, estimate = matmul_words(kernel)
+        m, n, k = words["m"], words["n"], words["k"] // band.count
+        slot = aligned(m * n * size)
+        scratch = -(-gemm.scratch_bytes(dtype, m, n, k) // 64) * 64
+        words.update(k=k, row_block=m, row_blocks=1, units_per_chunk=1, units=1, scratch_bytes=scratch)
+        self.gemms.add(dtype.short)
+        slots = Scratch(slot * band.count, per_worker=False)
+        a_step, b_step = k * words["csa"] * size, k * words["rsb"] * size
+        arguments = (
+            _in_band(kernel.a.value, kernel.a.offset * size, a_step, band),
+            _in_band(kernel.b.value, kernel.b.offset * size, b_step, band),
+            Sliced(slots, 0, slot, is_local=False),
+            Words(tuple(words.values())),
+            Scratch(scratch, per_worker=True),
+        )
+        label = f"matmul {m}x{k}x{n}"
+        self.entries.append(Entry(f"@aj_matmul_{dtype.short}", "", arguments, 1, estimate, label))
+        total = (output, slots, Words((m * n, band.count, slot)))
+        return Entry(f"@aj_sum_slots_{dtype.short}", "", total, 1, 0.05 * m * n * band.count, "sum slices")
+
+    def _matmul(self, kernel: MatmulKernel, band: Band | None = None) -> None:
         dtype = kernel.node.outputs[0].type.dtype
         if dtype not in GEMM_GFLOPS:
             self._structured(StructuredKernel(kernel.node, kernel.node.inputs))
             return
-        words, chunks, estimate = matmul_words(kernel)
+        words, chunks, estimate = matmul_words(kernel, None if band is None else band.count)
         self.gemms.add(dtype.short)
         size = dtype.size_bytes
         m, n, k = words["m"], words["n"], words["k"]
         scratch = -(-gemm.scratch_bytes(dtype, min(m, words["row_block"]), n, k) // 64) * 64
         words["scratch_bytes"] = scratch
         arguments = (
-            Offset(kernel.a.value, kernel.a.offset * size),
-            Offset(kernel.b.value, kernel.b.offset * size),
-            kernel.node.outputs[0],
+            _in_band(kernel.a.value, kernel.a.offset * size, 0, band),
+            _in_band(kernel.b.value, kernel.b.offset * size, 0, band),
+            _in_band(kernel.node.outputs[0], 0, 0, band),
             Words(tuple(words.values())),
             Scratch(scratch, per_worker=True),
         )
@@ -164,7 +239,20 @@ class _Lowering:
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
 
 
-def matmul_words(kernel: MatmulKernel) -> tuple[dict[str, int], int, float]:
+def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None) -> Argument:
+    """A value as an argument: in a band its address moves by ``step_bytes`` a slice, and local values stay in place.
+
+    Kernels address local values by their position in the whole value, so the address moves back by one slice each.
+    """
+    if band is None:
+        return Offset(value, offset_bytes) if offset_bytes else value
+    if value in band.offsets:
+        step = step_bytes - band.slice_bytes(value)
+        return Sliced(value, band.offsets[value] + offset_bytes, step, is_local=True)
+    return Sliced(value, offset_bytes, step_bytes, is_local=False)
+
+
+def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[str, int], int, float]:
     """The words of ``aj_matmul``, the number of chunks and the estimated time."""
     a, b = kernel.node.inputs
     *batch, m, k = a.type.shape
@@ -174,7 +262,11 @@ def matmul_words(kernel: MatmulKernel) -> tuple[dict[str, int], int, float]:
     estimate = 2.0 * m * n * k * count / GEMM_GFLOPS[dtype] + 200.0 * count
     wanted = max(1, min(MAX_MATMUL_CHUNKS, int(estimate / CHUNK_NS)))
     row_block, row_blocks, units_per_chunk = m, 1, 1
-    if count >= wanted or m < 2 * ROW_BLOCK_STEP:
+    if slices is not None:
+        row_blocks = max(1, slices // gcd(count, slices))
+        row_block = m // row_blocks
+        units_per_chunk = count * row_blocks // slices
+    elif count >= wanted or m < 2 * ROW_BLOCK_STEP:
         units_per_chunk = max(1, -(-count // wanted))
     else:
         blocks = -(-wanted // max(count, 1))
@@ -234,9 +326,10 @@ def _expr_key(expr: Expr, values: dict[Value, str]) -> Any:
     return (expr.kind, expr.dtype.short, expr.op, tuple(a.serial for a in expr.args), expr.index, expr.guards, slot)
 
 
-def _failed(kernel: Kernel, schedule: Schedule, error: Exception) -> CompileError:
-    ops = ", ".join(dict.fromkeys(n.op.name for n in kernel.nodes))
-    where = ", ".join(dict.fromkeys(str(n.source) for n in kernel.nodes))
+def _failed(kernel: Kernel | Band, schedule: Schedule, error: Exception) -> CompileError:
+    nodes = [n for k in kernel.kernels for n in k.nodes] if isinstance(kernel, Band) else kernel.nodes
+    ops = ", ".join(dict.fromkeys(n.op.name for n in nodes))
+    where = ", ".join(dict.fromkeys(str(n.source) for n in nodes))
     return CompileError(
         "lowering failed",
         {"ops": ops, "at": where, "reason": f"{type(error).__name__}: {error}", "graph": "\n" + str(schedule.graph)},

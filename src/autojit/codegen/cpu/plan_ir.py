@@ -12,7 +12,9 @@ so a new step costs no compilation beyond its own new kernels. Layout, all 64-bi
 ``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is its
 array of buffer pointers.
 
-``aj_many`` runs independent kernels as one parallel loop: its context is (count, then per kernel: first chunk, body,
+``aj_band`` runs the kernels of a band on one slice: its context is (count, then per kernel: body, number of arguments,
+address of the argument rows, 1 if the body is told the slice). An argument row is (address, bytes per slice, bytes per
+worker). ``aj_many`` runs independent kernels as one parallel loop: its context is (count, then per kernel: first chunk, body,
 context). ``aj_copy`` copies bytes: context (target, source, bytes). ``aj_matmul_<t>``: see ``MATMUL_WORDS``.
 """
 
@@ -128,6 +130,56 @@ found:
   ret void
 }
 
+define void @aj_band(ptr %context, i64 %chunk, i64 %worker) {
+entry:
+  %pointers = alloca [256 x i64], align 64
+  %count = load i64, ptr %context
+  br label %head
+head:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %call ]
+  %more = icmp slt i64 %k, %count
+  br i1 %more, label %kernel, label %done
+kernel:
+  %k4 = shl i64 %k, 2
+  %base = getelementptr i64, ptr %context, i64 %k4
+  %body.at = getelementptr i64, ptr %base, i64 1
+  %body = load ptr, ptr %body.at
+  %n.at = getelementptr i64, ptr %base, i64 2
+  %n = load i64, ptr %n.at
+  %rows.at = getelementptr i64, ptr %base, i64 3
+  %rows = load ptr, ptr %rows.at
+  %pass.at = getelementptr i64, ptr %base, i64 4
+  %pass = load i64, ptr %pass.at
+  br label %arg.head
+arg.head:
+  %i = phi i64 [ 0, %kernel ], [ %i.next, %arg ]
+  %arg.more = icmp slt i64 %i, %n
+  br i1 %arg.more, label %arg, label %call
+arg:
+  %i3 = mul i64 %i, 3
+  %row = getelementptr i64, ptr %rows, i64 %i3
+  %start = load i64, ptr %row
+  %per.chunk.at = getelementptr i64, ptr %row, i64 1
+  %per.chunk = load i64, ptr %per.chunk.at
+  %per.worker.at = getelementptr i64, ptr %row, i64 2
+  %per.worker = load i64, ptr %per.worker.at
+  %by.chunk = mul i64 %per.chunk, %chunk
+  %by.worker = mul i64 %per.worker, %worker
+  %sum = add i64 %start, %by.chunk
+  %address = add i64 %sum, %by.worker
+  %to = getelementptr i64, ptr %pointers, i64 %i
+  store i64 %address, ptr %to
+  %i.next = add i64 %i, 1
+  br label %arg.head
+call:
+  %as = mul i64 %chunk, %pass
+  call void %body(ptr %pointers, i64 %as, i64 %worker)
+  %k.next = add i64 %k, 1
+  br label %head
+done:
+  ret void
+}
+
 define void @aj_copy(ptr %context, i64 %chunk, i64 %worker) {
   %to = load ptr, ptr %context
   %from.at = getelementptr ptr, ptr %context, i64 1
@@ -207,6 +259,65 @@ def matmul_ir(short: str) -> str:
     return text.replace("@OFFSETS@", "\n".join(offsets))
 
 
+_SUM_TEMPLATE = """
+define void @aj_sum_slots_@T@(ptr noalias %context, i64 %chunk, i64 %worker) {
+entry:
+  %to = load ptr, ptr %context
+  %from.at = getelementptr ptr, ptr %context, i64 1
+  %from = load ptr, ptr %from.at
+  %w.at = getelementptr ptr, ptr %context, i64 2
+  %w = load ptr, ptr %w.at
+  %n = load i64, ptr %w
+  %slots.at = getelementptr i64, ptr %w, i64 1
+  %slots = load i64, ptr %slots.at
+  %stride.at = getelementptr i64, ptr %w, i64 2
+  %stride = load i64, ptr %stride.at
+  br label %clear.head
+clear.head:
+  %z = phi i64 [ 0, %entry ], [ %z.next, %clear ]
+  %z.more = icmp slt i64 %z, %n
+  br i1 %z.more, label %clear, label %slot.head
+clear:
+  %z.at = getelementptr @K@, ptr %to, i64 %z
+  store @K@ 0.0, ptr %z.at
+  %z.next = add i64 %z, 1
+  br label %clear.head
+slot.head:
+  %s = phi i64 [ 0, %clear.head ], [ %s.next, %slot.next ]
+  %s.more = icmp slt i64 %s, %slots
+  br i1 %s.more, label %add.start, label %done
+add.start:
+  %skip = mul i64 %s, %stride
+  %part = getelementptr i8, ptr %from, i64 %skip
+  br label %add.head
+add.head:
+  %i = phi i64 [ 0, %add.start ], [ %i.next, %add ]
+  %i.more = icmp slt i64 %i, %n
+  br i1 %i.more, label %add, label %slot.next
+add:
+  %a.at = getelementptr @K@, ptr %to, i64 %i
+  %a = load @K@, ptr %a.at, !llvm.access.group !0
+  %b.at = getelementptr @K@, ptr %part, i64 %i
+  %b = load @K@, ptr %b.at, !llvm.access.group !0
+  %c = fadd @K@ %a, %b
+  store @K@ %c, ptr %a.at, !llvm.access.group !0
+  %i.next = add i64 %i, 1
+  br label %add.head, !llvm.loop !1
+slot.next:
+  %s.next = add i64 %s, 1
+  br label %slot.head
+done:
+  ret void
+}
+"""
+_SUM_METADATA = """
+!0 = distinct !{}
+!1 = distinct !{!1, !2}
+!2 = !{!"llvm.loop.parallel_accesses", !0}
+"""
+
+
 def plan_ir() -> str:
     """The whole module but the GEMMs."""
-    return PLAN_IR
+    sums = [_SUM_TEMPLATE.replace("@T@", t).replace("@K@", k) for t, k in (("f32", "float"), ("f64", "double"))]
+    return PLAN_IR + "".join(sums) + _SUM_METADATA

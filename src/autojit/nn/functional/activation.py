@@ -6,12 +6,13 @@ gradients of any order hold no ``0 * inf``.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.ops import composites_activation
+from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
 
 _SELU_ALPHA = 1.6732632423543772848170429916717  # Klambauer et al., arXiv:1706.02515, eq. 14
@@ -135,13 +136,11 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """x Phi(x), exact by erf or with ``approximate="tanh"`` by tanh. Source: arXiv:1606.08415."""
-    if approximate == "none":
-        return input * (0.5 * (1.0 + aj.erf(input * math.sqrt(0.5))))
-    if approximate == "tanh":
-        inner = math.sqrt(2.0 / math.pi) * (input + 0.044715 * (input * input * input))
-        return 0.5 * input * (1.0 + aj.tanh(inner))
-    raise RuntimeError("approximate argument must be either none or tanh.")
+    """x Phi(x), exact or with ``approximate="tanh"`` by tanh. Source: arXiv:1606.08415."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    found: Tensor = composites_activation.gelu(input, approximate)
+    return found
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -156,16 +155,14 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def softplus_of(x: Tensor) -> Tensor:
     """log(1 + exp(x)) to full precision, with derivatives of every order exact everywhere."""
-    # beyond the limit log1p(exp(-x)) is below half an ulp of x; exp(limit) is finite in the dtype
-    limit = 10.0 if x.dtype is aj.float16 else 40.0
-    return aj.where(x > limit, x, aj.log1p(aj.exp(x.clamp(max=limit))))
+    found: Tensor = logaddexp(x, 0)
+    return found
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta; the identity where beta x > threshold."""
-    scaled = input if beta == 1 else input * beta
-    curve = aj.log1p(aj.exp(scaled.clamp(max=threshold)))
-    return aj.where(scaled > threshold, input, curve if beta == 1 else curve / beta)
+    found: Tensor = composites_activation.softplus(input, beta, threshold)
+    return found
 
 
 def logsigmoid(input: Tensor) -> Tensor:

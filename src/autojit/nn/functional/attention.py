@@ -104,9 +104,7 @@ def _project(
     in_proj_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
-    q, k, v = (
-        linear(x, weight, bias) for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
-    )
+    q, k, v = (linear(x, weight, bias) for x, weight, bias in zip((query, key, value), weights, biases, strict=True))
     return q, k, v
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import autojit as aj
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
 from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
+from autojit.ops import composites_loss
+from autojit.ops.composites_loss import pick
 from autojit.tensor import Tensor
+from autojit.tensor.state import is_tracing
 
 
 def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> int:
@@ -53,28 +56,33 @@ def nll_loss(
     reduction = resolve_reduction(size_average, reduce, reduction)
     axis = _check_classes("nll_loss", input, target, weight)
     _index_dtype("nll_loss", target)
-    loss, valid, index = _picked_loss(input, target, axis, ignore_index)
-    return _reduce_classes(loss, valid, index, weight, reduction)
-
-
-def _picked_loss(log_probs: Tensor, target: Tensor, axis: int, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
-    """-log_probs at the target class (0 where ignored), the mask of valid targets, the safe class indices."""
-    classes = log_probs.shape[axis]
     target = target.to(aj.int64)
+    valid = _valid(target, input.shape[axis], ignore_index)
+    return _reduce_classes(-pick(input, target, axis), valid, target, weight, reduction)
+
+
+def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
+    """The mask of targets that are not ignored; IndexError for one out of range.
+
+    Inside a capture nothing is known of the values: there a target out of range picks nothing and its loss is that of
+    probability 1.
+    """
     valid = target != ignore_index
-    # any in-range class does for ignored entries: their loss is masked
-    index = aj.where(valid, target, max(0, min(ignore_index, classes - 1)))
-    picked = log_probs.gather(axis, index.unsqueeze(axis)).squeeze(axis)
-    return aj.where(valid, -picked, 0.0), valid, index
+    if not is_tracing():
+        outside = valid & ((target < 0) | (target >= axis_size))
+        if outside.any():
+            raise IndexError(f"Target {int(target[outside][0].item())} is out of bounds.")
+    return valid
 
 
-def _reduce_classes(loss: Tensor, valid: Tensor, index: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
-    """Weight the per-target losses and reduce them; the mean is over the weights of valid targets."""
+def _reduce_classes(loss: Tensor, valid: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """Mask and weight the per-target losses and reduce them; the mean is over the weights of valid targets."""
+    loss = aj.where(valid, loss, 0.0)
     if weight is None:
         if reduction != "mean":
             return reduce_loss(loss, reduction)
         return loss.sum() / valid.sum().to(loss.dtype)
-    weights = aj.where(valid, weight[index], 0.0)
+    weights = _weights(weight, valid, target)
     loss = loss * weights
     return loss.sum() / weights.sum() if reduction == "mean" else reduce_loss(loss, reduction)
 
@@ -104,27 +112,21 @@ def cross_entropy(
         raise RuntimeError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
     axis = _check_classes("cross_entropy", input, target, weight)
     _index_dtype("cross_entropy", target)
+    target = target.to(aj.int64)
+    valid = _valid(target, input.shape[axis], ignore_index)
+    if label_smoothing == 0.0 or weight is None:
+        loss = composites_loss.cross_entropy(input, target, axis, label_smoothing)
+        return _reduce_classes(loss, valid, target, weight, reduction)
     log_probs = log_softmax(input, axis)
-    loss, valid, index = _picked_loss(log_probs, target, axis, ignore_index)
-    hard = _reduce_classes(loss, valid, index, weight, reduction)
-    if label_smoothing == 0.0:
-        return hard
-    smooth = _smooth_part(log_probs, axis, valid, index, weight, reduction)
-    share = label_smoothing / input.shape[axis]
-    return (1.0 - label_smoothing) * hard + share * smooth
+    hard = aj.where(valid, -pick(log_probs, target, axis), 0.0) * _weights(weight, valid, target)
+    even = aj.where(valid, -(log_probs * _along(weight, axis, input.ndim)).sum(axis), 0.0)
+    loss = (1.0 - label_smoothing) * hard + (label_smoothing / input.shape[axis]) * even
+    return loss.sum() / _weights(weight, valid, target).sum() if reduction == "mean" else reduce_loss(loss, reduction)
 
 
-def _smooth_part(
-    log_probs: Tensor, axis: int, valid: Tensor, index: Tensor, weight: Tensor | None, reduction: str
-) -> Tensor:
-    """The uniform share of a smoothed target: -sum over classes of weight x log-probability."""
-    spread = log_probs if weight is None else log_probs * _along(weight, axis, log_probs.ndim)
-    loss = aj.where(valid, -spread.sum(axis), 0.0)
-    if reduction != "mean":
-        return reduce_loss(loss, reduction)
-    if weight is None:
-        return loss.sum() / valid.sum().to(loss.dtype)
-    return loss.sum() / aj.where(valid, weight[index], 0.0).sum()
+def _weights(weight: Tensor, valid: Tensor, target: Tensor) -> Tensor:
+    """The weight of each target's class, 0 where ignored."""
+    return aj.where(valid, weight[aj.where(valid, target, 0)], 0.0)
 
 
 def _along(weight: Tensor, axis: int, ndim: int) -> Tensor:
@@ -151,8 +153,6 @@ def _probability_cross_entropy(
     if reduction == "mean":
         return -products.sum() / (input.numel() // max(classes, 1))
     return reduce_loss(-products.sum(axis), reduction)
-
-
 
 
 def binary_cross_entropy(

@@ -7,7 +7,7 @@ from autojit.tensor import Tensor
 
 
 def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
-    return aj.linalg.vector_norm(x, p, dim, keepdim)
+    return aj.norm(x, p, dim, keepdim)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:

@@ -76,7 +76,7 @@ def embedding(
 
 def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     with aj.no_grad():
-        norms = aj.linalg.vector_norm(weight, norm_type, 1, True)
+        norms = aj.norm(weight, norm_type, 1, True)
         scale = aj.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
         touched = aj.zeros(weight.shape[0], dtype=aj.bool, device=weight.device)
         touched[indices.reshape(-1)] = True

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import prod
 
 import autojit as aj
+from autojit.ops.composites_normalization import standardize
+from autojit.ops.composites_reduction import var_mean
 from autojit.tensor import Tensor
 
 
@@ -50,9 +52,7 @@ def layer_norm(
     """
     axes = _trailing_axes("layer_norm", input, normalized_shape)
     _check_affine(weight, bias, normalized_shape)
-    x = _wide(input)
-    centred = x - x.mean(axes, keepdim=True)
-    found = centred * aj.rsqrt((centred * centred).mean(axes, keepdim=True) + eps)
+    found = standardize(_wide(input), axes, eps)
     return _affine(found, weight, bias).to(input.dtype)
 
 
@@ -80,9 +80,7 @@ def _channel_shape(x: Tensor) -> list[int]:
 
 def _channel_affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     shape = _channel_shape(x)
-    return _affine(
-        x, None if weight is None else weight.reshape(shape), None if bias is None else bias.reshape(shape)
-    )
+    return _affine(x, None if weight is None else weight.reshape(shape), None if bias is None else bias.reshape(shape))
 
 
 def group_norm(
@@ -98,8 +96,7 @@ def group_norm(
             f"{list(input.shape)} and num_groups={num_groups}"
         )
     x = _wide(input).reshape(input.shape[0], num_groups, -1)
-    centred = x - x.mean(2, keepdim=True)
-    found = centred * aj.rsqrt((centred * centred).mean(2, keepdim=True) + eps)
+    found = standardize(x, (2,), eps)
     return _channel_affine(found.reshape(input.shape), weight, bias).to(input.dtype)
 
 
@@ -107,13 +104,6 @@ def _update_running(running: Tensor, batch: Tensor, momentum: float | Tensor) ->
     """running = (1 - momentum) running + momentum batch, in place and outside the derivative."""
     with aj.no_grad():
         running.copy_(running * (1.0 - momentum) + batch.to(running.dtype) * momentum)
-
-
-def _batch_statistics(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """Centred values, mean and (biased) variance over ``axes``, which stay as extents of 1."""
-    mean = x.mean(axes, keepdim=True)
-    centred = x - mean
-    return centred, mean, (centred * centred).mean(axes, keepdim=True)
 
 
 def batch_norm(
@@ -136,7 +126,8 @@ def batch_norm(
         count = prod(x.shape[axis] for axis in axes)
         if count <= 1:
             raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
-        centred, mean, var = _batch_statistics(x, axes)
+        var, mean = var_mean(x, axes, correction=0, keep=True)
+        centred = x - mean
         if running_mean is not None:
             _update_running(running_mean, mean.detach().reshape(-1), momentum)
         if running_var is not None:
@@ -167,7 +158,8 @@ def instance_norm(
     count = prod(x.shape[2:])
     if count <= 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
-    centred, mean, var = _batch_statistics(x, axes)
+    var, mean = var_mean(x, axes, correction=0, keep=True)
+    centred = x - mean
     if running_mean is not None:
         _update_running(running_mean, mean.detach().mean(0).reshape(-1), momentum)
     if running_var is not None:

@@ -39,6 +39,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels (axis 1) of ``groups`` groups."""
     batch, channels, *rest = input.shape
     if channels % groups:
-        raise RuntimeError("Number of channels must be divisible by groups. Got " f"{channels} channels and {groups} groups.")  # fmt: skip
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
+        )
     parts = input.reshape(batch, groups, channels // groups, *rest)
     return parts.transpose(1, 2).reshape(input.shape)

@@ -22,8 +22,8 @@ def get_total_norm(
     found = _tensors(tensors)
     if not found:
         return aj.tensor(0.0)
-    norms = [aj.linalg.vector_norm(tensor, float(norm_type)) for tensor in found]
-    total = norms[0] if len(norms) == 1 else aj.linalg.vector_norm(aj.stack(norms), float(norm_type))
+    norms = [aj.norm(tensor, float(norm_type)) for tensor in found]
+    total = norms[0] if len(norms) == 1 else aj.norm(aj.stack(norms), float(norm_type))
     if error_if_nonfinite and not bool(aj.isfinite(total)):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
@@ -63,9 +63,7 @@ def clip_grad_norm_(
     return total
 
 
-def clip_grad_value_(
-    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
-) -> None:
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Clamp every gradient to [-clip_value, clip_value]."""
     bound = float(clip_value)
     with aj.no_grad():

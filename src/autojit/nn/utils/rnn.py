@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import autojit as aj
@@ -40,8 +41,10 @@ def pack_padded_sequence(
         raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is"
                            " <= 0")  # fmt: skip
     if len(sizes) != x.shape[1]:
-        raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} (batch_size={x.shape[1]})")  # fmt: skip
-    if any(a < b for a, b in zip(sizes, sizes[1:], strict=False)):
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} (batch_size={x.shape[1]})"
+        )
+    if any(a < b for a, b in pairwise(sizes)):
         raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True.")
     sorted_indices = unsorted_indices = None
     if order is not None:

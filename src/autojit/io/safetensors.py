@@ -1,0 +1,285 @@
+"""The safetensors format: named tensors behind a JSON header.
+
+``[u64 header size, little endian][header: JSON][data]``; the header maps each name to dtype, shape and the half-open
+range of its bytes in the data, and ``__metadata__`` to a dict of strings. Everything is checked before any tensor is
+made: the header is at most 100 MB, ranges tile the data exactly (no gap, no overlap), every range has the size its
+dtype and shape ask for. Source: https://github.com/huggingface/safetensors, section "Format".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import autojit as aj
+from autojit.core.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)  # fmt: skip
+from autojit.tensor import Tensor
+
+MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+_METADATA = "__metadata__"
+_DTYPES: dict[str, DType] = {
+    "BOOL": bool_, "U8": uint8, "U16": uint16, "U32": uint32, "U64": uint64, "I8": int8, "I16": int16, "I32": int32,
+    "I64": int64, "F16": float16, "BF16": bfloat16, "F32": float32, "F64": float64, "C64": complex64,
+}  # fmt: skip
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+Path = str | os.PathLike[str]
+
+
+class SafetensorsError(ValueError):
+    """A file that is no valid safetensors file, or values that cannot become one."""
+
+
+class Entry(NamedTuple):
+    """One tensor of a header: where its bytes lie in the data."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+# ---- writing
+
+
+def save_file(tensors: Mapping[str, Tensor], filename: Path, metadata: Mapping[str, str] | None = None) -> None:
+    """Write tensors to a file, which appears complete or not at all.
+
+    Raises:
+        SafetensorsError: a dtype the format lacks, a name that is no string, or a header above the limit.
+    """
+    path = os.fspath(filename)
+    descriptor, temporary = tempfile.mkstemp(prefix=".aj-", dir=os.path.dirname(path) or ".")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(tensors, file, metadata)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """The bytes of the file ``save_file`` writes."""
+    buffer = io.BytesIO()
+    write(tensors, buffer, metadata)
+    return buffer.getvalue()
+
+
+def write(tensors: Mapping[str, Tensor], file: BinaryIO, metadata: Mapping[str, str] | None = None) -> None:
+    """Write to an open binary file, widest dtypes first so that all data is aligned."""
+    arrays = {name: _array_of(name, tensor) for name, tensor in tensors.items()}
+    order = sorted(arrays, key=lambda name: (-arrays[name][1].itemsize, name))
+    header: dict[str, Any] = {}
+    if metadata:
+        header[_METADATA] = _checked_metadata(metadata)
+    offset = 0
+    for name in order:
+        code, array = arrays[name]
+        header[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > MAX_HEADER_BYTES:
+        raise SafetensorsError(f"safetensors: the header has {len(text)} bytes, more than {MAX_HEADER_BYTES}")
+    file.write(len(text).to_bytes(8, "little"))
+    file.write(text)
+    for name in order:
+        file.write(_as_bytes(arrays[name][1]))
+
+
+def _array_of(name: str, tensor: Tensor) -> tuple[str, NDArray[Any]]:
+    if not isinstance(name, str) or name == _METADATA:
+        raise SafetensorsError(f"safetensors: a tensor cannot be called {name!r}")
+    if not isinstance(tensor, Tensor):
+        raise SafetensorsError(f"safetensors: {name!r} is no tensor but {type(tensor).__name__}")
+    array = np.asarray(tensor.detach().numpy(), order="C")
+    code = _NAMES.get(tensor.dtype)
+    if code is None:
+        raise SafetensorsError(f"safetensors: the format has no dtype {tensor.dtype} (tensor {name!r})")
+    return code, array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def _as_bytes(array: NDArray[Any]) -> memoryview:
+    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+
+
+def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise SafetensorsError(f"safetensors: metadata must map strings to strings, got {key!r}: {value!r}")
+    return dict(metadata)
+
+
+# ---- reading
+
+
+def load_file(filename: Path) -> dict[str, Tensor]:
+    """The tensors of a file by name. SafetensorsError when the file is not valid."""
+    return load_file_with_metadata(filename)[0]
+
+
+def load_file_with_metadata(filename: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file and its metadata."""
+    with open(filename, "rb") as file:
+        return read(file, os.fstat(file.fileno()).st_size)
+
+
+def load(data: bytes) -> dict[str, Tensor]:
+    """The tensors in the bytes of a file."""
+    return read(io.BytesIO(data), len(data))[0]
+
+
+def read(file: BinaryIO, size_bytes: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of an open file of ``size_bytes`` from its present position on."""
+    if size_bytes < 8:
+        raise SafetensorsError(f"safetensors: the file has {size_bytes} bytes, too few for a header size")
+    header_size = int.from_bytes(_read_exactly(file, 8), "little")
+    if header_size > MAX_HEADER_BYTES:
+        raise SafetensorsError(f"safetensors: the header claims {header_size} bytes, more than {MAX_HEADER_BYTES}")
+    if header_size > size_bytes - 8:
+        raise SafetensorsError(
+            f"safetensors: the header claims {header_size} bytes, the file has {size_bytes - 8} left"
+        )
+    entries, metadata = parse_header(_read_exactly(file, header_size), size_bytes - 8 - header_size)
+    tensors = {}
+    for entry in entries:  # in the order of their bytes
+        array = np.empty(entry.shape, entry.dtype.numpy.newbyteorder("<"))
+        _read_into(file, _as_bytes(array))
+        if entry.dtype is bool_:
+            _check_booleans(entry.name, array)
+        tensors[entry.name] = aj.from_numpy(array.astype(entry.dtype.numpy, copy=False))
+    return tensors, metadata
+
+
+def _read_exactly(file: BinaryIO, count: int) -> bytes:
+    found = file.read(count)
+    if len(found) != count:
+        raise SafetensorsError(f"safetensors: the file ended early ({len(found)} of {count} bytes)")
+    return found
+
+
+def _read_into(file: BinaryIO, target: memoryview) -> None:
+    done = 0
+    while done < len(target):
+        part = file.read(min(len(target) - done, 1 << 24))
+        if not part:
+            raise SafetensorsError(f"safetensors: the file ended early ({done} of {len(target)} bytes of a tensor)")
+        target[done : done + len(part)] = part
+        done += len(part)
+
+
+def _check_booleans(name: str, array: NDArray[Any]) -> None:
+    if array.size and int(array.view(np.uint8).max()) > 1:
+        raise SafetensorsError(f"safetensors: tensor {name!r} is BOOL but has bytes other than 0 and 1")
+
+
+def parse_header(text: bytes, data_bytes: int) -> tuple[list[Entry], dict[str, str]]:
+    """Entries in the order of their bytes, and the metadata; checks that they tile ``data_bytes`` exactly."""
+    header = parse_json(text, "header")
+    if not isinstance(header, dict):
+        raise SafetensorsError("safetensors: the header is no JSON object")
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise SafetensorsError("safetensors: __metadata__ must map strings to strings")
+    entries = sorted((_entry(name, fields) for name, fields in header.items()), key=lambda e: (e.begin, e.end))
+    position = 0
+    for entry in entries:
+        if entry.begin != position:
+            what = "overlaps the one before" if entry.begin < position else "leaves a gap before it"
+            raise SafetensorsError(f"safetensors: tensor {entry.name!r} at bytes {entry.begin}:{entry.end} {what}")
+        position = entry.end
+    if position != data_bytes:
+        raise SafetensorsError(f"safetensors: tensors cover {position} bytes, the file holds {data_bytes}")
+    return entries, metadata
+
+
+def parse_json(text: bytes, what: str) -> Any:
+    """JSON without duplicate keys, NaN and unreasonable nesting; SafetensorsError otherwise."""
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except SafetensorsError:
+        raise
+    except RecursionError:
+        raise SafetensorsError(f"safetensors: the {what} is nested too deeply") from None
+    except ValueError as error:
+        raise SafetensorsError(f"safetensors: the {what} is no valid JSON: {error}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise SafetensorsError("safetensors: a key occurs twice in the header")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise SafetensorsError(f"safetensors: {name} is not allowed in the header")
+
+
+def _entry(name: str, fields: Any) -> Entry:
+    """Check one header entry by itself."""
+    if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
+        raise SafetensorsError(f"safetensors: tensor {name!r} must have exactly dtype, shape and data_offsets")
+    code = fields["dtype"]
+    dtype = _DTYPES.get(code) if isinstance(code, str) else None
+    if dtype is None:
+        raise SafetensorsError(f"safetensors: tensor {name!r} has the unknown dtype {code!r}")
+    shape = _sizes(name, "shape", fields["shape"])
+    offsets = _sizes(name, "data_offsets", fields["data_offsets"])
+    if len(shape) > 64:
+        raise SafetensorsError(f"safetensors: tensor {name!r} has {len(shape)} axes, more than 64")
+    if len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise SafetensorsError(f"safetensors: tensor {name!r} has the offsets {list(offsets)}")
+    wanted = dtype.size_bytes
+    for extent in shape:
+        wanted *= extent
+    if wanted != offsets[1] - offsets[0]:
+        raise SafetensorsError(
+            f"safetensors: tensor {name!r} of {code} and shape {list(shape)} needs {wanted} bytes, "
+            f"its offsets give {offsets[1] - offsets[0]}"
+        )
+    return Entry(name, dtype, shape, offsets[0], offsets[1])
+
+
+def _sizes(name: str, what: str, values: Any) -> tuple[int, ...]:
+    limit = 1 << 62
+    if not isinstance(values, list):
+        raise SafetensorsError(f"safetensors: {what} of tensor {name!r} is no list")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
+            raise SafetensorsError(f"safetensors: {what} of tensor {name!r} holds {value!r}")
+    return tuple(values)

@@ -1,0 +1,42 @@
+"""Replace what has no elements, or is computed from none, by literals, so that later stages never see an extent of 0."""
+
+from __future__ import annotations
+
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ops.sources import Full
+
+IDENTITIES: dict[str, object] = {"sum": 0, "prod": 1, "any_true": False, "all_true": True, "matmul": 0}
+
+
+def fill_empty(graph: Graph) -> Graph:
+    """Write empty results, and folds and products over no elements, as ``full``.
+
+    Preserves results, effects and source locations. Time O(nodes); graphs without an extent of 0 come back as they are.
+    """
+    if not any(v.type.size == 0 for node in graph.nodes for v in (*node.inputs, *node.outputs)):
+        return graph
+    builder = GraphBuilder()
+    builder.inputs = list(graph.inputs)
+    renamed: dict[Value, Value] = {}
+    for node in graph.nodes:
+        value = _literal(node)
+        if value is None:
+            inputs = tuple(renamed.get(v, v) for v in node.inputs)
+            builder.nodes.append(Node(node.op, inputs, node.outputs, node.source))
+            continue
+        for output in node.outputs:
+            full = Full(value, output.type.dtype, output.type.shape)  # type: ignore[arg-type]
+            (renamed[output],) = builder.apply(full, (), node.source)
+    return builder.finish([renamed.get(v, v) for v in graph.outputs])
+
+
+def _literal(node: Node) -> object:
+    """The number every element of the node's results is, or None."""
+    if node.op.has_effect or isinstance(node.op, Full):
+        return None
+    if all(v.type.size == 0 for v in node.outputs):
+        return 0
+    if any(v.type.size == 0 for v in node.inputs):
+        return IDENTITIES.get(node.op.name)
+    return None

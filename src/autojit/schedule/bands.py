@@ -1,0 +1,293 @@
+"""Bands: kernels that walk the same rows run one after another on a *slice* of rows, while it is in cache.
+
+A long chain over many points (every layer of a network, its first and second derivatives) stores each intermediate to
+memory if every kernel runs over all rows in turn. A band cuts the rows into ``count`` slices and runs all its kernels
+on one slice before the next; values that live only inside the band get memory for one slice per worker.
+
+A kernel may join when, cut into ``count`` slices, slice ``s`` of it reads of the band's own values only what slice
+``s`` of their kernels wrote. ``local_units`` proves that on index expressions. Reductions over rows leave one partial
+result per slice and are combined after the band; so do products that contract over the rows (weight gradients) when
+their result is small.
+
+How to read: ``local_units`` (the proof), ``Cut`` (how a kernel can be sliced), ``form_bands`` (the sweep).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd, prod
+
+from autojit.ir.graph import Value
+from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
+from autojit.schedule.kernels import Access, Kernel, LoopKernel, MatmulKernel
+from autojit.schedule.memory import aligned
+from autojit.schedule.pull import loop_indices
+
+SLICE_BYTES = 384 * 1024  # working set of one slice: well inside a second-level cache
+MIN_SLICES = 8  # enough for a few threads and for balance
+MAX_SLICES = 512
+MAX_CONTRACTED_BYTES = 64 * 1024  # of one slice's partial product
+MIN_BAND_BYTES = 256 * 1024  # values inside the band: below, everything is in cache anyway
+MIN_KERNELS = 2
+
+
+def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> int:
+    """The largest number of slices (all its divisors are fine too) for which slice s reads only slice s of a buffer.
+
+    ``index`` is a position in a buffer of ``elements``; ``rows`` are the loops that are sliced, outermost first.
+    """
+    coefficients: dict[LoopVariable, int] = {}
+    nested: set[LoopVariable] = set()
+    for term, coefficient in index.terms:
+        if isinstance(term, LoopVariable):
+            coefficients[term] = coefficient
+        elif isinstance(term, Quotient | Remainder):
+            _nested(term.base, nested)
+    for count in range(len(rows), 0, -1):
+        head = rows[:count]
+        units = prod(v.extent for v in head)
+        if units == 0 or elements % units or not nested.isdisjoint(head):
+            continue
+        width = elements // units
+        stride = width
+        for variable in reversed(head):
+            if coefficients.get(variable, 0) != stride:
+                break
+            stride *= variable.extent
+        else:
+            rest = Index(tuple((t, c) for t, c in index.terms if t not in head), index.offset)
+            low, high = rest.bounds()
+            if low >= 0 and high < width:
+                return units
+    return 1
+
+
+def _nested(index: Index, found: set[LoopVariable]) -> None:
+    for term, _ in index.terms:
+        if isinstance(term, LoopVariable):
+            found.add(term)
+        elif isinstance(term, Quotient | Remainder):
+            _nested(term.base, found)
+
+
+@dataclass(eq=False)
+class Cut:
+    """How a kernel can be sliced: ``units`` bounds the slices; ``reads`` and ``writes`` bound them per buffer.
+
+    ``contracts``: the kernel sums over the rows and leaves one partial result per slice.
+    """
+
+    units: int
+    reads: dict[Value, int]
+    writes: dict[Value, int]
+    contracts: bool = False
+
+
+def cut_of(kernel: Kernel) -> Cut | None:
+    """The ways to slice a kernel, or None."""
+    if isinstance(kernel, LoopKernel):
+        return _cut_loops(kernel)
+    if isinstance(kernel, MatmulKernel):
+        return _cut_matmul(kernel)
+    return None
+
+
+def _cut_loops(kernel: LoopKernel) -> Cut | None:
+    program = kernel.program
+    rows = program.rows[: program.prefix] if program.prefix else program.rows
+    if not rows and len(program.inner) == 1 and not program.reductions:
+        rows = program.inner
+    if not rows or any(e.kind == "random" for e in program.exprs):
+        return None
+    reads: dict[Value, int] = {}
+    for expr in program.exprs:
+        if expr.kind != "load":
+            continue
+        value = program.loads[expr.slot]
+        units = local_units(rows, expr.index[0], value.type.size)
+        reads[value] = gcd(reads.get(value, 0), units)
+    writes = {s.value: local_units(rows, s.index, s.value.type.size) for s in program.stores}
+    units = prod(v.extent for v in rows)
+    for accumulator in program.accumulators:
+        if accumulator.prefix:
+            writes[accumulator.value] = units
+    return Cut(units, reads, writes)
+
+
+def _cut_matmul(kernel: MatmulKernel) -> Cut | None:
+    a_type, b_type = (v.type for v in kernel.node.inputs)
+    *batch, m, k = a_type.shape
+    n = b_type.shape[-1]
+    count = prod(batch)
+    if count == 1 and m * n * a_type.dtype.size_bytes <= MAX_CONTRACTED_BYTES and k >= 4 * max(m, n):
+        return _cut_contraction(kernel, m, k, n)
+    axes = loop_indices((*batch, m), "r")
+    rows = [t for axis in axes for t, _ in axis.terms if isinstance(t, LoopVariable)]
+    if not rows:
+        return None
+    (inner,), (column,) = loop_indices((k,), "k"), loop_indices((n,), "n")
+    reads = {kernel.a.value: local_units(rows, _position(kernel.a, (*axes, inner)), kernel.a.value.type.size)}
+    b_units = local_units(rows, _position(kernel.b, (*axes[:-1], inner, column)), kernel.b.value.type.size)
+    reads[kernel.b.value] = gcd(reads.get(kernel.b.value, 0), b_units)
+    units = prod(v.extent for v in rows)
+    return Cut(units, reads, {kernel.node.outputs[0]: units})
+
+
+def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int) -> Cut:
+    rows, (i,), (j,) = loop_indices((k,), "k"), loop_indices((m,), "i"), loop_indices((n,), "j")
+    batch = (Index(),) * (kernel.node.inputs[0].type.ndim - 2)
+    variables = [t for t, _ in rows[0].terms if isinstance(t, LoopVariable)]
+    reads = {kernel.a.value: local_units(variables, _position(kernel.a, (*batch, i, rows[0])), kernel.a.value.type.size)}
+    b_units = local_units(variables, _position(kernel.b, (*batch, rows[0], j)), kernel.b.value.type.size)
+    reads[kernel.b.value] = gcd(reads.get(kernel.b.value, 0), b_units)
+    return Cut(k, reads, {}, contracts=True)
+
+
+def _position(access: Access, index: Sequence[Index]) -> Index:
+    total = Index((), access.offset)
+    for part, stride in zip(index, access.strides, strict=True):
+        total = total + part * stride
+    return total
+
+
+@dataclass(eq=False)
+class Band:
+    """Kernels run slice by slice. ``local`` values have ``offsets`` in memory of ``local_bytes`` per worker."""
+
+    kernels: list[Kernel]
+    count: int
+    cuts: list[Cut]
+    offsets: dict[Value, int] = field(default_factory=dict)
+    local_bytes: int = 0
+
+    def reads(self) -> list[Value]:
+        return list(dict.fromkeys(v for k in self.kernels for v in k.reads() if v not in self.offsets))
+
+    def writes(self) -> list[Value]:
+        return [v for k in self.kernels for v in k.writes() if v not in self.offsets]
+
+    def slice_bytes(self, value: Value) -> int:
+        return value.type.size_bytes // self.count
+
+
+class _Grower:
+    """Grows one band over the remaining kernels."""
+
+    def __init__(self, users: Mapping[Value, list[Kernel]], outputs: set[Value]) -> None:
+        self.users = users
+        self.outputs = outputs
+        self.kernels: list[Kernel] = []
+        self.cuts: list[Cut] = []
+        self.units = 0
+        self.produced: set[Value] = set()
+        self.unreadable: set[Value] = set()
+
+    def join(self, kernel: Kernel, cut: Cut | None) -> bool:
+        if cut is None or not self.unreadable.isdisjoint(kernel.reads()):
+            return False
+        units = gcd(self.units, cut.units)
+        for value, bound in cut.reads.items():
+            if value in self.produced:
+                units = gcd(units, bound)
+        for bound in cut.writes.values():
+            units = gcd(units, bound)
+        if cut.contracts and self.produced.isdisjoint(kernel.reads()):
+            return False  # nothing of the band in cache: better as a kernel of its own
+        if units < MIN_SLICES:
+            return False
+        self.units = units
+        self.kernels.append(kernel)
+        self.cuts.append(cut)
+        for value in kernel.writes():
+            (self.produced if value in cut.writes else self.unreadable).add(value)
+        return True
+
+
+def form_bands(
+    kernels: Sequence[Kernel], outside: set[Value], after: Mapping[Kernel, set[Kernel]], alone: set[Kernel]
+) -> list[Kernel | Band]:
+    """Kernels in order, with runs of sliceable ones gathered into bands.
+
+    ``after[k]`` are kernels that must have run before ``k``; values ``outside`` are read after the step; kernels in
+    ``alone`` never join. A kernel that cannot join is passed over and runs after
+    the band, with everything that depends on it. Time O(kernels * bands).
+    """
+    users: dict[Value, list[Kernel]] = {}
+    for kernel in kernels:
+        for value in kernel.reads():
+            users.setdefault(value, []).append(kernel)
+    remaining = list(kernels)
+    result: list[Kernel | Band] = []
+    cuts = {kernel: None if kernel in alone else cut_of(kernel) for kernel in kernels}
+    while remaining:
+        if cuts[remaining[0]] is None:
+            result.append(remaining.pop(0))
+            continue
+        grower = _Grower(users, outside)
+        passed: set[Kernel] = set()
+        for kernel in remaining:
+            if not passed.isdisjoint(after[kernel]) or not grower.join(kernel, cuts[kernel]):
+                passed.add(kernel)
+        band = _finish(grower)
+        if band is None:
+            result.append(remaining.pop(0))
+            continue
+        result.append(band)
+        remaining = [k for k in remaining if k in passed]
+    return result
+
+
+def _finish(grower: _Grower) -> Band | None:
+    if len(grower.kernels) < MIN_KERNELS:
+        return None
+    members = set(grower.kernels)
+    local = [
+        v
+        for v in dict.fromkeys(v for k in grower.kernels for v in k.writes())
+        if v in grower.produced and v not in grower.outputs and all(u in members for u in grower.users.get(v, ()))
+    ]
+    if sum(v.type.size_bytes for v in local) < MIN_BAND_BYTES:
+        return None
+    best: Band | None = None
+    for count in _divisors(grower.units):
+        if count < MIN_SLICES or count > MAX_SLICES:
+            continue
+        best = Band(grower.kernels, count, grower.cuts)
+        _place_local(best, local)
+        if best.local_bytes <= SLICE_BYTES:
+            break
+    return best
+
+
+def _divisors(number: int) -> list[int]:
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def _place_local(band: Band, local: Sequence[Value]) -> None:
+    """First fit over the kernels of the band."""
+    chosen = set(local)
+    first: dict[Value, int] = {}
+    last: dict[Value, int] = {}
+    for time, kernel in enumerate(band.kernels):
+        for value in kernel.writes():
+            if value in chosen:
+                first[value] = last[value] = time
+        for value in kernel.reads():
+            if value in chosen:
+                last[value] = time
+    placed: list[tuple[int, int, Value]] = []
+    for value in sorted(first, key=lambda v: first[v]):
+        size = aligned(band.slice_bytes(value))
+        offset = 0
+        for start, length, other in placed:
+            if last[other] < first[value] or last[value] < first[other]:
+                continue
+            if offset + size <= start:
+                break
+            offset = max(offset, start + length)
+        band.offsets[value] = offset
+        placed.append((offset, size, value))
+        placed.sort(key=lambda p: p[0])
+        band.local_bytes = max(band.local_bytes, offset + size)

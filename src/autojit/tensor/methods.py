@@ -1,0 +1,122 @@
+"""Attaching functions to Tensor: each is defined once as a function and serves as a method too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autojit.tensor import (
+    conversion, dispatch, factories, functions_elementwise, functions_indexing, functions_reduction, functions_shape,
+    functions_special, indexing, operators, printing, random,
+)  # fmt: skip
+from autojit.tensor.inplace import copy_into, in_place, in_place_method
+from autojit.tensor.tensor import Tensor, is_scalar_number, type_of
+
+FAMILIES = (functions_elementwise, functions_reduction, functions_shape, functions_indexing, functions_special)
+
+ALIASES = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg", "absolute": "abs",
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "arctan2": "atan2", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
+    "clip": "clamp", "fix": "trunc", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
+    "moveaxis": "movedim", "ger": "outer", "row_stack": "vstack", "conj_physical": "conj", "resolve_conj": "positive",
+}  # fmt: skip
+
+ONLY_FUNCTIONS = {
+    "cat", "stack", "hstack", "vstack", "meshgrid", "einsum", "broadcast_tensors", "broadcast_shapes", "complex", "polar",
+    "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d", "one_hot_like", "broadcastable_sum", "real",
+    "imag", "concat", "concatenate", "row_stack", "resolve_conj", "neg_op",
+}  # fmt: skip
+ONLY_METHODS = {
+    "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "broadcastable_sum",
+    "one_hot_like",
+}  # fmt: skip
+
+IN_PLACE = (
+    "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "neg", "abs", "sign", "exp", "exp2", "expm1",
+    "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "reciprocal", "square", "relu", "floor", "ceil", "trunc", "frac", "round", "clamp",
+    "clamp_min", "clamp_max", "lerp", "addcmul", "addcdiv", "atan2", "hypot", "copysign", "nextafter", "eq", "ne", "lt", "le",
+    "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "masked_fill", "masked_scatter", "index_add", "index_copy",
+    "index_fill", "index_put", "scatter", "scatter_add", "tril", "triu", "cumsum", "cumprod", "addmm", "addmv", "addr",
+    "baddbmm", "nan_to_num", "xlogy", "heaviside", "logit", "erf", "erfc", "erfinv", "lgamma", "digamma", "subtract",
+    "multiply", "divide", "negative", "absolute", "clip", "fix",
+)  # fmt: skip
+COMPARING = ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not")
+
+
+def functions() -> dict[str, Callable[..., Any]]:
+    """Every public function of the families by name, aliases included."""
+    found: dict[str, Callable[..., Any]] = {}
+    for family in FAMILIES:
+        for name, value in vars(family).items():
+            is_own = getattr(value, "__module__", "").startswith("autojit.tensor.functions")
+            if callable(value) and is_own and not name.startswith("_") and not isinstance(value, type):
+                found[name] = value
+    found |= {alias: found[name] for alias, name in ALIASES.items() if name in found}
+    return found
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Every element becomes ``value`` (a number or a 0-d tensor)."""
+    if not is_scalar_number(value) and type_of(value).ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
+        )
+    if is_scalar_number(value):
+        value = self._literal(value, type_of(self).with_shape(()))
+    return copy_into(self, value, "fill_")
+
+
+def zero_(self: Tensor) -> Tensor:
+    """Every element becomes 0."""
+    return fill_(self, 0)
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """The elements of ``src``, converted and broadcast."""
+    return copy_into(self, src if isinstance(src, Tensor) else factories.as_tensor(src), "copy_")
+
+
+def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
+    """In-place comparisons keep the tensor's dtype."""
+
+    def compare(self: Tensor, *arguments: Any) -> Tensor:
+        return in_place(self, name, lambda x, *rest: function(x, *rest).to(type_of(x).dtype), arguments, {})
+
+    compare.__name__ = compare.__qualname__ = name
+    return compare
+
+
+def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
+    """``unsqueeze_`` and its like: the tensor itself becomes the view."""
+
+    def change(self: Tensor, *arguments: Any) -> Tensor:
+        seen = function(self.detach() if self._grad_fn is None else self, *arguments)
+        for slot in ("_array", "_value", "_storage", "_grad_fn", "_output_nr"):
+            setattr(self, slot, getattr(seen, slot))
+        self._type = None
+        return self
+
+    change.__name__ = change.__qualname__ = name
+    return change
+
+
+def attach() -> dict[str, Callable[..., Any]]:
+    """Give Tensor its methods; returns the functions for the public namespace."""
+    found = functions()
+    methods: dict[str, Any] = {n: f for n, f in found.items() if n not in ONLY_FUNCTIONS}
+    for name in IN_PLACE:
+        if name in found:
+            maker = _comparing if name in COMPARING else in_place_method
+            methods[f"{name}_"] = maker(f"{name}_", found[name])
+    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes"):
+        methods[f"{name}_"] = _shape_changing(f"{name}_", found[name])
+    methods |= {"fill_": fill_, "zero_": zero_, "copy_": copy_}
+    methods |= {"__getitem__": indexing.getitem, "__setitem__": indexing.setitem}
+    for module in (conversion, dispatch, factories, operators, printing, random):
+        methods |= module.METHODS
+    for name, method in methods.items():
+        setattr(Tensor, name, method)
+    return {n: f for n, f in found.items() if n not in ONLY_METHODS}

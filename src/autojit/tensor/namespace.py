@@ -1,0 +1,77 @@
+"""Questions about dtypes and objects that the public namespace answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autojit.core import dtypes
+from autojit.core.dtypes import DType, default_dtype, dtype_of_number, promote_with_number
+from autojit.tensor.promotion import NUMBERS
+from autojit.tensor.tensor import Tensor, type_of
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether an object is a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def get_default_dtype() -> DType:
+    """The dtype of floating-point literals."""
+    return default_dtype()
+
+
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype that an operation of two operands has."""
+    if isinstance(tensor1, NUMBERS) and isinstance(tensor2, NUMBERS):
+        return dtypes.promote_types(dtype_of_number(tensor1), dtype_of_number(tensor2))
+    if isinstance(tensor1, NUMBERS):
+        return promote_with_number(type_of(tensor2).dtype, tensor1)
+    if isinstance(tensor2, NUMBERS):
+        return promote_with_number(type_of(tensor1).dtype, tensor2)
+    pairs = [(type_of(t).dtype, type_of(t).ndim) for t in (tensor1, tensor2)]
+    return dtypes.result_type(pairs)
+
+
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether in-place conversion between dtypes is allowed: never to a lower category."""
+    return from_.category <= to.category and not (to.name == "bool" and from_ is not to)
+
+
+class finfo:
+    """Limits of a floating dtype: ``eps``, ``max``, ``min``, ``tiny``, ``bits``."""
+
+    def __init__(self, type: DType | None = None) -> None:
+        dtype = (type or default_dtype()).to_real()
+        if not dtype.is_floating_point:
+            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype}'")
+        limits = _limits(dtype)
+        self.dtype = dtype.name
+        self.bits = dtype.size_bytes * 8
+        self.eps = float(limits.eps)
+        self.max = float(limits.max)
+        self.min = float(limits.min)
+        self.tiny = self.smallest_normal = float(limits.tiny)
+        self.resolution = float(limits.resolution)
+
+
+def _limits(dtype: DType) -> Any:
+    if dtype is dtypes.bfloat16:
+        import ml_dtypes
+
+        return ml_dtypes.finfo(dtype.numpy)
+    return np.finfo(dtype.numpy)
+
+
+class iinfo:
+    """Limits of an integer dtype: ``max``, ``min``, ``bits``."""
+
+    def __init__(self, type: DType) -> None:
+        if type.category != 1:
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+        limits = np.iinfo(type.numpy)
+        self.dtype = type.name
+        self.bits = type.size_bytes * 8
+        self.max = int(limits.max)
+        self.min = int(limits.min)

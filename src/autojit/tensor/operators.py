@@ -1,0 +1,135 @@
+"""Operators: ``+ - * / ...`` on tensors, with a short way for two tensors of one dtype or a tensor and a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import dtype_of_numpy
+from autojit.ir.op import Op
+from autojit.tensor import functions_elementwise as f
+from autojit.tensor.dispatch import apply, number
+from autojit.tensor.functions_shape import adjoint, matmul, permute, transpose
+from autojit.tensor.inplace import in_place
+from autojit.tensor.tensor import Tensor, type_of
+
+_OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
+
+
+def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Any]:
+    """A binary operator; NumPy dtypes whose kind is in ``shortcut`` need no promotion among themselves."""
+    op = Op.registry[op_name]()
+
+    def operator(self: Tensor, other: Any) -> Any:
+        a = self._array
+        if a is not None and a.dtype.kind in shortcut:
+            if isinstance(other, Tensor):
+                b = other._array
+                if b is not None and b.dtype is a.dtype:
+                    return apply(op, self, other)
+            elif type(other) is float or type(other) is int:
+                return apply(op, self, number(other, dtype_of_numpy(a.dtype)))
+        if not isinstance(other, _OPERANDS):
+            return NotImplemented
+        return function(self, other)
+
+    operator.__name__ = operator.__qualname__ = f"__{op_name}__"
+    return operator
+
+
+def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS):
+            return NotImplemented
+        return function(other, self)
+
+    return operator
+
+
+def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Any]:
+    def operator(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS):
+            return NotImplemented
+        return function(self, other)
+
+    return operator
+
+
+def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
+    def operator(self: Tensor, other: Any) -> Tensor:
+        return in_place(self, method, function, (other,), {})
+
+    return operator
+
+
+def _power(self: Tensor, exponent: Any, modulo: Any = None) -> Any:
+    return f.pow(self, exponent) if isinstance(exponent, _OPERANDS) else NotImplemented
+
+
+
+def _transposed(self: Tensor) -> Tensor:
+    """All axes in reverse order."""
+    return permute(self, tuple(range(type_of(self).ndim))[::-1])
+
+
+def _matrix_transposed(self: Tensor) -> Tensor:
+    """The last two axes exchanged."""
+    return transpose(self, -2, -1)
+
+
+METHODS: dict[str, Any] = {
+    "__add__": _operator("add", f.add, "fc"),
+    "__sub__": _operator("sub", f.sub, "fc"),
+    "__mul__": _operator("mul", f.mul, "fc"),
+    "__truediv__": _operator("div", f.div, "fc"),
+    "__radd__": _reflected(f.add),
+    "__rsub__": _reflected(f.sub),
+    "__rmul__": _reflected(f.mul),
+    "__rtruediv__": _reflected(f.div),
+    "__floordiv__": _plain(f.floor_divide),
+    "__rfloordiv__": _reflected(f.floor_divide),
+    "__mod__": _plain(f.remainder),
+    "__rmod__": _reflected(f.remainder),
+    "__pow__": _power,
+    "__rpow__": _reflected(f.pow),
+    "__matmul__": _plain(matmul),
+    "__rmatmul__": _reflected(matmul),
+    "__neg__": f.neg,
+    "__pos__": f.positive,
+    "__abs__": f.abs,
+    "__invert__": f.bitwise_not,
+    "__eq__": _plain(f.eq),
+    "__ne__": _plain(f.ne),
+    "__lt__": _operator("lt", f.lt, "f"),
+    "__le__": _operator("le", f.le, "f"),
+    "__gt__": _operator("gt", f.gt, "f"),
+    "__ge__": _operator("ge", f.ge, "f"),
+    "__and__": _plain(f.bitwise_and),
+    "__rand__": _reflected(f.bitwise_and),
+    "__or__": _plain(f.bitwise_or),
+    "__ror__": _reflected(f.bitwise_or),
+    "__xor__": _plain(f.bitwise_xor),
+    "__rxor__": _reflected(f.bitwise_xor),
+    "__lshift__": _plain(f.bitwise_left_shift),
+    "__rlshift__": _reflected(f.bitwise_left_shift),
+    "__rshift__": _plain(f.bitwise_right_shift),
+    "__rrshift__": _reflected(f.bitwise_right_shift),
+    "__iadd__": _assigning("add_", f.add),
+    "__isub__": _assigning("sub_", f.sub),
+    "__imul__": _assigning("mul_", f.mul),
+    "__itruediv__": _assigning("div_", f.div),
+    "__ifloordiv__": _assigning("floor_divide_", f.floor_divide),
+    "__imod__": _assigning("remainder_", f.remainder),
+    "__ipow__": _assigning("pow_", f.pow),
+    "__iand__": _assigning("bitwise_and_", f.bitwise_and),
+    "__ior__": _assigning("bitwise_or_", f.bitwise_or),
+    "__ixor__": _assigning("bitwise_xor_", f.bitwise_xor),
+    "T": property(_transposed),
+    "mT": property(_matrix_transposed),
+    "H": property(adjoint),
+    "mH": property(adjoint),
+    "real": property(f.real),
+    "imag": property(f.imag),
+}

@@ -1,0 +1,261 @@
+"""Random tensors: generators, and the distributions drawn from them.
+
+A generator's state is an int64[2] tensor (seed, offset). Each draw is a pure op of the state, then the offset moves on by
+the blocks used, in place; inside a capture both are recorded, so a compiled step draws the same numbers as eager mode.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import DType, default_dtype, float32, float64, int64
+from autojit.ops import random as draws
+from autojit.tensor.factories import _sizes, constant, finish
+from autojit.tensor.functions_elementwise import add, mul
+from autojit.tensor.inplace import copy_into
+from autojit.tensor.promotion import cast
+from autojit.tensor.state import grad_mode, state
+from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
+
+_DEFAULT_SEED = 67280421310721  # torch's
+
+
+class Generator:
+    """A source of random numbers with its own state; ``manual_seed`` makes it repeat."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self._state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start over from a seed; returns the generator."""
+        value = int(seed) & 0xFFFFFFFFFFFFFFFF
+        signed = value - (1 << 64) if value >> 63 else value
+        copy_into(self._state, constant(np.array([signed, 0], np.int64)), "manual_seed")
+        return self
+
+    def seed(self) -> int:
+        """Start over from an unpredictable seed; returns it."""
+        found = int.from_bytes(os.urandom(8), "little") >> 1
+        self.manual_seed(found)
+        return found
+
+    def initial_seed(self) -> int:
+        """The seed the generator started from."""
+        return int(self._state[0].item()) & 0xFFFFFFFFFFFFFFFF
+
+    def get_state(self) -> Tensor:
+        """A copy of the state."""
+        return self._state.clone()  # type: ignore[no-any-return]
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Continue from a state that ``get_state`` gave."""
+        if type_of(new_state) != type_of(self._state):
+            raise RuntimeError("set_state expects a state that get_state gave")
+        copy_into(self._state, new_state, "set_state")
+        return self
+
+    def _take(self, words: int) -> Tensor:
+        """The key for a draw of ``words`` 32-bit words; the state moves on."""
+        blocks = draws.blocks_of(words)
+        if state.trace is None:
+            key = wrap(self._state._array.copy())
+            self._state._array[1] += blocks
+            storage_of(self._state).version += 1
+            return key
+        with grad_mode(False):
+            key = alias(self._state).clone()
+            copy_into(self._state, add(key, constant(np.array([0, blocks], np.int64))), "advance")
+        return key
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator; returns it."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generator unpredictably; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The default generator's seed."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """A copy of the default generator's state."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Continue the default generator from a state."""
+    default_generator.set_state(new_state)
+
+
+def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None) -> Tensor:
+    source = generator or default_generator
+    if dtype.is_complex:
+        both = _uniform((*shape, 2), dtype.to_real(), generator)
+        return both.select(-1, 0) + both.select(-1, 1) * 1j
+    key = source._take(prod(shape) * draws.words_per_uniform(dtype))
+    return draws.uniform(key, tuple(shape), dtype)  # type: ignore[no-any-return]
+
+
+def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> Tensor:
+    source = generator or default_generator
+    if dtype.is_complex:
+        both = _normal((*shape, 2), dtype.to_real(), generator) * 0.5**0.5
+        return both.select(-1, 0) + both.select(-1, 1) * 1j
+    key = source._take(prod(shape) * draws.words_per_normal(dtype))
+    return draws.normal(key, tuple(shape), dtype)  # type: ignore[no-any-return]
+
+
+def rand(
+    *size: Any, generator: Generator | None = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Uniform numbers in [0, 1)."""
+    return finish(_uniform(_sizes(size), dtype or default_dtype(), generator), requires_grad, device)
+
+
+def randn(
+    *size: Any, generator: Generator | None = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Standard normal numbers."""
+    return finish(_normal(_sizes(size), dtype or default_dtype(), generator), requires_grad, device)
+
+
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Integers in [low, high); ``randint(high, size)`` starts at 0."""
+    if size is None:
+        low, high, size = 0, low, high
+    shape = _sizes((size,))
+    source = generator or default_generator
+    words = prod(shape) * (1 if high - low <= 2**32 else 2)
+    drawn = draws.randint(source._take(words), low, high, shape, int64)
+    return finish(cast(drawn, dtype or int64), requires_grad, device)
+
+
+def randperm(n: int, *, generator: Generator | None = None, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """A random permutation of 0 .. n - 1."""
+    key = (generator or default_generator)._take(2 * n)
+    return finish(cast(draws.randperm(key, n), dtype or int64), False, device)
+
+
+def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
+    """Uniform numbers in the shape and dtype of a tensor."""
+    return rand(type_of(input).shape, dtype=dtype or type_of(input).dtype, requires_grad=requires_grad, **_known(options))
+
+
+def randn_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
+    """Standard normal numbers in the shape and dtype of a tensor."""
+    return randn(type_of(input).shape, dtype=dtype or type_of(input).dtype, requires_grad=requires_grad, **_known(options))
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in options.items() if k in ("device", "generator")}
+
+
+def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """Integers in the shape and dtype of a tensor."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, type_of(input).shape, dtype=dtype or type_of(input).dtype, **_known(options))
+
+
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: DType | None = None
+) -> Tensor:
+    """Normal numbers with given means and standard deviations (tensors or numbers)."""
+    given = next((v for v in (mean, std) if isinstance(v, Tensor)), None)
+    shape = _sizes((size,)) if given is None else None
+    if shape is None:
+        pair = [v for v in (mean, std) if isinstance(v, Tensor)]
+        shape = pair[0].shape if len(pair) == 1 else (pair[0] + pair[1]).shape
+    kind = dtype or (type_of(given).dtype if given is not None else default_dtype())
+    return add(mul(_normal(shape, kind, generator), std), mean)
+
+
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probability that the element (or ``p``) gives, else 0."""
+    t = type_of(input)
+    if not t.dtype.is_floating_point and p is None:
+        raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {t.dtype.name!r}')
+    chance = input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
+    words = t.size * draws.words_per_uniform(float64 if type_of(chance).dtype is float64 else float32)
+    key = (generator or default_generator)._take(words)
+    return cast(draws.bernoulli(key, chance), t.dtype)
+
+
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Tensor:
+    """Positions drawn in proportion to the weights along the last axis."""
+    t = type_of(input)
+    count = t.size if not replacement else prod(t.shape[:-1]) * num_samples
+    key = (generator or default_generator)._take(2 * count)
+    return draws.multinomial(key, input.detach(), num_samples, replacement)  # type: ignore[no-any-return]
+
+
+def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:
+    with grad_mode(False):
+        return copy_into(self, values, method)
+
+
+def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with uniform numbers in [a, b)."""
+    t = type_of(self)
+    return _fill(self, add(mul(_uniform(t.shape, t.dtype, generator), b - a), a), "uniform_")
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with normal numbers."""
+    t = type_of(self)
+    return _fill(self, add(mul(_normal(t.shape, t.dtype, generator), std), mean), "normal_")
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """Fill with 1 in probability ``p`` (a number or a tensor), else 0."""
+    t = type_of(self)
+    chance = p.expand(t.shape) if isinstance(p, Tensor) else self._literal(p, t.with_dtype(float32))
+    return _fill(self, cast(bernoulli(chance, generator=generator), t.dtype), "bernoulli_")
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with exponential numbers of a rate."""
+    t = type_of(self)
+    key = (generator or default_generator)._take(t.size * draws.words_per_uniform(t.dtype))
+    return _fill(self, mul(draws.exponential(key, t.shape, t.dtype), 1.0 / lambd), "exponential_")
+
+
+def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
+    """Fill with integers in [low, high), or in [0, low) when only one bound is given."""
+    t = type_of(self)
+    if high is None:
+        low, high = 0, low or (2**24 if t.dtype.is_floating_point else 2 ** (8 * t.dtype.size_bytes - 1) - 1)
+    return _fill(self, cast(randint(low, high, t.shape, generator=generator), t.dtype), "random_")
+
+
+METHODS: dict[str, Any] = {
+    "uniform_": uniform_,
+    "normal_": normal_,
+    "bernoulli_": bernoulli_,
+    "exponential_": exponential_,
+    "random_": random_,
+    "bernoulli": bernoulli,
+    "multinomial": multinomial,
+}

@@ -1,0 +1,1 @@
+"""Utilities beside the tensor API: ``utils.data`` loads batches. Imported on first use."""

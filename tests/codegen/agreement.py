@@ -1,0 +1,59 @@
+"""Whether compiled results agree with the reference, shared by the compiled-code tests and the fuzzer.
+
+Integers, bools and non-finite values must be equal; finite floats may differ by ``ulps`` units in the last place of the
+dtype, measured at the largest magnitude of the array (a sum of terms of that size rounds no better).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from autojit.compiler import Compiled, compile
+from autojit.ir import Graph, evaluate
+
+Arrays = Sequence[NDArray[Any]]
+
+
+def disagreement(found: NDArray[Any], expected: NDArray[Any], ulps: float) -> str:
+    """What differs, or an empty text."""
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        return f"type {found.dtype}{found.shape}, expected {expected.dtype}{expected.shape}"
+    if expected.dtype.kind in "biu":
+        wrong = found != expected
+    else:
+        wrong = ~_close(found, expected, ulps)
+    if not np.any(wrong):
+        return ""
+    where = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{np.count_nonzero(wrong)} of {found.size} differ, first at {where}: {found[where]!r} != {expected[where]!r}"
+
+
+def _close(found: NDArray[Any], expected: NDArray[Any], ulps: float) -> NDArray[np.bool_]:
+    epsilon = float(ml_dtypes.finfo(expected.dtype).eps)
+    wide, reference = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(reference)
+    scale = np.max(np.abs(reference), initial=1e-30, where=finite)
+    with np.errstate(all="ignore"):
+        near = np.abs(wide - reference) <= ulps * epsilon * scale
+    same = (wide == reference) | (np.isnan(wide) & np.isnan(reference))
+    return np.where(finite, near, same)
+
+
+def check_compiled(graph: Graph, inputs: Arrays, ulps: float = 8.0) -> Compiled:
+    """Compile, run twice, compare both runs with the interpreter; AssertionError shows graph and schedule."""
+    contiguous = [np.ascontiguousarray(x).reshape(x.shape) for x in inputs]
+    before = [x.copy() for x in contiguous]
+    expected = evaluate(graph, contiguous)
+    compiled = compile(graph)
+    for attempt in ("first", "second"):
+        for position, (y, reference) in enumerate(zip(compiled.executable.run(contiguous), expected, strict=True)):
+            wrong = disagreement(y, reference, ulps)
+            assert not wrong, f"output {position}, {attempt} run: {wrong}\n{graph}\n{compiled.schedule}"
+    for position, (x, kept) in enumerate(zip(contiguous, before, strict=True)):
+        assert x.tobytes() == kept.tobytes(), f"input {position} was overwritten\n{graph}\n{compiled.schedule}"
+    return compiled
