@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -45,9 +46,7 @@ def remez(fit: Fit) -> tuple[list[mp.mpf], mp.mpf]:
     best: tuple[list[mp.mpf], mp.mpf] | None = None
     for _ in range(EXCHANGES):
         coefficients = _level(fit, points)
-        errors = [
-            (mp.polyval(coefficients[::-1], x) - y) * w for x, y, w in zip(grid, values, weights, strict=True)
-        ]
+        errors = [(mp.polyval(coefficients[::-1], x) - y) * w for x, y, w in zip(grid, values, weights, strict=True)]
         greatest = max(abs(e) for e in errors)
         if best is None or greatest < best[1]:
             best = coefficients, greatest
@@ -111,7 +110,9 @@ def odd_tail(function: Function, third: mp.mpf, fifth: mp.mpf) -> Function:
     return series(tail, lambda square: third + fifth * square)
 
 
-def both(table: str, function: Function, low: object, high: object, degrees: tuple[int, int], weight: Function) -> list[Fit]:
+def both(
+    table: str, function: Function, low: object, high: object, degrees: tuple[int, int], weight: Function
+) -> list[Fit]:
     """The same fit for float32 and float64."""
     return [
         Fit(table, short, function, mp.mpf(low), mp.mpf(high), degree, weight)
@@ -183,7 +184,15 @@ def error_function_fits() -> list[Fit]:
         Fit("ERF_NEAR", "f64", near, mp.mpf(0), mp.mpf(1), 11, lambda z: 1),
         Fit("ERF_FAR", "f32", lambda a: mp.log(mp.erfc(a)) / a, mp.mpf("0.92"), mp.mpf(4), 6, lambda a: a * mp.erfc(a)),
         *[
-            Fit("ERFCX", short, scaled(short), mp.mpf(-1), (last[short] - k) / (last[short] + k), degree, lambda v: 1 + v)
+            Fit(
+                "ERFCX",
+                short,
+                scaled(short),
+                mp.mpf(-1),
+                (last[short] - k) / (last[short] + k),
+                degree,
+                lambda v: 1 + v,
+            )
             for short, k, degree in (("f32", centre["f32"], 10), ("f64", centre["f64"], 23))
         ],
     ]
@@ -286,6 +295,8 @@ def coefficients_source() -> str:
         '"""',
         "",
         "from __future__ import annotations",
+        "",
+        "# fmt: off",
     ]
     tables: dict[str, list[Fit]] = {}
     for fit in all_fits():
@@ -337,7 +348,7 @@ def split_constant(value: mp.mpf, count: int, dtype: str, first_bits: int | None
 
 
 def _wrapped(items: list[str], indent: str) -> list[str]:
-    return [f"{indent}{item}," for item in items]
+    return textwrap.wrap(", ".join(items) + ",", LINE_LENGTH, initial_indent=indent, subsequent_indent=indent)
 
 
 FIRST_EXPONENT = 52
@@ -369,13 +380,14 @@ def quarter_turns_source() -> str:
     lines = [
         '"""2/pi modulo 4 at many scales, for the reduction of large arguments in `trigonometry`.',
         "",
-        "Written by ``python tools/make_coefficients.py``; do not edit. Row j, in four parts, serves the float64 exponents",
-        "from FIRST_FIELD - 1023 + (j << STEP_BITS); row 0 serves all below too. From row 1 on x is so large that",
-        "x * 2^-(j << STEP_BITS) is an integer, hence multiples of 4 may be dropped.",
+        "Written by ``python tools/make_coefficients.py``; do not edit. Row j, in four parts, serves the float64",
+        "exponents from FIRST_FIELD - 1023 + (j << STEP_BITS); row 0 serves all below too. From row 1 on x is so",
+        "large that x * 2^-(j << STEP_BITS) is an integer, hence multiples of 4 may be dropped.",
         '"""',
         "",
         "from __future__ import annotations",
         "",
+        "# fmt: off",
         f"FIRST_FIELD = {FIRST_EXPONENT + 1023}",
         f"STEP_BITS = {STEP_BITS}",
         "",

@@ -60,7 +60,8 @@ _LAZY_MODULES = frozenset(
     {"nn", "optim", "utils", "io", "jit", "func", "linalg", "fft", "special", "testing", "distributions", "sparse", "data"}
 )
 _LAZY_NAMES = {
-    "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime", "get_num_threads": "autojit.runtime",
+    "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
+    "get_num_threads": "autojit.runtime.pool",
     "save": "autojit.io", "load": "autojit.io",
 }  # fmt: skip
 

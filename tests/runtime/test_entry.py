@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import platform
 import sys
 import threading
@@ -452,7 +451,6 @@ def test_native_and_python_agree_on_random_calls(rng: np.random.Generator) -> No
 
 
 @needs_layout
-@pytest.mark.skipif(os.environ.get("CI_BUSY") == "1", reason="times a call")
 def test_a_call_with_ten_tensors_and_twenty_guards_is_cheap() -> None:
     states = [filled() for _ in range(20)]
     arguments = tuple(TensorArgument(Tensor, CHECK, 0, slot_equals=PLAIN) for _ in range(10))

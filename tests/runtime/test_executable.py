@@ -10,7 +10,7 @@ import pytest
 from autojit.core.errors import ArgumentError, CompileError
 from autojit.runtime.executable import Executable, OutputSpec, TableLayout
 
-from .programs import ADD_ONE, compiled
+from .programs import ADD_ONE, compiled, run_python
 
 SPEC = OutputSpec((16,), np.dtype(np.float32))
 
@@ -95,6 +95,29 @@ def test_wrong_arrays_are_refused() -> None:
 def test_a_missing_step_function_is_an_error() -> None:
     with pytest.raises(CompileError, match="aj_step"):
         Executable([compiled(HELPER)], n_inputs=0, outputs=[], arena_bytes=0)
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
+    output = run_python("""
+    import os, threading, time, warnings
+    import numpy as np
+    from autojit.runtime.executable import Executable
+    from programs import compiled
+    warnings.simplefilter("ignore", DeprecationWarning)
+    sleep = "declare i32 @usleep(i32) define void @aj_step(ptr %t) { %r = call i32 @usleep(i32 300000) ret void }"
+    step = Executable([compiled(sleep)], n_inputs=0, outputs=[], arena_bytes=0)
+    thread = threading.Thread(target=step.run, args=([],))
+    thread.start()
+    time.sleep(0.05)
+    child = os.fork()
+    if child == 0:
+        step.run([])
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    print("done")
+    """)
+    assert output.strip() == "done"
 
 
 def test_threads_take_turns() -> None:

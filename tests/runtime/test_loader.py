@@ -151,10 +151,11 @@ def test_pages_given_back_are_joined_and_reused() -> None:
     assert _merged([(0, 4), (4, 4), (12, 4), (16, 8)]) == [(0, 8), (12, 12)]
 
 
-def test_a_damaged_object_is_an_error_never_a_crash(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("rounds", [1500, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_a_damaged_object_is_an_error_never_a_crash(rng: np.random.Generator, rounds: int) -> None:
     sound = compiled(CALLER)
     outcomes = {"linked": 0, "refused": 0}
-    for _ in range(1500):
+    for _ in range(rounds):
         changed = bytearray(sound)
         for _ in range(int(rng.integers(1, 6))):
             changed[int(rng.integers(len(changed)))] = int(rng.integers(256))

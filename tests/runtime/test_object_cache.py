@@ -120,12 +120,13 @@ def damage(rng: np.random.Generator, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def test_damaged_entries_are_rebuilt(cache: ObjectCache, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("rounds", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_damaged_entries_are_rebuilt(cache: ObjectCache, rng: np.random.Generator, rounds: int) -> None:
     cache.put_blob(key_of(1), PAYLOAD)
     path = entry_path(cache, 1)
     sound = path.read_bytes()
     refused = 0
-    for _ in range(500):
+    for _ in range(rounds):
         broken = damage(rng, sound)
         path.write_bytes(broken)
         refused += broken != sound
@@ -280,7 +281,8 @@ def test_eight_processes_share_a_directory(tmp_path: Path) -> None:
     assert [worker.wait(60) for worker in workers] == [0] * 8
 
 
-def test_a_killed_writer_leaves_no_wrong_entry(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_killed_writer_leaves_no_wrong_entry(tmp_path: Path, kills: int) -> None:
     code = f"""
 import hashlib, itertools
 from pathlib import Path
@@ -291,11 +293,11 @@ for number in itertools.count():
     cache.put_blob(hashlib.sha256(str(number % 50).encode()).hexdigest(), bytes([number % 50]) * 20000)
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
-    for trial in range(4):
+    for trial in range(kills):
         worker = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
         assert worker.stdout is not None
         worker.stdout.readline()
-        time.sleep(0.005 * trial)
+        time.sleep(0.005 * (trial % 8))
         worker.send_signal(signal.SIGKILL)
         worker.wait(30)
         worker.stdout.close()

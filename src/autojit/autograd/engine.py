@@ -18,7 +18,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.functions_shape import broadcastable_sum
 from autojit.tensor.promotion import cast
-from autojit.tensor.node import AccumulateGrad, Edge, Node, type_of_meta
+from autojit.tensor.node import ZERO, AccumulateGrad, Edge, Node, type_of_meta
 
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of, wrap
@@ -88,7 +88,10 @@ class Walk:
         if grad is None:
             return
         before = buffer[number]
-        buffer[number] = grad if before is None else add(before, grad)
+        if before is None or before is ZERO:
+            buffer[number] = grad
+        elif grad is not ZERO:
+            buffer[number] = add(before, grad)
 
     def _process(self, node: Node) -> None:
         grads = self.arrived.pop(node, None)
@@ -111,8 +114,9 @@ class Walk:
     def _capture(self, node: Node, grads: Grads) -> None:
         assert self.targets is not None
         for number, grad in enumerate(grads):
-            if (node, number) in self.targets:
-                self.captured[node, number] = grad
+            edge = (node, number)
+            if edge in self.targets:
+                self.captured[edge] = zeros_of(edge) if grad is ZERO else grad
 
     def _run(self, node: Node, grads: Grads) -> None:
         wanted = tuple(
@@ -146,6 +150,10 @@ def _when(node: Node) -> int:
 
 
 def _run_tensor_hooks(node: Node, grads: Grads) -> None:
+    if type(node) is AccumulateGrad or node.tensor_hooks is not None or node.retained is not None:
+        for number, grad in enumerate(grads):
+            if grad is ZERO:
+                grads[number] = zeros_of((node, number))
     if type(node) is AccumulateGrad:
         hooks = node.variable._leaf_hooks
         if hooks is not None and grads[0] is not None:
@@ -292,6 +300,12 @@ def run_backward(
     """Run the engine from (edge, cotangent) roots; cotangents that reached the targets."""
     with grad_mode(create_graph):
         return Walk(keep_graph, targets, accumulate).run(roots)
+
+
+def zeros_of(edge: Edge) -> Tensor:
+    """Zeros in the type of the tensor an edge stands for."""
+    found: Tensor = Tensor._literal_of(0, edge_type(edge))
+    return found if type_of(found).shape else clone(found)
 
 
 def edge_type(edge: Edge) -> TensorType:

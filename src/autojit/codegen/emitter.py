@@ -7,10 +7,14 @@ the kernel must contain those texts once. float16 and bfloat16 are computed in f
 
 from __future__ import annotations
 
-from autojit.codegen import rare_calls, vector_math
-from autojit.codegen.instructions import InstructionEmitter
-from autojit.codegen.scalar import Scalar, is_half, register_type
-from autojit.core.dtypes import float32, float64, uint64
+from collections.abc import Callable
+
+from autojit.codegen import division, philox, rare_calls, vector_math
+from autojit.codegen.instructions import InstructionEmitter, Value
+from autojit.codegen.scalar import Scalar, is_half, literal, register_type
+from autojit.core.dtypes import DType, float32, float64, uint64
+
+__all__ = ["Scalar", "ScalarEmitter"]
 
 
 class ScalarEmitter(InstructionEmitter):
@@ -40,11 +44,157 @@ class ScalarEmitter(InstructionEmitter):
             loaded.append(self.load(pointer.text, float64, ", align 8"))
         return tuple(loaded)
 
-    def call_rarely(self, name: str, x: Scalar, limit: float) -> Scalar:
-        """A function of `vector_math` where |x| > limit, zero elsewhere."""
-        found = vector_math.rare_definition(name, x.dtype, limit, type(self))
+    def call_rarely(self, name: str, limit: float, *operands: Scalar) -> Scalar:
+        """A function of `vector_math` where |operands[0]| > limit, zero elsewhere."""
+        found = vector_math.rare_definition(name, operands[0].dtype, limit, type(self))
         self.definitions.update(found.texts)
-        return self.instruction(rare_calls.call_text(found.symbol, x), x.dtype)
+        return self.instruction(rare_calls.call_text(found.symbol, operands), operands[0].dtype)
+
+    # ---- division and powers -------------------------------------------------------------------------------------
+
+    def trunc_div(self, a: Value, b: Value) -> Scalar:
+        """a / b towards zero; integers by zero give 0."""
+        a, b = self._pair(a, b)
+        if a.dtype.kind == "float":
+            return self.trunc(self.div(a, b))
+        return division.integer_quotient(self, a, b)
+
+    def floor_div(self, a: Value, b: Value) -> Scalar:
+        """Python's ``//``; integers by zero give 0."""
+        return division.floor_div(self, *self._pair(a, b))
+
+    def remainder(self, a: Value, b: Value) -> Scalar:
+        """Python's ``%``, with the sign of b; exact. Integers by zero give 0."""
+        return division.remainder(self, *self._pair(a, b))
+
+    def fmod(self, a: Value, b: Value) -> Scalar:
+        """C's ``fmod``, with the sign of a; exact. Integers by zero give 0."""
+        return division.fmod(self, *self._pair(a, b))
+
+    def pow(self, x: Value, y: Value) -> Scalar:
+        """x ** y with C's special values; a few literal exponents become cheaper arithmetic, as in torch."""
+        x, y = self._pair(x, y)
+        if x.dtype.kind != "float":
+            return division.integer_power(self, x, y)
+        simple = self._simple_powers().get(y.text) if y.is_literal else None
+        return self.call("pow", x, y) if simple is None else simple(x)
+
+    def _simple_powers(self) -> dict[str, Callable[[Scalar], Scalar]]:
+        """By the exponent's literal, which float32 and float64 spell alike."""
+        powers: dict[float, Callable[[Scalar], Scalar]] = {
+            0.0: self.one,
+            1.0: lambda x: x,
+            2.0: lambda x: self.mul(x, x),
+            3.0: lambda x: self.mul(self.mul(x, x), x),
+            -1.0: self.reciprocal,
+            -2.0: lambda x: self.reciprocal(self.mul(x, x)),
+            0.5: self.sqrt,
+            -0.5: self.rsqrt,
+        }
+        return {literal(exponent, float64): make for exponent, make in powers.items()}
+
+    def hypot(self, x: Value, y: Value) -> Scalar:
+        """sqrt(x^2 + y^2) without overflow."""
+        return self.call("hypot", *self._pair(x, y))
+
+    def atan2(self, y: Value, x: Value) -> Scalar:
+        """The angle of the point (x, y), with C's special values."""
+        return self.call("atan2", *self._pair(y, x))
+
+    # ---- random numbers ------------------------------------------------------------------------------------------
+
+    def philox(self, counter: philox.Words, key: tuple[Scalar, Scalar]) -> philox.Words:
+        """Four random uint32 words from four counter words and two key words: Philox-4x32-10."""
+        return philox.philox(self, counter, key)
+
+    def uniform(self, dtype: DType, high: Scalar, low: Scalar | None = None) -> Scalar:
+        """A float in [0, 1) from one random word, for float64 from two."""
+        return philox.uniform(self, dtype, high, low)
+
+    # ---- functions of one operand --------------------------------------------------------------------------------
 
     def exp(self, x: Scalar) -> Scalar:
         return self.call("exp", x)
+
+    def exp2(self, x: Scalar) -> Scalar:
+        """2 ** x."""
+        return self.call("exp2", x)
+
+    def expm1(self, x: Scalar) -> Scalar:
+        """exp(x) - 1 without cancellation."""
+        return self.call("expm1", x)
+
+    def log(self, x: Scalar) -> Scalar:
+        """The natural logarithm; -inf at 0, NaN below."""
+        return self.call("log", x)
+
+    def log2(self, x: Scalar) -> Scalar:
+        return self.call("log2", x)
+
+    def log10(self, x: Scalar) -> Scalar:
+        return self.call("log10", x)
+
+    def log1p(self, x: Scalar) -> Scalar:
+        """log(1 + x) without cancellation."""
+        return self.call("log1p", x)
+
+    def sin(self, x: Scalar) -> Scalar:
+        """Right for every finite x; NaN at infinity."""
+        return self.call("sin", x)
+
+    def cos(self, x: Scalar) -> Scalar:
+        """Right for every finite x; NaN at infinity."""
+        return self.call("cos", x)
+
+    def tan(self, x: Scalar) -> Scalar:
+        """Right for every finite x; NaN at infinity."""
+        return self.call("tan", x)
+
+    def asin(self, x: Scalar) -> Scalar:
+        return self.call("asin", x)
+
+    def acos(self, x: Scalar) -> Scalar:
+        return self.call("acos", x)
+
+    def atan(self, x: Scalar) -> Scalar:
+        return self.call("atan", x)
+
+    def sinh(self, x: Scalar) -> Scalar:
+        return self.call("sinh", x)
+
+    def cosh(self, x: Scalar) -> Scalar:
+        return self.call("cosh", x)
+
+    def tanh(self, x: Scalar) -> Scalar:
+        return self.call("tanh", x)
+
+    def asinh(self, x: Scalar) -> Scalar:
+        return self.call("asinh", x)
+
+    def acosh(self, x: Scalar) -> Scalar:
+        return self.call("acosh", x)
+
+    def atanh(self, x: Scalar) -> Scalar:
+        return self.call("atanh", x)
+
+    def sigmoid(self, x: Scalar) -> Scalar:
+        """1 / (1 + exp(-x)), down to the denormals."""
+        return self.call("sigmoid", x)
+
+    def erf(self, x: Scalar) -> Scalar:
+        return self.call("erf", x)
+
+    def erfc(self, x: Scalar) -> Scalar:
+        """1 - erf(x), relatively exact in the tail."""
+        return self.call("erfc", x)
+
+    def erfinv(self, x: Scalar) -> Scalar:
+        return self.call("erfinv", x)
+
+    def lgamma(self, x: Scalar) -> Scalar:
+        """log|gamma(x)|: 6 ulp for x > 0; left of zero a few ulp of its greatest term."""
+        return self.call("lgamma", x)
+
+    def digamma(self, x: Scalar) -> Scalar:
+        """d/dx lgamma(x): 6 ulp for x > 0; left of zero a few ulp of its greatest term."""
+        return self.call("digamma", x)

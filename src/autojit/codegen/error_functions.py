@@ -61,6 +61,7 @@ def _erfc_positive(emit: InstructionEmitter, a: Scalar) -> Scalar:
 
 
 def erfc(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """1 - erf(x) = 2 - erfc(-x); relatively exact down to the denormals."""
     positive = _erfc_positive(emit, emit.minimum(emit.abs(x), VANISHED[x.dtype.short]))
     return emit.select(emit.lt(x, 0.0), emit.sub(2.0, positive), positive)
 

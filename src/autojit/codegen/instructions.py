@@ -65,8 +65,8 @@ class InstructionEmitter(ABC):
         """Load one row of float64 constants of a table of `vector_math`; ``row`` is a uint64."""
 
     @abstractmethod
-    def call_rarely(self, name: str, x: Scalar, limit: float) -> Scalar:
-        """The function ``name`` of `vector_math` where |x| > limit, zero elsewhere: see `rare_calls`."""
+    def call_rarely(self, name: str, limit: float, *operands: Scalar) -> Scalar:
+        """The function ``name`` of `vector_math` where |operands[0]| > limit, zero elsewhere: see `rare_calls`."""
 
     # ---- text ----------------------------------------------------------------------------------------------------
 
@@ -334,9 +334,7 @@ class InstructionEmitter(ABC):
     def select(self, condition: Scalar, a: Value, b: Value) -> Scalar:
         a, b = self._pair(a, b)
         kind = register_type(a.dtype)
-        return self.instruction(
-            f"select i1 {self.truth(condition).text}, {kind} {a.text}, {kind} {b.text}", a.dtype
-        )
+        return self.instruction(f"select i1 {self.truth(condition).text}, {kind} {a.text}, {kind} {b.text}", a.dtype)
 
     def maximum(self, a: Value, b: Value) -> Scalar:
         """The greater one; NaN if either is NaN. Of zeros of both signs either one."""
@@ -417,14 +415,15 @@ class InstructionEmitter(ABC):
 
     def _float_to_integer(self, x: Scalar, dtype: DType) -> Scalar:
         if dtype is uint64:
-            return self._convert("fptoui", x, dtype)
+            return self.convert("fptoui", x, dtype)
         # Narrow types go through int32 and unsigned 32 bits through int64, so that out-of-range values wrap as in C.
         via = int32 if dtype.size_bytes <= 2 or dtype is int32 else int64
-        return self._resize(self._convert("fptosi", x, via), dtype)
+        return self._resize(self.convert("fptosi", x, via), dtype)
 
-    def _convert(self, opcode: str, x: Scalar, dtype: DType) -> Scalar:
+    def convert(self, opcode: str, x: Scalar, dtype: DType) -> Scalar:
+        """``fptosi`` or ``fptoui``; out of range some integer."""
         raw = self.instruction(f"{opcode} {register_type(x.dtype)} {x.text} to {register_type(dtype)}", dtype)
-        return self.instruction(f"freeze {register_type(dtype)} {raw.text}", dtype)  # out of range is poison
+        return self.instruction(f"freeze {register_type(dtype)} {raw.text}", dtype)
 
     def _integer_to_float(self, x: Scalar, dtype: DType) -> Scalar:
         opcode = "sitofp" if x.dtype.kind == "int" else "uitofp"

@@ -81,6 +81,7 @@ def _atan_quotient(emit: InstructionEmitter, numerator: Scalar, denominator: Sca
 
 
 def atan(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """In [-pi/2, pi/2]."""
     limit = 2.0 ** (format_of(x.dtype).mantissa_bits + 4)  # beyond, atan is pi/2
     a = emit.minimum(emit.abs(x), limit)
     return emit.copysign(_atan_quotient(emit, a, emit.one(x)), x)

@@ -10,6 +10,8 @@ The variants are ``alwaysinline``: a compiler pipeline that inlines once more af
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar, literal, register_type, suffix
 from autojit.core.dtypes import DType
@@ -18,18 +20,24 @@ ATTRIBUTES = "nounwind willreturn memory(none)"
 LANES = {"f32": (4, 8, 16), "f64": (2, 4, 8)}  # each variant costs 1 ms to compile
 
 
-def call_text(symbol: str, x: Scalar) -> str:
+def call_text(symbol: str, operands: Sequence[Scalar]) -> str:
     """The call instruction with its vector variants."""
-    kind, name = register_type(x.dtype), symbol.removeprefix("@")
-    variants = ",".join(f"_ZGV_LLVM_N{n}v_{name}({name}.v{n})" for n in LANES[x.dtype.short])
-    return f'call {kind} {symbol}({kind} {x.text}) {ATTRIBUTES} "vector-function-abi-variant"="{variants}"'
+    dtype = operands[0].dtype
+    kind, name = register_type(dtype), symbol.removeprefix("@")
+    shape = "v" * len(operands)
+    variants = ",".join(f"_ZGV_LLVM_N{n}{shape}_{name}({name}.v{n})" for n in LANES[dtype.short])
+    arguments = ", ".join(f"{kind} {x.text}" for x in operands)
+    return f'call {kind} {symbol}({arguments}) {ATTRIBUTES} "vector-function-abi-variant"="{variants}"'
 
 
-def definitions(symbol: str, dtype: DType, limit: float, body: InstructionEmitter, result: Scalar) -> dict[str, str]:
-    """Texts of the scalar function of ``%x0`` (zero where |x| <= limit, else ``body``) and of its variants."""
-    kind, bound = register_type(dtype), literal(limit, dtype)
+def definitions(
+    symbol: str, operands: Sequence[Scalar], limit: float, body: InstructionEmitter, result: Scalar
+) -> dict[str, str]:
+    """Texts of the scalar function (zero where |operands[0]| <= limit, else ``body``) and of its variants."""
+    dtype = operands[0].dtype
+    kind, bound, count = register_type(dtype), literal(limit, dtype), len(operands)
     scalar = [
-        f"define internal {kind} {symbol}({kind} %x0) noinline optnone {ATTRIBUTES} {{",
+        f"define internal {kind} {symbol}({_parameters(kind, count)}) noinline optnone {ATTRIBUTES} {{",
         "entry:",
         f"  %magnitude = call {kind} @llvm.fabs.{suffix(dtype)}({kind} %x0)",
         f"  %rare = fcmp ogt {kind} %magnitude, {bound}",
@@ -41,51 +49,65 @@ def definitions(symbol: str, dtype: DType, limit: float, body: InstructionEmitte
         f"  ret {kind} {result.text}",
         "}",
     ]
-    texts = {**body.definitions, symbol: "\n".join(scalar), f"{symbol}.each": _each_lane(symbol, dtype)}
+    texts = {**body.definitions, symbol: "\n".join(scalar), f"{symbol}.each": _each_lane(symbol, kind, count)}
     for lanes in LANES[dtype.short]:
-        texts[f"{symbol}.v{lanes}"] = _variant(symbol, dtype, bound, lanes)
+        texts[f"{symbol}.v{lanes}"] = _variant(symbol, dtype, bound, lanes, count)
     return texts
 
 
-def _each_lane(symbol: str, dtype: DType) -> str:
-    """Replaces ``%count`` operands in memory by the results of the scalar function."""
-    kind = register_type(dtype)
-    return f"""\
-define internal void {symbol}.each(ptr %data, i64 %count) noinline optnone cold nounwind willreturn {{
-entry:
-  br label %lane
-lane:
-  %i = phi i64 [ 0, %entry ], [ %next, %lane ]
-  %place = getelementptr {kind}, ptr %data, i64 %i
-  %x = load {kind}, ptr %place
-  %value = call {kind} {symbol}({kind} %x)
-  store {kind} %value, ptr %place
-  %next = add i64 %i, 1
-  %again = icmp ult i64 %next, %count
-  br i1 %again, label %lane, label %done
-done:
-  ret void
-}}"""
+def _parameters(kind: str, count: int) -> str:
+    return ", ".join(f"{kind} %x{i}" for i in range(count))
 
 
-def _variant(symbol: str, dtype: DType, bound: str, lanes: int) -> str:
+def _each_lane(symbol: str, kind: str, count: int) -> str:
+    """Applies the scalar function to ``%lanes`` elements of ``count`` arrays in memory; results replace the first."""
+    loads = []
+    for i in range(count):
+        loads += [f"  %p{i} = getelementptr {kind}, ptr %data{i}, i64 %i", f"  %x{i} = load {kind}, ptr %p{i}"]
+    pointers = ", ".join(f"ptr %data{i}" for i in range(count))
+    return "\n".join(
+        [
+            f"define internal void {symbol}.each(i64 %lanes, {pointers}) noinline optnone cold nounwind willreturn {{",
+            "entry:",
+            "  br label %lane",
+            "lane:",
+            "  %i = phi i64 [ 0, %entry ], [ %next, %lane ]",
+            *loads,
+            f"  %value = call {kind} {symbol}({_parameters(kind, count)})",
+            f"  store {kind} %value, ptr %p0",
+            "  %next = add i64 %i, 1",
+            "  %again = icmp ult i64 %next, %lanes",
+            "  br i1 %again, label %lane, label %done",
+            "done:",
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+def _variant(symbol: str, dtype: DType, bound: str, lanes: int, count: int) -> str:
     """One vector variant. Weak linkage, because only the vectoriser, later, refers to it."""
     kind = register_type(dtype)
     vector = f"<{lanes} x {kind}>"
-    return f"""\
-define weak_odr hidden {vector} {symbol}.v{lanes}({vector} %x) alwaysinline {ATTRIBUTES} {{
-entry:
-  %data = alloca {vector}
-  %magnitude = call {vector} @llvm.fabs.v{lanes}{suffix(dtype)}({vector} %x)
-  %rare = fcmp ogt {vector} %magnitude, splat ({kind} {bound})
-  %any = call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> %rare)
-  br i1 %any, label %lanes, label %done, !prof !{{!"branch_weights", i32 1, i32 100000}}
-lanes:
-  store {vector} %x, ptr %data
-  call void {symbol}.each(ptr %data, i64 {lanes})
-  %filled = load {vector}, ptr %data
-  br label %done
-done:
-  %result = phi {vector} [ zeroinitializer, %entry ], [ %filled, %lanes ]
-  ret {vector} %result
-}}"""
+    pointers = ", ".join(f"ptr %data{i}" for i in range(count))
+    return "\n".join(
+        [
+            f"define weak_odr hidden {vector} {symbol}.v{lanes}({_parameters(vector, count)}) "
+            f"alwaysinline {ATTRIBUTES} {{",
+            "entry:",
+            *(f"  %data{i} = alloca {vector}" for i in range(count)),
+            f"  %magnitude = call {vector} @llvm.fabs.v{lanes}{suffix(dtype)}({vector} %x0)",
+            f"  %rare = fcmp ogt {vector} %magnitude, splat ({kind} {bound})",
+            f"  %any = call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> %rare)",
+            '  br i1 %any, label %slow, label %done, !prof !{!"branch_weights", i32 1, i32 100000}',
+            "slow:",
+            *(f"  store {vector} %x{i}, ptr %data{i}" for i in range(count)),
+            f"  call void {symbol}.each(i64 {lanes}, {pointers})",
+            f"  %filled = load {vector}, ptr %data0",
+            "  br label %done",
+            "done:",
+            f"  %result = phi {vector} [ zeroinitializer, %entry ], [ %filled, %slow ]",
+            f"  ret {vector} %result",
+            "}",
+        ]
+    )

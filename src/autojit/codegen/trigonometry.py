@@ -128,7 +128,7 @@ def _tan(emit: InstructionEmitter, reduced: Reduced) -> Scalar:
 
 def _with_large(emit: InstructionEmitter, x: Scalar, usual: Scalar, name: str) -> Scalar:
     limit = LIMIT[x.dtype.short]
-    large = emit.call_rarely(name, x, limit)
+    large = emit.call_rarely(name, limit, x)
     return emit.select(emit.gt(emit.abs(x), limit), large, usual)
 
 
@@ -155,12 +155,15 @@ def tan(emit: InstructionEmitter, x: Scalar) -> Scalar:
 
 
 def sin_large(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """sin of any float64."""
     return _sin_or_cos(emit, reduce_large(emit, x), 0)
 
 
 def cos_large(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """cos of any float64."""
     return _sin_or_cos(emit, reduce_large(emit, x), 1)
 
 
 def tan_large(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """tan of any float64."""
     return _tan(emit, reduce_large(emit, x))

@@ -11,6 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from autojit.codegen import (
+    division,
     error_functions,
     exponentials,
     gamma_functions,
@@ -69,6 +70,9 @@ FUNCTIONS: dict[str, Function] = {
     "hypot": Function(powers.hypot, arity=2),
     "lgamma": Function(gamma_functions.lgamma, widened=True),
     "digamma": Function(gamma_functions.digamma, widened=True),
+    "fmod": Function(division.float_fmod, arity=2),
+    "fmod_large": Function(division.float_fmod_large, arity=3),
+    "floor_divide": Function(division.float_floor_divide, arity=2),
 }
 
 TABLES: dict[str, tuple[tuple[float, ...], ...]] = {"quarter_turns": QUARTER_TURNS}
@@ -89,7 +93,7 @@ class Definition(NamedTuple):
 @cache
 def definition(name: str, dtype: DType, emitter: type[InstructionEmitter]) -> Definition:
     """The LLVM definition of function ``name`` for float32 or float64, emitted by a class of emitters."""
-    operands = [Scalar(f"%x{i}", dtype) for i in range(FUNCTIONS[name].arity)]
+    operands = _parameters(name, dtype)
     body = emitter(flags="")
     result = _build(name, body, operands)
     kind = register_type(dtype)
@@ -101,11 +105,16 @@ def definition(name: str, dtype: DType, emitter: type[InstructionEmitter]) -> De
 
 @cache
 def rare_definition(name: str, dtype: DType, limit: float, emitter: type[InstructionEmitter]) -> Definition:
-    """Function ``name`` of one operand for |x| > limit only, with its vector variants: see `rare_calls`."""
+    """Function ``name`` only for |first operand| > limit, with its vector variants: see `rare_calls`."""
+    operands = _parameters(name, dtype)
     body = emitter(flags="")
-    result = _build(name, body, [Scalar("%x0", dtype)])
-    texts = rare_calls.definitions(symbol(name, dtype), dtype, limit, body, result)
+    result = _build(name, body, operands)
+    texts = rare_calls.definitions(symbol(name, dtype), operands, limit, body, result)
     return Definition(symbol(name, dtype), texts)
+
+
+def _parameters(name: str, dtype: DType) -> list[Scalar]:
+    return [Scalar(f"%x{i}", dtype) for i in range(FUNCTIONS[name].arity)]
 
 
 def _build(name: str, body: InstructionEmitter, operands: list[Scalar]) -> Scalar:

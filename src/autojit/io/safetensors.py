@@ -13,7 +13,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -121,7 +121,7 @@ def write(tensors: Mapping[str, Tensor], file: BinaryIO, metadata: Mapping[str, 
         file.write(_as_bytes(arrays[name][1]))
 
 
-def _array_of(name: str, tensor: Tensor) -> tuple[str, NDArray[Any]]:
+def _array_of(name: object, tensor: object) -> tuple[str, NDArray[Any]]:
     if not isinstance(name, str) or name == _METADATA:
         raise SafetensorsError(f"safetensors: a tensor cannot be called {name!r}")
     if not isinstance(tensor, Tensor):
@@ -134,11 +134,13 @@ def _array_of(name: str, tensor: Tensor) -> tuple[str, NDArray[Any]]:
 
 
 def _as_bytes(array: NDArray[Any]) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    found: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return memoryview(found)
 
 
 def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
-    for key, value in metadata.items():
+    pairs: Iterable[tuple[object, object]] = metadata.items()
+    for key, value in pairs:
         if not isinstance(key, str) or not isinstance(value, str):
             raise SafetensorsError(f"safetensors: metadata must map strings to strings, got {key!r}: {value!r}")
     return dict(metadata)

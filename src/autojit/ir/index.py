@@ -37,9 +37,10 @@ class Remainder:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A run-time integer (an SSA name), for gathers."""
+    """A run-time integer (an SSA name) in [0, extent), for gathers."""
 
     text: str
+    extent: int
 
 
 Term = LoopVariable | Quotient | Remainder | Opaque
@@ -151,7 +152,7 @@ class Index:
         return Index(exact, self.offset // divisor - periods), rest + periods * divisor
 
     def bounds(self) -> tuple[int, int]:
-        """Least and greatest value; opaque terms count as [0, 2**62]."""
+        """Least and greatest value."""
         low = high = self.offset
         for term, coefficient in self.terms:
             top = _greatest(term)
@@ -165,13 +166,11 @@ class Index:
 
 
 def _greatest(term: Term) -> int:
-    if isinstance(term, LoopVariable):
-        return term.extent - 1
     if isinstance(term, Quotient):
         return term.base.bounds()[1] // term.divisor
     if isinstance(term, Remainder):
         return term.divisor - 1
-    return 1 << 62
+    return term.extent - 1
 
 
 def linearize(index: tuple[Index, ...], shape: tuple[int, ...]) -> Index:

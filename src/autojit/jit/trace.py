@@ -91,20 +91,20 @@ class Trace:
         return self.builder.apply(op, values, here())
 
     def lift(self, storage: Storage, owner: Tensor | None = None) -> Value:
-        found = self.state.get(id(storage))
+        array = storage.array
+        assert array is not None
+        found = self.state.get(id(array))  # tensors that share memory without sharing a version share their state
         if found is None:
-            array = storage.array
-            assert array is not None
             value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
             self.known[value] = array
-            found = self.state[id(storage)] = StateEntry(storage, array, value, value, here(), owner)
+            found = self.state[id(array)] = StateEntry(storage, array, value, value, here(), owner)
             if owner is not None:
                 found.requires_grad = owner._requires_grad
         return found.value
 
     def in_place(self, storage: Storage, value: Value) -> None:
         self.lift(storage)
-        self.state[id(storage)].value = value
+        self.state[id(storage.array)].value = value
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)

@@ -21,6 +21,7 @@ from autojit.tensor.state import bump_guard_epoch
 
 _PLAIN = (bool, int, float, str, type(None))
 _ABSENT = object()
+_PARTS = ("_parameters", "_buffers", "_modules", *HOOK_KINDS)
 
 
 def _type_name(value: object) -> str:
@@ -439,6 +440,20 @@ class Module(StateDictMixin, HookMixin):
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Move to a device without copying: the values are undefined afterwards."""
         return self._apply(lambda tensor: aj.empty_like(tensor, device=device), recurse)
+
+    def _guard_snapshot(self) -> tuple[Any, ...]:
+        """What a trace of the module baked in beside plain attributes: which parts it has, and their hooks.
+
+        Equal snapshots mean that the same tensors, modules and hooks are in the same places.
+        """
+        return tuple(
+            (
+                path,
+                id(part),
+                *(tuple((name, id(kept)) for name, kept in part.__dict__[kind].items()) for kind in _PARTS),
+            )
+            for path, part in self.named_modules()
+        )
 
     # ---- text
 

@@ -191,7 +191,7 @@ class RNNBase(Module):
         return text + (f", bidirectional={self.bidirectional}" if self.bidirectional else "")
 
 
-def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: float, proj_size: int) -> None:
+def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: Any, proj_size: int) -> None:
     if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
         raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being"
                          " zeroed")  # fmt: skip

@@ -24,12 +24,13 @@ class IncompatibleKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
-    __str__ = __repr__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class StateDict(OrderedDict[str, Any]):

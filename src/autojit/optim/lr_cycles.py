@@ -251,7 +251,8 @@ def _total_steps(total_steps: int | None, epochs: int | None, steps_per_epoch: i
         return total_steps
     if epochs is None or steps_per_epoch is None:
         raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
-    for name, value in (("epochs", epochs), ("steps_per_epoch", steps_per_epoch)):
+    given: tuple[tuple[str, object], ...] = (("epochs", epochs), ("steps_per_epoch", steps_per_epoch))
+    for name, value in given:
         if not isinstance(value, int) or value <= 0:
             raise ValueError(f"Expected positive integer {name}, but got {value}")
     return epochs * steps_per_epoch

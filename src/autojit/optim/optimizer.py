@@ -82,7 +82,7 @@ class Optimizer:
         defaults: options of groups that do not set them.
     """
 
-    state: defaultdict[Tensor, dict[str, Any]]
+    state: defaultdict[Any, dict[str, Any]]  # by parameter; loaded state may have keys of its own
     param_groups: list[ParamGroup]
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
@@ -180,6 +180,10 @@ class Optimizer:
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Change ``p`` and ``state`` in place by one step along ``grad``."""
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
+
+    def _guard_snapshot(self) -> tuple[Any, ...]:
+        """What a trace of ``step`` baked in: which parameters there are, and of each group what slots do not carry."""
+        return tuple((tuple(id(p) for p in group["params"]), group.baked_state()) for group in self.param_groups)
 
     # ---- saving and loading
 

@@ -64,6 +64,17 @@ class ParamGroup(dict[str, Any]):
         """The value itself, for the optimiser's own branches: only its type and being zero may be relied upon."""
         return dict.__getitem__(self, name)
 
+    def baked_state(self) -> tuple[tuple[str, Any], ...]:
+        """Everything a trace may depend on beside the slots: flags, types, whether numbers are zero, values read."""
+        return tuple((name, self._baked_part(name, dict.__getitem__(self, name))) for name in self if name != "params")
+
+    def _baked_part(self, name: str, value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return tuple(self._baked_part(name, item) for item in value)
+        if isinstance(value, Tensor):
+            return id(value)
+        return ("number", value != 0) if _is_number(value) and name not in self._baked else value
+
     def __getitem__(self, name: str) -> Any:
         if name != "params" and is_tracing():
             self._baked.add(name)

@@ -32,7 +32,8 @@ def _in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any
     return _cast(bind(op, *[_cast(x, float32) for x in operands]), dtype)
 
 
-RULES: dict[str, Rule] = {"view_update": _view_update, "matmul": _in_float32, "sum": _in_float32, "prod": _in_float32}
+RULES: dict[str, Rule] = {"view_update": _view_update, "matmul": _in_float32, "sum": _in_float32, "prod": _in_float32,
+         "amax": _in_float32, "amin": _in_float32}
 
 
 def expand(graph: Graph) -> Graph:

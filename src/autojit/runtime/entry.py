@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     Words = npt.NDArray[np.int64]
 
 
+_OPT_LEVEL = 0
 _METH_FASTCALL_KEYWORDS = 0x0080 | 0x0002
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 _INT64 = np.iinfo(np.int64)
@@ -332,7 +333,7 @@ def _method() -> tuple[_MethodDef, LoadedObject]:
     """The one native entry point of the process; never freed, because builtins point to it until they die."""
     python = ctypes.pythonapi
     imports = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0 for name in IMPORTS}
-    code = load(default_cache().object(entry_ir(), cached_host_target()), imports)
+    code = load(default_cache().object(entry_ir(), cached_host_target(), opt_level=_OPT_LEVEL), imports)
     method = _MethodDef(b"compiled_step", code.address("aj_entry"), _METH_FASTCALL_KEYWORDS, None)
     _immortal.append(method)
     return method, code

@@ -1,7 +1,7 @@
 """The native checks of one call, as LLVM IR text: arguments, slots, output rings.
 
 Every function answers whether its record holds, and stores what the step needs (data pointers, numbers, picked tensors)
-on the way. They are inlined into `entry_ir`'s one function.
+on the way. They are inlined into `entry_ir`'s one function, which also explains the shorthand ``word``.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ entry:
 fields:
   %dtype.at = getelementptr i8, ptr %array, i64 {ARRAY_DTYPE_OFFSET}
   %dtype = load i64, ptr %dtype.at, align 8
-  %dtype.want = call i64 @arg.dtype(ptr %record)
+  %dtype.want = word arg.dtype of %record
   %dtype.ok = icmp eq i64 %dtype, %dtype.want
   %ndim.at = getelementptr i8, ptr %array, i64 {ARRAY_NDIM_OFFSET}
   %ndim32 = load i32, ptr %ndim.at, align 4
   %ndim = sext i32 %ndim32 to i64
-  %ndim.want = call i64 @arg.ndim(ptr %record)
+  %ndim.want = word arg.ndim of %record
   %ndim.ok = icmp eq i64 %ndim, %ndim.want
   %flags.at = getelementptr i8, ptr %array, i64 {ARRAY_FLAGS_OFFSET}
   %flags32 = load i32, ptr %flags.at, align 4
   %flags = zext i32 %flags32 to i64
-  %flags.want = call i64 @arg.flags(ptr %record)
+  %flags.want = word arg.flags of %record
   %flags.have = and i64 %flags, %flags.want
   %flags.ok = icmp eq i64 %flags.have, %flags.want
   %ok1 = and i1 %dtype.ok, %ndim.ok
@@ -76,7 +76,7 @@ fields:
 extents:
   %shape.at = getelementptr i8, ptr %array, i64 {ARRAY_SHAPE_OFFSET}
   %shape = load ptr, ptr %shape.at, align 8
-  %want64 = call i64 @arg.shape(ptr %record)
+  %want64 = word arg.shape of %record
   %want = inttoptr i64 %want64 to ptr
   br label %axis
 axis:
@@ -96,7 +96,7 @@ axis.ok:
 yes:
   %held.at = getelementptr i64, ptr %record, i64 {ARGUMENT.index("held")}
   store ptr %array, ptr %held.at, align 8
-  %store = call i64 @arg.store(ptr %record)
+  %store = word arg.store of %record
   %wanted = icmp ne i64 %store, 0
   br i1 %wanted, label %write, label %done
 write:
@@ -124,9 +124,9 @@ define internal i1 @int_value(ptr %object, ptr %value) nounwind {{
 define internal i1 @argument_holds(ptr %object, ptr %record, ptr %head) alwaysinline nounwind {{
 entry:
   %int = alloca i64, align 8
-  %kind = call i64 @arg.kind(ptr %record)
-  %expected = call i64 @arg.expected(ptr %record)
-  %array_type = call i64 @head.array_type(ptr %head)
+  %kind = word arg.kind of %record
+  %expected = word arg.expected of %record
+  %array_type = word head.array_type of %head
   %address = ptrtoint ptr %object to i64
   %type.at = getelementptr i8, ptr %object, i64 8
   %type = load i64, ptr %type.at, align 8
@@ -148,12 +148,12 @@ tensor:
   %type.ok = icmp eq i64 %type, %expected
   br i1 %type.ok, label %slots, label %no
 slots:
-  %n_slots = call i64 @arg.n_slots(ptr %record)
-  %pairs = call i64 @arg.slots(ptr %record)
+  %n_slots = word arg.n_slots of %record
+  %pairs = word arg.slots of %record
   %slots.ok = call i1 @slots_hold(ptr %object, i64 %n_slots, i64 %pairs)
   br i1 %slots.ok, label %inner, label %no
 inner:
-  %offset = call i64 @arg.offset(ptr %record)
+  %offset = word arg.offset of %record
   %slot = getelementptr i8, ptr %object, i64 %offset
   %content = load ptr, ptr %slot, align 8
   %empty = icmp eq ptr %content, null
@@ -162,29 +162,29 @@ inside:
   %inside.ok = call i1 @array_holds(ptr %content, ptr %record, i64 %array_type)
   ret i1 %inside.ok
 float:
-  %float_type = call i64 @head.float_type(ptr %head)
+  %float_type = word head.float_type of %head
   %float.ok = icmp eq i64 %type, %float_type
   br i1 %float.ok, label %take_float, label %no
 take_float:
   %value.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
   %value = load i64, ptr %value.at, align 8
-  %cell64 = call i64 @arg.store(ptr %record)
+  %cell64 = word arg.store of %record
   %cell = inttoptr i64 %cell64 to ptr
   store i64 %value, ptr %cell, align 8
   ret i1 true
 equal_int:
-  %int_type = call i64 @head.int_type(ptr %head)
+  %int_type = word head.int_type of %head
   %int.ok = icmp eq i64 %type, %int_type
   br i1 %int.ok, label %compare_int, label %no
 compare_int:
   %fits = call i1 @int_value(ptr %object, ptr %int)
   %have = load i64, ptr %int, align 8
-  %want = call i64 @arg.offset(ptr %record)
+  %want = word arg.offset of %record
   %equal = icmp eq i64 %have, %want
   %both = and i1 %fits, %equal
   ret i1 %both
 some_int:
-  %int_type2 = call i64 @head.int_type(ptr %head)
+  %int_type2 = word head.int_type of %head
   %int.ok2 = icmp eq i64 %type, %int_type2
   br i1 %int.ok2, label %take_int, label %no
 take_int:
@@ -192,7 +192,7 @@ take_int:
   br i1 %fits2, label %keep_int, label %no
 keep_int:
   %have2 = load i64, ptr %int, align 8
-  %cell264 = call i64 @arg.store(ptr %record)
+  %cell264 = word arg.store of %record
   %cell2 = inttoptr i64 %cell264 to ptr
   store i64 %have2, ptr %cell2, align 8
   ret i1 true
@@ -203,10 +203,10 @@ no:
 ; Pick a tensor that only its ring owns; false when there is none.
 define internal i1 @ring_picks(ptr %ring) alwaysinline nounwind {{
 entry:
-  %count = call i64 @ring.n_entries(ptr %ring)
-  %entries64 = call i64 @ring.entries(ptr %ring)
+  %count = word ring.n_entries of %ring
+  %entries64 = word ring.entries of %ring
   %entries = inttoptr i64 %entries64 to ptr
-  %offset = call i64 @ring.offset(ptr %ring)
+  %offset = word ring.offset of %ring
   br label %next
 next:
   %i = phi i64 [ 0, %entry ], [ %i1, %taken ]
@@ -215,9 +215,9 @@ next:
 look:
   %at = getelementptr [{len(RING_ENTRY)} x i64], ptr %entries, i64 %i
   %i1 = add i64 %i, 1
-  %tensor64 = call i64 @pick.tensor(ptr %at)
+  %tensor64 = word pick.tensor of %at
   %tensor = inttoptr i64 %tensor64 to ptr
-  %array64 = call i64 @pick.array(ptr %at)
+  %array64 = word pick.array of %at
   %array = inttoptr i64 %array64 to ptr
   %tensor.refs = load i32, ptr %tensor, align 4
   %tensor.free = icmp eq i32 %tensor.refs, 1
@@ -233,23 +233,23 @@ inside:
   %flags.at = getelementptr i8, ptr %array, i64 {ARRAY_FLAGS_OFFSET}
   %flags32 = load i32, ptr %flags.at, align 4
   %flags = zext i32 %flags32 to i64
-  %flags.want = call i64 @pick.flags(ptr %at)
+  %flags.want = word pick.flags of %at
   %flags.ok = icmp eq i64 %flags, %flags.want
   %ok = and i1 %array.free, %flags.ok
   br i1 %ok, label %slots, label %taken
 slots:
-  %n_slots = call i64 @ring.n_slots(ptr %ring)
-  %pairs = call i64 @ring.slots(ptr %ring)
+  %n_slots = word ring.n_slots of %ring
+  %pairs = word ring.slots of %ring
   %clean = call i1 @slots_hold(ptr %tensor, i64 %n_slots, i64 %pairs)
   br i1 %clean, label %attributes, label %taken
 attributes:
-  %attributes.offset = call i64 @ring.attributes_offset(ptr %ring)
+  %attributes.offset = word ring.attributes_offset of %ring
   %none = icmp eq i64 %attributes.offset, 0
   br i1 %none, label %pick, label %which
 which:
   %attributes.at = getelementptr i8, ptr %tensor, i64 %attributes.offset
   %attributes.have = load i64, ptr %attributes.at, align 8
-  %attributes.want = call i64 @pick.attributes(ptr %at)
+  %attributes.want = word pick.attributes of %at
   %same.dict = icmp eq i64 %attributes.have, %attributes.want
   br i1 %same.dict, label %how_many, label %taken
 how_many:
@@ -263,9 +263,9 @@ taken:
 pick:
   %picked.at = getelementptr i64, ptr %ring, i64 {RING.index("picked")}
   store i64 %tensor64, ptr %picked.at, align 8
-  %store = call i64 @ring.store(ptr %ring)
+  %store = word ring.store of %ring
   %cell = inttoptr i64 %store to ptr
-  %data = call i64 @pick.data(ptr %at)
+  %data = word pick.data of %at
   store i64 %data, ptr %cell, align 8
   ret i1 true
 no:
@@ -275,7 +275,7 @@ no:
 ; A new reference to a result item: a constant, or the tensor its ring picked.
 define internal ptr @result_item(ptr %head, i64 %index) alwaysinline nounwind {{
 entry:
-  %items64 = call i64 @head.results(ptr %head)
+  %items64 = word head.results of %head
   %items = inttoptr i64 %items64 to ptr
   %at = getelementptr [2 x i64], ptr %items, i64 %index
   %ring_rank = load i64, ptr %at, align 8
@@ -286,11 +286,11 @@ constant:
   %object = load ptr, ptr %object.at, align 8
   br label %owned
 ring:
-  %rings64 = call i64 @head.rings(ptr %head)
+  %rings64 = word head.rings of %head
   %rings = inttoptr i64 %rings64 to ptr
   %rank = sub i64 %ring_rank, 1
   %record = getelementptr [{len(RING)} x i64], ptr %rings, i64 %rank
-  %tensor64 = call i64 @ring.picked(ptr %record)
+  %tensor64 = word ring.picked of %record
   %tensor = inttoptr i64 %tensor64 to ptr
   br label %owned
 owned:
@@ -310,12 +310,12 @@ next:
 look:
   %record = getelementptr [{len(ARGUMENT)} x i64], ptr %records, i64 %i
   %i1 = add i64 %i, 1
-  %kind = call i64 @arg.kind(ptr %record)
+  %kind = word arg.kind of %record
   %less = sub i64 %kind, 1
   %has_array = icmp ult i64 %less, 2
   br i1 %has_array, label %touch, label %go_on
 touch:
-  %held64 = call i64 @arg.held(ptr %record)
+  %held64 = word arg.held of %record
   %held = inttoptr i64 %held64 to ptr
   call void %change(ptr %held)
   br label %go_on

@@ -11,6 +11,8 @@ far (the busy word) and answers with a sentinel or the fallback's result.
 
 from __future__ import annotations
 
+import re
+
 from autojit.runtime.entry_checks_ir import CHECKS_IR
 from autojit.runtime.entry_words import (
     ARGUMENT,
@@ -36,19 +38,20 @@ IMPORTS = (
 )
 
 
+_RECORDS = {"head": HEAD, "arg": ARGUMENT, "ring": RING, "pick": RING_ENTRY}
+_WORD = re.compile(r"^  %([\w.]+) = word ([\w]+)\.([\w]+) of (%[\w.]+)$", re.MULTILINE)
+
+
 def entry_ir() -> str:
     """The module text."""
-    accessors = [*_accessors("head", HEAD), *_accessors("arg", ARGUMENT), *_accessors("ring", RING)]
-    return "\n".join((*accessors, *_accessors("pick", RING_ENTRY), CHECKS_IR, _BODY))
+    return _WORD.sub(_load_word, CHECKS_IR + _BODY)
 
 
-def _accessors(prefix: str, names: tuple[str, ...]) -> list[str]:
-    """One inlined function per word: ``i64 @<prefix>.<name>(ptr record)``."""
-    return [
-        f"define internal i64 @{prefix}.{name}(ptr %r) alwaysinline nounwind {{\n"
-        f"  %p = getelementptr i64, ptr %r, i64 {rank}\n  %v = load i64, ptr %p, align 8\n  ret i64 %v\n}}"
-        for rank, name in enumerate(names)
-    ]
+def _load_word(use: re.Match[str]) -> str:
+    """``%x = word head.slow of %head`` is shorthand for an address and a load."""
+    name, record, word, pointer = use.groups()
+    rank = _RECORDS[record].index(word)
+    return f"  %{name}.at = getelementptr i64, ptr {pointer}, i64 {rank}\n  %{name} = load i64, ptr %{name}.at, align 8"
 
 
 _BODY = f"""
@@ -69,22 +72,22 @@ entry:
   %capsule = load ptr, ptr %capsule.at, align 8
   %head.at = getelementptr i8, ptr %capsule, i64 {CAPSULE_POINTER_OFFSET}
   %head = load ptr, ptr %head.at, align 8
-  %slow = call i64 @head.slow(ptr %head)
-  %busy64 = call i64 @head.busy(ptr %head)
+  %slow = word head.slow of %head
+  %busy64 = word head.busy of %head
   %busy = inttoptr i64 %busy64 to ptr
   ; the GIL makes this look and store one action
   %running = load i64, ptr %busy, align 8
   %is_running = icmp ne i64 %running, 0
-  %busy_result = call i64 @head.is_busy(ptr %head)
+  %busy_result = word head.is_busy of %head
   br i1 %is_running, label %refuse, label %arity
 
 arity:
   store i64 1, ptr %busy, align 8
-  %n_positional = call i64 @head.n_positional(ptr %head)
+  %n_positional = word head.n_positional of %head
   %arity.ok = icmp eq i64 %nargs, %n_positional
   br i1 %arity.ok, label %keywords, label %fail
 keywords:
-  %n_keywords = call i64 @head.n_keywords(ptr %head)
+  %n_keywords = word head.n_keywords of %head
   %no_names = icmp eq ptr %names, null
   br i1 %no_names, label %none_given, label %some_given
 none_given:
@@ -104,7 +107,7 @@ name.look:
   %given.items = getelementptr i8, ptr %names, i64 {TUPLE_ITEMS_OFFSET}
   %given.name.at = getelementptr i64, ptr %given.items, i64 %k
   %given.name = load i64, ptr %given.name.at, align 8
-  %wanted.names64 = call i64 @head.keywords(ptr %head)
+  %wanted.names64 = word head.keywords of %head
   %wanted.names = inttoptr i64 %wanted.names64 to ptr
   %wanted.name.at = getelementptr i64, ptr %wanted.names, i64 %k
   %wanted.name = load i64, ptr %wanted.name.at, align 8
@@ -115,7 +118,7 @@ name.ok:
 
 arguments:
   %n_arguments = add i64 %n_positional, %n_keywords
-  %records64 = call i64 @head.arguments(ptr %head)
+  %records64 = word head.arguments of %head
   %records = inttoptr i64 %records64 to ptr
   br label %argument
 argument:
@@ -133,8 +136,8 @@ argument.ok:
   br label %argument
 
 words:
-  %n_words = call i64 @head.n_words(ptr %head)
-  %words64 = call i64 @head.words(ptr %head)
+  %n_words = word head.n_words of %head
+  %words64 = word head.words of %head
   %pairs = inttoptr i64 %words64 to ptr
   br label %word
 word:
@@ -154,8 +157,8 @@ word.ok:
   br label %word
 
 dicts:
-  %n_dicts = call i64 @head.n_dicts(ptr %head)
-  %dicts64 = call i64 @head.dicts(ptr %head)
+  %n_dicts = word head.n_dicts of %head
+  %dicts64 = word head.dicts of %head
   %triples = inttoptr i64 %dicts64 to ptr
   br label %dict
 dict:
@@ -180,10 +183,10 @@ dict.fail:
   br label %fail
 
 rings:
-  %n_rings = call i64 @head.n_rings(ptr %head)
-  %rings64 = call i64 @head.rings(ptr %head)
+  %n_rings = word head.n_rings of %head
+  %rings64 = word head.rings of %head
   %ring.records = inttoptr i64 %rings64 to ptr
-  %need_output = call i64 @head.need_output(ptr %head)
+  %need_output = word head.need_output of %head
   br label %ring
 ring:
   %r = phi i64 [ 0, %rings ], [ %r1, %ring.ok ]
@@ -202,11 +205,11 @@ run:
   %calls = load i64, ptr %calls.at, align 8
   %calls1 = add i64 %calls, 1
   store i64 %calls1, ptr %calls.at, align 8
-  %step64 = call i64 @head.step(ptr %head)
+  %step64 = word head.step of %head
   %step = inttoptr i64 %step64 to ptr
-  %table64 = call i64 @head.table(ptr %head)
+  %table64 = word head.table of %head
   %table = inttoptr i64 %table64 to ptr
-  %releases = call i64 @head.releases_gil(ptr %head)
+  %releases = word head.releases_gil of %head
   %is_long = icmp ne i64 %releases, 0
   br i1 %is_long, label %without_gil, label %with_gil
 with_gil:
@@ -221,7 +224,7 @@ without_gil:
   br label %result
 
 result:
-  %makes_tuple = call i64 @head.makes_tuple(ptr %head)
+  %makes_tuple = word head.makes_tuple of %head
   %is_tuple = icmp ne i64 %makes_tuple, 0
   br i1 %is_tuple, label %several, label %single
 single:
@@ -229,7 +232,7 @@ single:
   store i64 0, ptr %busy, align 8
   ret ptr %item
 several:
-  %n_results = call i64 @head.n_results(ptr %head)
+  %n_results = word head.n_results of %head
   %tuple = call ptr @PyTuple_New(i64 %n_results)
   %no_memory = icmp eq ptr %tuple, null
   br i1 %no_memory, label %leave, label %fill
@@ -267,7 +270,7 @@ refuse:
   %failure = or i64 %why, %which.high
   %failure.at = getelementptr i64, ptr %head, i64 {HEAD.index("failure")}
   store i64 %failure, ptr %failure.at, align 8
-  %fallback64 = call i64 @head.fallback(ptr %head)
+  %fallback64 = word head.fallback of %head
   %has_fallback = icmp ne i64 %fallback64, 0
   br i1 %has_fallback, label %fall_back, label %say
 fall_back:

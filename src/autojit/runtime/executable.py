@@ -17,11 +17,13 @@ table natively.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -87,6 +89,11 @@ class Executable:
     Raises:
         CompileError: an object cannot be loaded or `symbol` is missing.
     """
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        made = super().__new__(cls)
+        _executables.add(made)
+        return made
 
     def __init__(
         self,
@@ -179,6 +186,19 @@ class Executable:
                         "expected": f"{spec.dtype}{list(spec.shape)}",
                     },
                 )
+
+
+def _free_after_fork() -> None:
+    """In a forked child: a step that another thread of the parent was running does not run here."""
+    for executable in tuple(_executables):
+        executable._busy.value = 0
+        executable._lock = threading.Lock()
+
+
+_executables: weakref.WeakSet[Executable] = weakref.WeakSet()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_after_fork)
 
 
 def data_address(array: Array) -> int:

@@ -14,6 +14,7 @@ from autojit.codegen.target import HostTarget, host_target
 from autojit.runtime.llvm import llvm_identity
 from autojit.runtime.object_cache import default_cache
 
+_FORMAT = "host target, 4 lines"  # changes with `_printed`, so that no version reads another's entry
 _CPUINFO = "/proc/cpuinfo"
 _FIRST_PROCESSOR_BYTES = 8192
 
@@ -24,7 +25,8 @@ def cached_host_target() -> HostTarget:
     processor = _processor()
     if not processor:
         return host_target()
-    key = hashlib.sha256(f"host target\0{llvm_identity()}\0{os.uname().machine}\0{processor}".encode()).hexdigest()
+    known = "\0".join((_FORMAT, llvm_identity(), os.uname().machine, processor))
+    key = hashlib.sha256(known.encode()).hexdigest()
     return _parsed(default_cache().blob(key, lambda: _printed(host_target())))
 
 

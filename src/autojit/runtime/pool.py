@@ -33,6 +33,7 @@ from autojit.runtime.pool_ir import FUTEX_BY_MACHINE, field_offsets, pool_ir, se
 MAX_THREADS = 1024
 _SPIN_S = 40e-6  # a worker that finds work within this time answers in about 1 us, a sleeping one in about 40
 _CALIBRATION_PAUSES = 1000
+_OPT_LEVEL = 0
 
 
 def get_num_threads() -> int:
@@ -81,7 +82,7 @@ def _loaded_pool() -> LoadedObject:
 
 def _load_pool() -> LoadedObject:
     text = pool_ir(_machine()) if _is_parallel() else serial_pool_ir()
-    pool = load(default_cache().object(text, cached_host_target()))
+    pool = load(default_cache().object(text, cached_host_target(), opt_level=_OPT_LEVEL))
     if _is_parallel():
         _field(pool, "spins").value = _spins(pool)
         _field(pool, "threads").value = _wanted_threads

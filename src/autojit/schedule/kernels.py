@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from autojit.core.dtypes import float32, float64
+from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, linearize
 from autojit.schedule.fusion import Fuser
@@ -87,6 +89,21 @@ class CopyKernel:
 
 
 Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel
+
+
+def is_gemm(node: Node) -> bool:
+    """Whether the node is a matrix product with tile code of its own; other dtypes are structured ops."""
+    return node.op.name == "matmul" and node.outputs[0].type.dtype in (float32, float64)
+
+
+def contiguous_access(value: Value, shape: Shape) -> Access:
+    """Storage read in row-major order as if it had ``shape``."""
+    strides: list[int] = []
+    below = 1
+    for extent in reversed(shape):
+        strides.append(below)
+        below *= extent
+    return Access(value, 0, tuple(reversed(strides)))
 
 
 def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Value]) -> Access | None:

@@ -281,7 +281,7 @@ def _always(guard: tuple[Index, int, int]) -> bool:
 def _rename(index: Index, names: Mapping[str, str]) -> Index:
     total = Index((), index.offset)
     for term, coefficient in index.terms:
-        new = Opaque(names[term.text]) if isinstance(term, Opaque) and term.text in names else term
+        new = Opaque(names[term.text], term.extent) if isinstance(term, Opaque) and term.text in names else term
         total = total + Index.of(new) * coefficient
     return total
 

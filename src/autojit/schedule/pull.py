@@ -40,7 +40,7 @@ def gathered_index(node: Node, index: Indices) -> tuple[list[tuple[Value, Indice
     def fetch(operand: int, where: Indices, extent: int) -> Index:
         name = f"g{len(lookups)}"
         lookups.append((node.inputs[operand], where, extent, name))
-        return Index.of(Opaque(name))
+        return Index.of(Opaque(name, extent))
 
     types = [v.type for v in node.inputs]
     return lookups, node.op.source_index_at(index, types, fetch)  # type: ignore[attr-defined]

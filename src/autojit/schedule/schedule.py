@@ -17,7 +17,17 @@ from autojit.ops.base import Reduction
 from autojit.ops.shape import Reshape
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, is_pointwise
-from autojit.schedule.kernels import Access, CopyKernel, Kernel, LoopKernel, MatmulKernel, StructuredKernel, strided_access
+from autojit.schedule.kernels import (
+    Access,
+    CopyKernel,
+    Kernel,
+    LoopKernel,
+    MatmulKernel,
+    StructuredKernel,
+    contiguous_access,
+    is_gemm,
+    strided_access,
+)
 from autojit.schedule.loops import build_program
 from autojit.schedule.memory import MemoryPlan, plan_memory
 from autojit.schedule.pull import is_inline
@@ -93,7 +103,7 @@ class Scheduler:
             if is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction):
                 continue
             for position, operand in enumerate(node.inputs):
-                if node.op.name == "matmul":
+                if is_gemm(node):
                     access = strided_access(operand, self.definitions, self.inline - self.forced)
                     if access is not None and _gemm_ready(access, operand):
                         continue
@@ -143,7 +153,7 @@ class Scheduler:
             program = build_program(unit, wanted, self.definitions, fuser.inline)
             settle(program)
             return LoopKernel(program, unit.members)
-        if unit.op.name == "matmul":
+        if is_gemm(unit):
             a, b = (self._access(x, fuser) for x in unit.inputs)
             return MatmulKernel(unit, a, b)
         return StructuredKernel(unit, tuple(self._reshape_root_of(x, fuser) for x in unit.inputs))
@@ -157,8 +167,9 @@ class Scheduler:
 
     def _access(self, value: Value, fuser: Fuser) -> Access:
         found = strided_access(value, self.definitions, fuser.inline)
-        assert found is not None
-        return found
+        if found is not None and _gemm_ready(found, value):
+            return found
+        return contiguous_access(self._reshape_root_of(value, fuser), value.type.shape)
 
     # -- donation
 

@@ -198,7 +198,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = 
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(v, int | np.integer) for v in (start, end, step))
     wanted = dtype or (int64 if whole else default_dtype())
-    count = max(0, ceil((end - start) / step)) if not whole else len(range(start, end, step))
+    count = max(0, ceil((end - start) / step) if not whole else -((start - end) // step))
     return finish(_ramp(start, step, count, wanted), requires_grad, device)
 
 

@@ -271,7 +271,7 @@ def imag(input: Tensor) -> Tensor:
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
     """A complex tensor of its parts."""
-    return ops.make_complex(real, imag)  # type: ignore[no-any-return]
+    return ops.complex(real, imag)  # type: ignore[no-any-return]
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:

@@ -156,8 +156,9 @@ def _item(item: Any) -> Any:
     """Sequences and arrays become index tensors; 0-d integer tensors stay tensors."""
     if isinstance(item, bool | np.bool_):
         return wrap(np.asarray(bool(item)))
-    if isinstance(item, list | range) or (isinstance(item, tuple) and item):
-        return wrap(np.asarray([int(i) if isinstance(i, Tensor) else i for i in item] if _is_flat(item) else item))
+    if isinstance(item, list | range | tuple):
+        table = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item] if _is_flat(item) else item)
+        return wrap(table if table.size else table.astype(np.int64))
     if isinstance(item, np.ndarray):
         return wrap(item)
     return item

@@ -20,7 +20,7 @@ from autojit.tensor.node import Node, sequence_mark
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import OpNode, edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import quietly, state
-from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of
+from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap_value
 
 _DIRECT: dict[str, Any] = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}
 
@@ -102,7 +102,7 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
 
 def _old(x: Tensor) -> Tensor:
     """A stand-in for the present value of ``x`` with its history, which keeps both when ``x`` itself moves on."""
-    old = alias(x, own_version=True)
+    old = alias(x, own_version=True) if state.trace is None else wrap_value(value_of(x))
     old._requires_grad = wants_grad(x)
     old._grad_fn, old._output_nr, old._accumulator = x._grad_fn, x._output_nr, x._accumulator
     return old

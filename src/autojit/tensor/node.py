@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
 Edge = tuple["Node", int]
 Meta = Any  # a TensorType, or (shape, NumPy dtype), which is cheaper to make
+
+
+class SymbolicZero:
+    """The cotangent of something that was used, but through a derivative that is zero everywhere."""
+
+    def __repr__(self) -> str:
+        return "ZERO"
+
+
 FREED = object()
+ZERO = SymbolicZero()
 _sequence = itertools.count()
 LAST = 1 << 62
 
@@ -137,7 +147,10 @@ class Node:
         return self.tensor_hooks.setdefault(number, Hooks())
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
-        """Cotangents of the inputs (None where zero or not wanted) from those of the outputs (some may be None)."""
+        """Cotangents of the inputs (None where not wanted, None or ZERO where zero) from those of the outputs.
+
+        Entries of ``grads`` are None where nothing arrived and ZERO where only symbolic zeros did.
+        """
         raise NotImplementedError
 
     def release(self) -> None:

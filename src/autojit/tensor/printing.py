@@ -86,7 +86,7 @@ def _lines(array: Any, text: Any, indent: int, summary: bool) -> str:
     cut = summary and array.shape[0] > 2 * edge
     rows = [*range(edge), None, *range(array.shape[0] - edge, array.shape[0])] if cut else [*range(array.shape[0])]
     if array.ndim == 1:
-        parts = ["..." if k is None else str(text(array[k])) for k in rows]
+        parts = [" ..." if k is None else str(text(array[k])) for k in rows]
         return _wrapped(parts, indent)
     parts = ["..." if k is None else _lines(array[k], text, indent + 1, summary) for k in rows]
     return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"

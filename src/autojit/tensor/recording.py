@@ -15,7 +15,7 @@ from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
-from autojit.tensor.node import FREED, AccumulateGrad, Edge, Meta, Node, backward_name, type_of_meta
+from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Edge, Meta, Node, backward_name, type_of_meta
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of
 from autojit.transforms.adjoint import accumulate
@@ -50,10 +50,15 @@ class OpNode(Node):
         return self.label or backward_name(self.op.name)
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        bars = [None if g is ZERO else g for g in grads]
+        if all([bar is None for bar in bars]):
+            nothing = ZERO if any([g is ZERO for g in grads]) else None
+            return [nothing] * len(self.edges)
         primals = [self._unpack(entry, i) for i, entry in enumerate(self.primals)]
         count = len(primals)
         results = [self._unpack(entry, count + i, i) for i, entry in enumerate(self.results)]
-        return accumulate(self.op, primals, results, grads, wanted)
+        found = accumulate(self.op, primals, results, bars, wanted)
+        return [ZERO if x_bar is None and want else x_bar for x_bar, want in zip(found, wanted, strict=True)]
 
     def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
         if isinstance(entry, tuple | TensorType):
@@ -318,7 +323,7 @@ def freed_error(node: Node) -> RuntimeError:
     )
 
 
-def changed_error(node: OpNode, t: Tensor, expected: int) -> RuntimeError:
+def changed_error(node: Node, t: Tensor, expected: int) -> RuntimeError:
     """What torch raises when a saved tensor was changed in place."""
     storage = t._storage
     assert storage is not None

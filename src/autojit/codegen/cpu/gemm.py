@@ -1,7 +1,7 @@
 """Matrix products for one thread, as an LLVM module that is compiled once per machine and dtype.
 
-What a caller gets (``<t>`` is ``f32`` or ``f64``; every argument but the pointers is an ``i64``; strides count elements,
-may be anything positive, so transposes are free; ``accumulate`` 1 means C += AB, 0 means C = AB)::
+What a caller gets (``<t>`` is ``f32`` or ``f64``; every argument but the pointers is an ``i64``; strides count elements
+and may be any positive number, so transposes are free; ``accumulate`` 1 means C += AB, 0 means C = AB)::
 
     void aj_gemm_<t>(m, n, k, A, rsa, csa, B, rsb, csb, C, rsc, csc, accumulate, scratch)
     void aj_pack_b_<t>(k, n, B, rsb, csb, packed)
@@ -21,14 +21,17 @@ How blocking works (names as in Goto and van de Geijn, ACM TOMS 34(3), 2008)::
             micro-kernels down the rows of A   (gemm_tiles)
 
 Packing pays only when B is read often or cannot be read by vectors, so it is decided per call from extents and strides.
-A C whose columns are not contiguous but whose rows are is computed as C^T = B^T A^T; any other C goes through a small
-tile on the stack. A single column (n = 1) with contiguous rows of A is done by dot products.
+A column-major C is computed as C^T = B^T A^T; a C with neither stride 1 goes through a small tile on the stack. A single
+column (n = 1) with contiguous rows of A is done by dot products. The other way round, one row of A with a transposed B,
+has to transpose B in passing: whoever knows that m is 1 in all should hand over C^T = B^T A^T.
 
 Every element of C is the sum over depth blocks of one multiply-add chain in ascending k, whatever path computes it, so
 the bits of the result depend on k and dtype, for n = 1 also on A's layout, and never on how rows are cut into calls.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from autojit.codegen.cpu.gemm_dots import add_old_value, dots_function, dots_symbol
 from autojit.codegen.cpu.gemm_pack import (
@@ -38,7 +41,7 @@ from autojit.codegen.cpu.gemm_pack import (
     pack_panel_symbol,
 )
 from autojit.codegen.cpu.gemm_text import MODULE_TAIL, SCALAR_DECLARATIONS, FunctionText, Vector, vector_declarations
-from autojit.codegen.cpu.gemm_tiles import TileSet, tile_set, tiles_function, tiles_symbol
+from autojit.codegen.cpu.gemm_tiles import TileSet, TileShape, tile_set, tiles_function, tiles_symbol
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 
@@ -98,7 +101,7 @@ def gemm_module(dtype: DType, host: HostTarget) -> str:
         [
             *SCALAR_DECLARATIONS,
             *declarations,
-            *[tiles_function(tiles, shape) for shape in (*tiles.shapes, tiles.wide)],
+            *[tiles_function(tiles, shape) for shape in tiles.shapes],
             pack_panel_function(tiles),
             copy_block_function(tiles),
             _columns_function(tiles),
@@ -129,14 +132,35 @@ _TILE_ARGUMENTS = "i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %ldb"
 
 
 def _columns_function(tiles: TileSet) -> str:
-    """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: the narrowest tiles that hold the columns."""
-    arguments = f"{_TILE_ARGUMENTS}, ptr %c, i64 %ldc, i64 %columns, i64 %accumulate"
-    text = FunctionText(f"internal void @{_symbol(tiles, 'columns')}({arguments}) #1")
-    for shape in sorted(tiles.shapes, key=lambda shape: shape.columns):
-        fits = text.test("sle", "%columns", shape.columns)
+    """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: tiles from left to right over one panel."""
+    text = FunctionText(
+        f"internal void @{_symbol(tiles, 'columns')}({_TILE_ARGUMENTS}, ptr %c, i64 %ldc, i64 %columns, "
+        "i64 %accumulate) #1"
+    )
+
+    def run(shape: TileShape, b: str, c: str, columns: str | int) -> None:
+        text.line(
+            f"call void @{tiles_symbol(tiles, shape)}(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, ptr {b}, i64 %ldb, "
+            f"ptr {c}, i64 %ldc, i64 {columns}, i64 %accumulate)"
+        )
+
+    def whole(shape: TileShape, state: list[str]) -> list[str]:
+        left, b, c = state
+        run(shape, b, c, shape.columns)
+        skip = shape.columns * tiles.dtype.size_bytes
+        return [text.sub(left, shape.columns), text.at(b, skip), text.at(c, skip)]
+
+    state = ["%columns", "%b", "%c"]
+    for shape in tiles.whole:
+        state = text.repeat_while(shape.columns, ("i64", "ptr", "ptr"), state, partial(whole, shape))
+    left, b, c = state
+    text.return_when(text.test("eq", left, 0))
+    for shape in tiles.rest[:-1]:
+        fits = text.test("sle", left, shape.columns)
         with text.when(fits):
-            text.line(f"call void @{tiles_symbol(tiles, shape)}({arguments})")
+            run(shape, b, c, left)
         text.return_when(fits)
+    run(tiles.rest[-1], b, c, left)
     return text.finish()
 
 
@@ -154,8 +178,8 @@ def _scattered_function(tiles: TileSet) -> str:
         rows = text.least(text.sub("%m", row), tiles.tallest)
         a = text.at("%a", text.mul(row, "%rsa"))
         text.line(
-            f"call void @{_symbol(tiles, 'columns')}(i64 {rows}, i64 %k, ptr {a}, i64 %rsa, i64 %csa, ptr %b, i64 %ldb, "
-            f"ptr %tile, i64 {panel * size}, i64 %columns, i64 0)"
+            f"call void @{_symbol(tiles, 'columns')}(i64 {rows}, i64 %k, ptr {a}, i64 %rsa, i64 %csa, ptr %b, "
+            f"i64 %ldb, ptr %tile, i64 {panel * size}, i64 %columns, i64 0)"
         )
         with text.loop(0, rows, 1) as i, text.loop(0, "%columns", 1) as j:
             source = text.at("%tile", text.add(text.mul(i, panel * size), text.mul(j, size)))
@@ -389,9 +413,7 @@ def _gemm_packed_function(tiles: TileSet) -> str:
 def _pack_b_function(tiles: TileSet) -> str:
     """Panels in the order `_BlockLoops` reads them: block of k by block of k, in each from left to right."""
     size, panel = tiles.dtype.size_bytes, tiles.panel
-    text = FunctionText(
-        f"void @{_symbol(tiles, 'pack_b')}(i64 %k, i64 %n, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #0"
-    )
+    text = FunctionText(f"void @{_symbol(tiles, 'pack_b')}(i64 %k, i64 %n, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #0")
     stride = _byte_strides(text, tiles, ("rsb", "csb"))
     padded_n = text.mul(text.value(f"sdiv i64 {text.add('%n', panel - 1)}, {panel}"), panel)
     depth_step = _even_depth(text)

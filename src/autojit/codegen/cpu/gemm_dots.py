@@ -16,6 +16,7 @@ CHAINS = 4
 
 
 def dots_symbol(tiles: TileSet) -> str:
+    """Name of `dots_function`."""
     return f"aj_dots_{tiles.dtype.short}"
 
 
@@ -29,7 +30,7 @@ def dots_function(tiles: TileSet) -> str:
         f"internal void @{dots_symbol(tiles)}(i64 %m, i64 %k, ptr %a, i64 %rsa, ptr %x, ptr %c, i64 %rsc, "
         "i64 %accumulate) #1"
     )
-    rows = 4 if tiles.masks_are_cheap else 2
+    rows = 4 if tiles.registers == 32 else 2
     step = vector.lanes * CHAINS
     text.line(f"%whole = udiv i64 %k, {step}")
     text.line(f"%rest = urem i64 %k, {step}")
@@ -60,9 +61,7 @@ def _rows(text: FunctionText, tiles: TileSet, vector: Vector, height: int, state
     return [text.sub(rows_left, height), *below]
 
 
-def _long_step(
-    text: FunctionText, tiles: TileSet, vector: Vector, bases: list[str], state: list[str]
-) -> list[str]:
+def _long_step(text: FunctionText, tiles: TileSet, vector: Vector, bases: list[str], state: list[str]) -> list[str]:
     """`CHAINS` vectors of every row. `state` is steps left, bytes done, sums row by row."""
     left, done, *sums = state
     x = [text.load(vector, text.at(text.at("%x", done), chain * vector.size_bytes)) for chain in range(CHAINS)]
@@ -75,9 +74,7 @@ def _long_step(
     return [text.sub(left, 1), text.add(done, CHAINS * vector.size_bytes), *news]
 
 
-def _short_step(
-    text: FunctionText, tiles: TileSet, vector: Vector, bases: list[str], state: list[str]
-) -> list[str]:
+def _short_step(text: FunctionText, tiles: TileSet, vector: Vector, bases: list[str], state: list[str]) -> list[str]:
     """One vector of every row, cut where k ends. `state` is elements left, bytes done, one sum per row."""
     left, done, *sums = state
     mask = text.mask_below(vector, left)

@@ -1,7 +1,7 @@
 """Copying blocks of A and B to where the micro-kernels read them fast.
 
-B goes into panels: ``k`` rows of `TileSet.panel` contiguous columns, so that a tile walks B straight through. A block of A keeps its
-major order and only becomes dense, because large strides put all rows of a tile into one set of the cache.
+B goes into panels: ``k`` rows of `TileSet.panel` contiguous columns, so that a tile walks B straight through. A block
+of A keeps its major order and only becomes dense, because large strides put all rows of a tile into one cache set.
 
 Three ways to fill a panel: rows of B are contiguous (vector copies), columns are (square blocks transposed in
 registers), neither (element by element). Columns beyond B are never read from memory; what the panel holds there is
@@ -15,6 +15,7 @@ from autojit.codegen.cpu.gemm_tiles import TileSet
 
 
 def pack_panel_symbol(tiles: TileSet) -> str:
+    """Name of `pack_panel_function`."""
     return f"aj_pack_panel_{tiles.dtype.short}"
 
 
@@ -40,7 +41,7 @@ def pack_panel_function(tiles: TileSet) -> str:
 
 
 def _copy_rows(text: FunctionText, tiles: TileSet) -> None:
-    vectors = [Vector(tiles.dtype, lanes) for lanes in tiles.shapes[0].lanes]
+    vectors = [Vector(tiles.dtype, lanes) for lanes in tiles.whole[0].lanes]
     firsts = [sum(v.lanes for v in vectors[:k]) for k in range(len(vectors))]
     masks = [text.mask_below(v, "%columns", first) for v, first in zip(vectors, firsts, strict=True)]
     size = tiles.dtype.size_bytes
@@ -97,12 +98,14 @@ def _copy_elements(text: FunctionText, tiles: TileSet) -> None:
 
 
 def copy_element(text: FunctionText, tiles: TileSet, source: str, target: str) -> None:
+    """Append the copy of one element between two addresses."""
     element = Vector(tiles.dtype, 1).element
     value = text.value(f"load {element}, ptr {source}, align {tiles.dtype.size_bytes}")
     text.line(f"store {element} {value}, ptr {target}, align {tiles.dtype.size_bytes}")
 
 
 def copy_block_symbol(tiles: TileSet) -> str:
+    """Name of `copy_block_function`."""
     return f"aj_copy_block_{tiles.dtype.short}"
 
 

@@ -29,12 +29,14 @@ class TileShape:
     """Columns of a tile as vectors from left to right, and the heights it exists in.
 
     Args:
-        lanes: lanes of each vector; the last one is masked.
+        lanes: lanes of each vector.
         rows: heights in falling order, ending with 1.
+        masked: whether the last vector is masked, so that the tile may stick out of B and C.
     """
 
     lanes: tuple[int, ...]
     rows: tuple[int, ...]
+    masked: bool = True
 
     @property
     def columns(self) -> int:
@@ -47,28 +49,36 @@ class TileSet:
 
     Args:
         dtype: float32 or float64.
-        shapes: widest first; the first is the panel that B is packed for.
+        whole: shapes to take while at least their columns are left, widest first. The first is the panel that B is
+            packed for.
+        rest: masked shapes for what is left then, narrowest first.
         wide: one row, many columns: reads a B that is not packed in long pieces, and hides the latency of its sums.
         fused: whether the machine has fused multiply-add; else products are rounded before the sum.
-        masks_are_cheap: whether a masked store costs what a plain one does (mask registers).
+        registers: vector registers of the machine.
         transpose_lanes: side of the square blocks that packing transposes in registers.
     """
 
     dtype: DType
-    shapes: tuple[TileShape, ...]
+    whole: tuple[TileShape, ...]
+    rest: tuple[TileShape, ...]
     wide: TileShape
     fused: bool
-    masks_are_cheap: bool
+    registers: int
     transpose_lanes: int
 
     @property
     def panel(self) -> int:
         """Columns of a packed panel of B."""
-        return self.shapes[0].columns
+        return self.whole[0].columns
 
     @property
     def tallest(self) -> int:
         return max(shape.rows[0] for shape in self.shapes)
+
+    @property
+    def shapes(self) -> tuple[TileShape, ...]:
+        """Every shape once."""
+        return tuple(dict.fromkeys((*self.whole, *self.rest, self.wide)))
 
     def vectors(self) -> list[Vector]:
         """Every vector type the generated code uses."""
@@ -77,41 +87,42 @@ class TileSet:
 
 
 def tile_set(dtype: DType, host: HostTarget) -> TileSet:
-    """The shapes that fill the machine's registers: 32 with 64-byte vectors and on aarch64, else 16."""
+    """The shapes that fill the machine's registers: 32 with 64-byte vectors and on aarch64, else 16.
+
+    With 64-byte vectors masks cost little and half a vector costs half, so there is a narrow tile of half a vector and
+    one masked tile serves whole vectors too. Elsewhere masked stores are slow, so whole vectors have a tile without.
+    """
     x86 = host.triple.startswith("x86_64")
-    features = host.features.split(",")
     lanes = host.vector_bytes // dtype.size_bytes
-    half = lanes // 2
     if host.vector_bytes == 64:
-        tall, short = (12, 4, 1), (12, 4, 1)
-        shapes = (
-            TileShape((lanes, lanes), tall),
-            TileShape((lanes, half), tall),
-            TileShape((lanes,), short),
-            TileShape((half,), short),
-        )
-    elif x86:
-        shapes = (TileShape((lanes, lanes), (6, 4, 1)), TileShape((lanes,), (12, 4, 1)))
+        vector, half = TileShape((lanes,), (12, 4, 1)), TileShape((lanes // 2,), (12, 4, 1))
+        whole = TileShape((lanes, lanes), (12, 4, 1), masked=False), vector
+        rest = half, vector
     else:
-        shapes = tuple(TileShape((lanes,) * count, (6, 4, 1)) for count in (4, 3, 2, 1))
+        panel = TileShape((lanes,) * (2 if x86 else 4), (6, 4, 1), masked=False)
+        whole = panel, TileShape((lanes,), (12, 4, 1), masked=False)
+        rest = (TileShape((lanes,), (12, 4, 1)),)
     return TileSet(
         dtype=dtype,
-        shapes=shapes,
-        wide=TileShape((lanes,) * 8, (1,)),
-        fused=not x86 or "+fma" in features,
-        masks_are_cheap=host.vector_bytes == 64,
+        whole=whole,
+        rest=rest,
+        wide=TileShape((lanes,) * 8, (1,), masked=False),
+        fused=not x86 or "+fma" in host.features.split(","),
+        registers=16 if x86 and host.vector_bytes < 64 else 32,
         transpose_lanes=min(host.vector_bytes, 32) // dtype.size_bytes,
     )
 
 
 def tiles_symbol(tiles: TileSet, shape: TileShape) -> str:
-    return f"aj_tiles_{tiles.dtype.short}_{shape.columns}"
+    """Name of `tiles_function`."""
+    return f"aj_tiles_{tiles.dtype.short}_{shape.columns}{'m' if shape.masked else ''}"
 
 
 def tiles_function(tiles: TileSet, shape: TileShape) -> str:
     """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: one column of tiles, all rows.
 
-    Strides are in bytes; ``k >= 1``; ``1 <= columns <= shape.columns``; ``accumulate`` is 0 or 1.
+    Strides are in bytes; ``k >= 1``; ``accumulate`` is 0 or 1; ``columns`` is `shape.columns`, or if the shape is masked
+    less, but enough to reach its last vector.
     """
     text = FunctionText(
         f"internal void @{tiles_symbol(tiles, shape)}(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, "
@@ -134,22 +145,34 @@ def _one_tile(text: FunctionText, columns: _Columns, rows: int, state: list[str]
 
 @dataclass(frozen=True)
 class _Columns:
-    """What all tiles of a function share: vector types and masks."""
+    """What all tiles of a function share: vectors, the mask of the last one, whether C's old values count."""
 
     tiles: TileSet
+    shape: TileShape
     vectors: tuple[Vector, ...]
-    mask: str  # of the last vector, for B and stores to C
+    mask: str
     accumulate: str
-    full: str
-    tallest: int
 
     @classmethod
     def begin(cls, text: FunctionText, tiles: TileSet, shape: TileShape) -> _Columns:
         vectors = tuple(Vector(tiles.dtype, lanes) for lanes in shape.lanes)
         accumulate = text.test("ne", "%accumulate", 0)
-        mask = text.mask_below(vectors[-1], "%columns", shape.columns - shape.lanes[-1])
-        full = text.test("eq", "%columns", shape.columns)
-        return cls(tiles, vectors, mask, accumulate, full, shape.rows[0])
+        mask = ""
+        if shape.masked:
+            mask = text.mask_below(vectors[-1], "%columns", shape.columns - shape.lanes[-1])
+        return cls(tiles, shape, vectors, mask, accumulate)
+
+    def load(self, text: FunctionText, vector: int, address: str) -> str:
+        """Read what belongs to the `vector`-th vector, of B or of C."""
+        if self.mask and vector == len(self.vectors) - 1:
+            return text.masked_load(self.vectors[vector], address, self.mask)
+        return text.load(self.vectors[vector], address)
+
+    def store(self, text: FunctionText, vector: int, value: str, address: str) -> None:
+        if self.mask and vector == len(self.vectors) - 1:
+            text.masked_store(self.vectors[vector], value, address, self.mask)
+        else:
+            text.store(self.vectors[vector], value, address)
 
 
 class _RowTile:
@@ -164,7 +187,7 @@ class _RowTile:
         self.count = rows * len(columns.vectors)  # accumulators, row by row
 
     def write(self) -> None:
-        if self.rows == self.columns.tallest:
+        if self.rows == self.columns.shape.rows[0]:
             with self.text.when(self.columns.accumulate):
                 self._prefetch()
         self._store(self._products())
@@ -193,7 +216,7 @@ class _RowTile:
     def _step(self, state: list[str]) -> list[str]:
         """One step of k. `state` is steps left, B, bases of A, accumulators."""
         text = self.text
-        b, bases, sums = state[1], state[2:-self.count], state[-self.count :]
+        b, bases, sums = state[1], state[2 : -self.count], state[-self.count :]
         row_of_b = self._load_b(b)
         rows_of_a = [self._address(bases, "%rsa", row) for row in range(self.rows)]
         element = self.columns.vectors[0].element
@@ -205,7 +228,12 @@ class _RowTile:
                 total = sums[row * len(self.columns.vectors) + k]
                 factors = broadcast[vector.lanes], row_of_b[k]
                 new_sums.append(text.multiply_add(vector, *factors, total, fused=self.columns.tiles.fused))
-        return [text.sub(state[0], 1), text.at(b, "%ldb"), *[self._opaque(text.at(base, "%csa")) for base in bases], *new_sums]
+        return [
+            text.sub(state[0], 1),
+            text.at(b, "%ldb"),
+            *[self._opaque(text.at(base, "%csa")) for base in bases],
+            *new_sums,
+        ]
 
     def _opaque(self, pointer: str) -> str:
         """The pointer through an empty piece of assembly, which keeps LLVM from relating it to the others.
@@ -216,14 +244,8 @@ class _RowTile:
         return self.text.value(f'call ptr asm "", "=r,0"(ptr {pointer})')
 
     def _load_b(self, b: str) -> list[str]:
-        values = []
-        for k, vector in enumerate(self.columns.vectors):
-            address = self.text.at(b, self._offset(k))
-            if k + 1 < len(self.columns.vectors):
-                values.append(self.text.load(vector, address))
-            else:
-                values.append(self.text.masked_load(vector, address, self.columns.mask))
-        return values
+        columns, text = self.columns, self.text
+        return [columns.load(text, k, text.at(b, self._offset(k))) for k in range(len(columns.vectors))]
 
     def _bases(self, first: str, stride: str) -> list[str]:
         """Addresses of every third row from ``first`` on."""
@@ -252,10 +274,8 @@ class _RowTile:
         load that overlaps a store in flight waits for it.
         """
         totals = self._with_old_values(sums)
-        if self.columns.tiles.masks_are_cheap:
-            self._write(totals, masked=True)
-        else:
-            self._write_by_fullness(totals)
+        for total, (k, _, address) in zip(totals, self._places(), strict=True):
+            self.columns.store(self.text, k, total, address)
 
     def _places(self) -> list[tuple[int, Vector, str]]:
         """Position among the vectors, vector and address of every accumulator, row by row.
@@ -277,10 +297,7 @@ class _RowTile:
         text.start(read)
         news = []
         for total, (k, vector, address) in zip(sums, self._places(), strict=True):
-            if k == len(self.columns.vectors) - 1:
-                old = text.masked_load(vector, address, self.columns.mask)
-            else:
-                old = text.load(vector, address)
+            old = self.columns.load(text, k, address)
             news.append(text.value(f"fadd {vector.text} {old}, {total}"))
         text.jump(joined)
         text.start(joined)
@@ -288,21 +305,3 @@ class _RowTile:
             text.value(f"phi {kind} [ {new}, %{read} ], [ {total}, %{before} ]")
             for kind, new, total in zip(self._accumulator_types(), news, sums, strict=True)
         ]
-
-    def _write(self, totals: list[str], *, masked: bool) -> None:
-        for total, (k, vector, address) in zip(totals, self._places(), strict=True):
-            if masked and k == len(self.columns.vectors) - 1:
-                self.text.masked_store(vector, total, address, self.columns.mask)
-            else:
-                self.text.store(vector, total, address)
-
-    def _write_by_fullness(self, totals: list[str]) -> None:
-        """Masked stores are slow here, so only a tile that sticks out of C uses them."""
-        text = self.text
-        full, cut, done = text.label("full"), text.label("cut"), text.label("done")
-        text.line(f"br i1 {self.columns.full}, label %{full}, label %{cut}")
-        for label, masked in ((full, False), (cut, True)):
-            text.start(label)
-            self._write(totals, masked=masked)
-            text.jump(done)
-        text.start(done)

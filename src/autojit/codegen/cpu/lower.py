@@ -178,7 +178,9 @@ class _Lowering:
         self.entries.append(entry)
         if not text.partial_bytes:
             return []
-        combine = Entry(text.text, "kernel_combine", tuple(arguments), 1, 500.0, "combine")
+        unread = len(program.loads) + len(program.stores)  # the combining function takes the same arguments
+        rest = [*(a.value for a in program.accumulators), arguments[-1]]
+        combine = Entry(text.text, "kernel_combine", (*([Immediate(0)] * unread), *rest), 1, 500.0, "combine")
         if band is None:
             self.entries.append(combine)
         return [combine]
@@ -210,9 +212,6 @@ class _Lowering:
 
     def _matmul(self, kernel: MatmulKernel, band: Band | None = None) -> None:
         dtype = kernel.node.outputs[0].type.dtype
-        if dtype not in GEMM_GFLOPS:
-            self._structured(StructuredKernel(kernel.node, kernel.node.inputs))
-            return
         words, chunks, estimate = matmul_words(kernel, None if band is None else band.count)
         self.gemms.add(dtype.short)
         size = dtype.size_bytes

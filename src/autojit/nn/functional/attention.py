@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import autojit as aj
+from autojit.core.dtypes import DType
 from autojit.nn.functional.dropout import dropout
 from autojit.nn.functional.linear import linear
 from autojit.nn.functional.padding import pad
@@ -89,7 +90,7 @@ def _check_heads(
     return embed_dim // num_heads
 
 
-def _additive_mask(mask: Tensor | None, dtype: object) -> Tensor | None:
+def _additive_mask(mask: Tensor | None, dtype: DType) -> Tensor | None:
     """A boolean mask (True: removed) as -inf to add; floating masks as they are."""
     if mask is None or mask.is_floating_point():
         return mask

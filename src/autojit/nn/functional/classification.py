@@ -67,7 +67,7 @@ def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
     Inside a capture nothing is known of the values: there a target out of range picks nothing and its loss is that of
     probability 1.
     """
-    valid = target != ignore_index
+    valid: Tensor = target.ne(ignore_index)
     if not is_tracing():
         outside = valid & ((target < 0) | (target >= axis_size))
         if outside.any():

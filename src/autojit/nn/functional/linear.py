@@ -71,7 +71,7 @@ def embedding(
     if padding_idx is None:
         return found
     # the same values everywhere; the gradient flows only where the index is not the padding row
-    return aj.where((input == padding_idx).unsqueeze(-1), found.detach(), found)
+    return aj.where(input.eq(padding_idx).unsqueeze(-1), found.detach(), found)
 
 
 def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:

@@ -184,8 +184,8 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """x where the target is 1, max(0, margin - x) where it is -1."""
     reduction = resolve_reduction(size_average, reduce, reduction)
-    near = aj.where(target != -1, input, 0.0)
-    far = aj.where(target != 1, (margin - input).clamp(min=0.0), 0.0)
+    near = aj.where(target.ne(-1), input, 0.0)
+    far = aj.where(target.ne(1), (margin - input).clamp(min=0.0), 0.0)
     return reduce_loss(near + far, reduction)
 
 
@@ -239,8 +239,8 @@ def cosine_embedding_loss(
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
     cosine = cosine_similarity(input1, input2, dim=target.ndim)
-    near = aj.where(target == 1, 1 - cosine, 0.0)
-    far = aj.where(target == -1, (cosine - margin).clamp(min=0.0), 0.0)
+    near = aj.where(target.eq(1), 1 - cosine, 0.0)
+    far = aj.where(target.eq(-1), (cosine - margin).clamp(min=0.0), 0.0)
     return reduce_loss(near + far, reduction)
 
 

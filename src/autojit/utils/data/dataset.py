@@ -90,7 +90,7 @@ class ChainDataset(IterableDataset[Any]):
             yield from dataset
 
     def __len__(self) -> int:
-        return sum(len(dataset) for dataset in self.datasets)  # type: ignore[arg-type]  # those that have a length
+        return sum(len(dataset) for dataset in self.datasets)
 
 
 class Subset(Dataset[Any]):

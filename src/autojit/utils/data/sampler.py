@@ -11,6 +11,10 @@ import autojit as aj
 T = TypeVar("T", covariant=True)
 
 
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 class Sampler(Generic[T]):
     """Base of samplers: define ``__iter__``, and ``__len__`` where it is known."""
 
@@ -43,7 +47,7 @@ class RandomSampler(Sampler[int]):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
-        if not isinstance(self.num_samples, int) or self.num_samples < 0:
+        if not _is_count(self.num_samples, 0):
             raise ValueError(f"num_samples should be a non-negative integer value, but got num_samples={num_samples}")
 
     @property
@@ -86,7 +90,7 @@ class WeightedRandomSampler(Sampler[int]):
     def __init__(
         self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None
     ) -> None:
-        if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples <= 0:
+        if not _is_count(num_samples, 1):
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         self.weights = aj.as_tensor(weights, dtype=aj.float64)
         if self.weights.ndim != 1:
@@ -109,7 +113,7 @@ class BatchSampler(Sampler[list[int]]):
     """Lists of ``batch_size`` indices of another sampler."""
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size <= 0:
+        if not _is_count(batch_size, 1):
             raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
         if not isinstance(drop_last, bool):
             raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
