@@ -7,30 +7,75 @@ from __future__ import annotations
 
 import importlib as _importlib
 from math import e, inf, nan, pi
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from autojit.core.device import Device as _Device
 from autojit.core.device import device
 from autojit.core.dtypes import (
     DType as dtype,
 )
 from autojit.core.dtypes import (
-    bfloat16, complex64, complex128, default_dtype, float16, float32, float64, int8, int16, int32, int64, promote_types,
-    set_default_dtype, uint8, uint16, uint32, uint64,
+    bfloat16,
+    complex64,
+    complex128,
+    default_dtype,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    set_default_dtype,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
 )  # fmt: skip
 from autojit.core.dtypes import bool_ as bool
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
 from autojit.tensor.conversion import is_complex, is_floating_point, numel
 from autojit.tensor.factories import (
-    arange, as_tensor, empty, empty_like, eye, from_numpy, full, full_like, linspace, logspace, ones, ones_like, range,
-    scalar_tensor, tensor, typed_constructor, zeros, zeros_like,
+    arange,
+    as_tensor,
+    empty,
+    empty_like,
+    eye,
+    from_numpy,
+    full,
+    full_like,
+    linspace,
+    logspace,
+    ones,
+    ones_like,
+    range,
+    scalar_tensor,
+    tensor,
+    typed_constructor,
+    zeros,
+    zeros_like,
 )  # fmt: skip
 from autojit.tensor.namespace import can_cast, finfo, get_default_dtype, iinfo, is_tensor, result_type
 from autojit.tensor.printing import set_printoptions
 from autojit.tensor.random import (
-    Generator, bernoulli, default_generator, get_rng_state, initial_seed, manual_seed, multinomial, normal, rand, rand_like,
-    randint, randint_like, randn, randn_like, randperm, seed, set_rng_state,
+    Generator,
+    bernoulli,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    multinomial,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+    seed,
+    set_rng_state,
 )  # fmt: skip
 from autojit.tensor.size import Size
 
@@ -57,7 +102,21 @@ LongTensor = typed_constructor("LongTensor", int64)
 BoolTensor = typed_constructor("BoolTensor", bool)
 
 _LAZY_MODULES = frozenset(
-    {"nn", "optim", "utils", "io", "jit", "func", "linalg", "fft", "special", "testing", "distributions", "sparse", "data"}
+    {
+        "nn",
+        "optim",
+        "utils",
+        "io",
+        "jit",
+        "func",
+        "linalg",
+        "fft",
+        "special",
+        "testing",
+        "distributions",
+        "sparse",
+        "data",
+    }
 )
 _LAZY_NAMES = {
     "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
@@ -79,6 +138,97 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-if TYPE_CHECKING:
-
-    def __dir__() -> list[str]: ...
+__all__ = [  # and every function of ``autojit.tensor``, which the line with ``globals`` adds
+    "BoolTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "Generator",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "Size",
+    "Tensor",
+    "arange",
+    "as_tensor",
+    "autograd",
+    "bernoulli",
+    "bfloat16",
+    "bool",
+    "can_cast",
+    "cdouble",
+    "cfloat",
+    "complex64",
+    "complex128",
+    "default_dtype",
+    "default_generator",
+    "device",
+    "double",
+    "dtype",
+    "e",
+    "empty",
+    "empty_like",
+    "enable_grad",
+    "eye",
+    "finfo",
+    "float",
+    "float16",
+    "float32",
+    "float64",
+    "from_numpy",
+    "full",
+    "full_like",
+    "get_default_dtype",
+    "get_rng_state",
+    "half",
+    "iinfo",
+    "inf",
+    "inference_mode",
+    "initial_seed",
+    "int",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_complex",
+    "is_floating_point",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_tensor",
+    "linspace",
+    "logspace",
+    "long",
+    "manual_seed",
+    "multinomial",
+    "nan",
+    "no_grad",
+    "normal",
+    "numel",
+    "ones",
+    "ones_like",
+    "pi",
+    "promote_types",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "range",
+    "result_type",
+    "scalar_tensor",
+    "seed",
+    "set_default_dtype",
+    "set_grad_enabled",
+    "set_printoptions",
+    "set_rng_state",
+    "short",
+    "tensor",
+    "typed_constructor",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "zeros",
+    "zeros_like",
+]  # fmt: skip

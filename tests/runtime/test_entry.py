@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import platform
 import sys
@@ -68,9 +69,8 @@ def filled(value: float = 0.0, shape: tuple[int, ...] = (16,), dtype: Any = F4) 
 
 
 def ring(capacity: int = 3, **changes: Any) -> OutputRing:
-    return OutputRing(
-        make=filled, table_index=1, slot_equals=(*PLAIN, ("__weakref__", MISSING)), capacity=capacity, **changes
-    )
+    plain = OutputRing(filled, 1, slot_equals=(*PLAIN, ("__weakref__", MISSING)), capacity=capacity)
+    return plain._replace(**changes)
 
 
 def spec_of(**changes: Any) -> EntrySpec:
@@ -313,6 +313,20 @@ def test_the_fallback_gets_the_very_call(entry_type: MakeEntry) -> None:
 
     with pytest.raises(KeyError, match="from the fallback"):
         entry_type(spec_of(fallback=failing)).call()
+
+
+@pytest.mark.parametrize("entry_type", ENTRIES)
+def test_with_a_fallback_kept_results_cost_no_slow_calls(entry_type: MakeEntry) -> None:
+    rings = (ring(), ring(table_index=2))
+    spec = spec_of(rings=rings, results=(Output(0), Output(1)), returns_tuple=True, fallback=lambda *_: "fallback")
+    table = (ctypes.c_void_p * 5)()
+    table[:2] = [0, 0]
+    entry = entry_type(spec._replace(table_address=ctypes.addressof(table), keep=(spec.keep, table)))
+    kept = [entry.call(filled(value)) for value in range(20)]
+    assert [float(first._array[0]) for first, _ in kept] == [value + 1.0 for value in range(20)]
+    assert entry.calls() == 20
+    assert entry.call(None) == "fallback"
+    assert len({id(tensor) for pair in kept for tensor in pair}) == 40
 
 
 @pytest.mark.parametrize("entry_type", ENTRIES)

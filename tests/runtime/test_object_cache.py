@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -78,7 +79,10 @@ def test_key_depends_on_all_that_shapes_the_object(monkeypatch: pytest.MonkeyPat
     assert len(keys) == 5
 
 
-def test_text_that_does_not_compile_is_not_stored(cache: ObjectCache) -> None:
+def test_text_that_does_not_compile_is_not_stored(
+    cache: ObjectCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where the rejected text is kept
     for _ in range(2):
         with pytest.raises(CompileError):
             cache.object("not a module", host_target())

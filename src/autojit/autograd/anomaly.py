@@ -35,10 +35,9 @@ def guarded(node: Node, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[
 
 def _report(node: Node) -> None:
     where = node.source
-    print(
+    sys.stderr.write(
         f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
-        f'  File "{where.file}", line {where.line}, in {where.function}',
-        file=sys.stderr,
+        f'  File "{where.file}", line {where.line}, in {where.function}\n'
     )
 
 

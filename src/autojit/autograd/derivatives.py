@@ -117,9 +117,12 @@ def backward(
     roots = _roots(outputs, grads)
     if create_graph:
         warnings.warn(
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
-            "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you "
-            "have to use this function, make sure to reset the .grad fields of your parameters to None after use to break "
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+            "gradient "
+            "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. "
+            "If you "
+            "have to use this function, make sure to reset the .grad fields of your parameters to None after use to "
+            "break "
             "the cycle and avoid the leak.",
             UserWarning,
             stacklevel=2,
@@ -137,9 +140,7 @@ def backward(
 
 def _roots(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Edge, Any]]:
     """(edge, cotangent) of the outputs that require gradients; an error when none does."""
-    edges = [
-        (i, o) for i, o in enumerate(outputs) if isinstance(o, GradientEdge) or edge_of(o) is not None
-    ]
+    edges = [(i, o) for i, o in enumerate(outputs) if isinstance(o, GradientEdge) or edge_of(o) is not None]
     if len(edges) < len(outputs):
         missing = next(i for i, o in enumerate(outputs) if isinstance(o, Tensor) and edge_of(o) is None)
         _edge(outputs[missing], "tensors", missing)
@@ -160,7 +161,8 @@ def grad(
     """The sums of derivatives of ``outputs`` with respect to each of ``inputs``; ``.grad`` is left alone.
 
     ``allow_unused`` gives None for inputs that were not used (an error otherwise), ``materialize_grads`` zeros.
-    ``only_inputs=False`` also accumulates into the other leaves. ``is_grads_batched`` takes vectors with a leading axis.
+    ``only_inputs=False`` also accumulates into the other leaves. ``is_grads_batched`` takes vectors with a leading
+    axis.
 
     Example:
         >>> import autojit as aj
@@ -180,19 +182,24 @@ def grad(
     targets = [_input_edge(x, i) for i, x in enumerate(chosen)]
     roots = _roots(results, grads)
     if not only_inputs:
-        warnings.warn("only_inputs argument is deprecated and is ignored; others are accumulated", FutureWarning, stacklevel=2)
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored; others are accumulated", FutureWarning, stacklevel=2
+        )
         _accumulate_others(roots, targets)
     found = run_backward(roots, keep, bool(create_graph), targets, accumulate=False)
     unused = allow_unused or materialize_grads
     return tuple(
-        _picked(found.get(edge), x, i, unused, materialize_grads) for i, (edge, x) in enumerate(zip(targets, chosen, strict=True))
+        _picked(found.get(edge), x, i, unused, materialize_grads)
+        for i, (edge, x) in enumerate(zip(targets, chosen, strict=True))
     )
 
 
 def _input_edge(given: Any, number: int) -> Edge:
     if isinstance(given, Tensor) and edge_of(given) is None:
         raise DifferentiationError(
-            "One of the differentiated Tensors does not require grad", {f"input {number}": given}, "set requires_grad=True"
+            "One of the differentiated Tensors does not require grad",
+            {f"input {number}": given},
+            "set requires_grad=True",
         )
     return _edge(given, "inputs", number)
 
@@ -205,7 +212,8 @@ def _picked(found: Any, x: Any, number: int, unused: bool, materialize: bool) ->
         return zeros(t.shape, dtype=t.dtype)
     if not unused:
         raise DifferentiationError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is "
+            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+            "this is "
             "the desired behavior.",
             {f"input {number}": x if isinstance(x, Tensor) else _type(x)},
         )

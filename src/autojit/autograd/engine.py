@@ -17,9 +17,8 @@ from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.functions_shape import broadcastable_sum
-from autojit.tensor.promotion import cast
 from autojit.tensor.node import ZERO, AccumulateGrad, Edge, Node, type_of_meta
-
+from autojit.tensor.promotion import cast
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of, wrap
 
@@ -279,7 +278,8 @@ def check_cotangent(grad: Any, type: TensorType, what: str, number: int) -> Tens
         if type.dtype.is_complex != found.dtype.is_complex and not type.dtype.is_complex:
             raise DifferentiationError(
                 f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
-                f"dtype: {what}[{number}] has a dtype of {found.dtype} and output[{number}] has a dtype of {type.dtype}."
+                f"dtype: {what}[{number}] has a dtype of {found.dtype} and output[{number}] has a dtype of "
+                f"{type.dtype}."
             )
         grad = cast(grad, type.dtype)
     return grad  # type: ignore[no-any-return]
@@ -314,5 +314,3 @@ def edge_type(edge: Edge) -> TensorType:
     if isinstance(node, AccumulateGrad):
         return type_of(node.variable)
     return type_of_meta(node.out_metas[number])
-
-

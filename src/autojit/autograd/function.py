@@ -1,6 +1,7 @@
 """Function: operations whose derivative the user writes.
 
-``forward`` runs without recording; one node is made for the whole call, and ``backward`` runs when the engine reaches it
+``forward`` runs without recording; one node is made for the whole call, and ``backward`` runs when the engine reaches
+it
 (recorded again under ``create_graph``).
 """
 
@@ -20,7 +21,13 @@ from autojit.tensor import Tensor
 from autojit.tensor.inplace import check_writable
 from autojit.tensor.node import FREED, ZERO, Edge, Node
 from autojit.tensor.recording import (
-    Packed, as_result, changed_error, edge_of, freed_error, meta_of, wants_grad,
+    Packed,
+    as_result,
+    changed_error,
+    edge_of,
+    freed_error,
+    meta_of,
+    wants_grad,
 )  # fmt: skip
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import alias, storage_of, type_of
@@ -114,7 +121,9 @@ class FunctionCtx(Node):
                 self._versions.append(0)
                 continue
             if not isinstance(t, Tensor):
-                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}"
+                )
             result = next((i for i, o in enumerate(outputs) if o is t), -1)
             kept: Any = t if result < 0 else alias(t)
             if hooks:
@@ -142,7 +151,8 @@ class FunctionCtx(Node):
         count = self._n_inputs
         if len(results) < count or any(r is not None for r in results[count:]):
             raise RuntimeError(
-                f"function {self.name()} returned an incorrect number of gradients (expected {count}, got {len(results)})"
+                f"function {self.name()} returned an incorrect number of gradients (expected {count}, got "
+                f"{len(results)})"
             )
         for place in range(count):
             if results[place] is not None and place not in self._slots:
@@ -155,7 +165,9 @@ class FunctionCtx(Node):
             grad = results[place]
             edge = self.edges[number]
             if grad is not None and edge is not None:
-                grad = check_cotangent(grad, self._input_types[number], f"Function {self.name()} returned gradient", number)
+                grad = check_cotangent(
+                    grad, self._input_types[number], f"Function {self.name()} returned gradient", number
+                )
             found.append(None if edge is None else grad)
         return found
 
@@ -173,6 +185,7 @@ class Function:
         ...         y = x.exp()
         ...         ctx.save_for_backward(y)
         ...         return y
+        ...
         ...     @staticmethod
         ...     def backward(ctx, y_bar):
         ...         (y,) = ctx.saved_tensors
@@ -206,7 +219,9 @@ class Function:
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """The Jacobian-vector product."""
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
 
     vjp = backward
 

@@ -23,7 +23,8 @@ def _tuple(given: Any, what: str, function: str) -> tuple[tuple[Tensor, ...], bo
         if not isinstance(t, Tensor):
             extra = f" at index {i}" if is_tuple else ""
             raise TypeError(
-                f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the value{extra} has type "
+                f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the value{extra} "
+                "has type "
                 f"{type(t)}."
             )
     return tuple(found), is_tuple
@@ -48,7 +49,9 @@ def _derivative(
     """One VJP; zeros for inputs the output does not depend on, an error under ``strict``."""
     if not output.requires_grad:
         if strict:
-            raise RuntimeError(f"Output of the user-provided function does not require gradients in {what} with strict mode")
+            raise RuntimeError(
+                f"Output of the user-provided function does not require gradients in {what} with strict mode"
+            )
         return tuple(zeros_like(t) for t in inputs)
     found = grad(output, tuple(inputs), vector, retain_graph=True, create_graph=create_graph, allow_unused=True)
     if strict and any(g is None for g in found):
@@ -135,7 +138,9 @@ def _vectors(v: Any, like: Sequence[Tensor], many: bool, what: str) -> tuple[Ten
     return found
 
 
-def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def vjp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """(outputs, vector-Jacobian product)."""
     with grad_mode(True):
         given, many_in = _tuple(inputs, "inputs", "vjp")
@@ -148,7 +153,12 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 
 def _summed(
-    outputs: Sequence[Tensor], xs: Sequence[Tensor], vectors: Sequence[Tensor], create_graph: bool, strict: bool, what: str
+    outputs: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    vectors: Sequence[Tensor],
+    create_graph: bool,
+    strict: bool,
+    what: str,
 ) -> tuple[Tensor, ...]:
     total: tuple[Tensor, ...] | None = None
     for y, v in zip(outputs, vectors, strict=True):
@@ -158,7 +168,9 @@ def _summed(
     return total
 
 
-def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def jvp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """(outputs, Jacobian-vector product), by differentiating the VJP with respect to its vector."""
     with grad_mode(True):
         given, many_in = _tuple(inputs, "inputs", "jvp")
@@ -172,7 +184,9 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _finished(results, create_graph), _finished(found if many_out else found[0], create_graph)
 
 
-def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def vhp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """(output, vector-Hessian product) of a scalar function."""
     with grad_mode(True):
         given, many = _tuple(inputs, "inputs", "vhp")
@@ -184,7 +198,8 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _finished(y, create_graph), _finished(found if many else found[0], create_graph)
 
 
-def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
+def hvp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """(output, Hessian-vector product) of a scalar function: the Hessian is symmetric, so it is ``vhp``."""
     return vhp(func, inputs, v, create_graph, strict)
-

@@ -53,14 +53,16 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
     chosen = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     if not chosen:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have "
+            "requires_grad=True."
         )
     for place, x in enumerate(inputs):
         if not isinstance(x, Tensor) or not x.requires_grad:
             continue
         if type_of(x).dtype not in (float64, complex128):
             warnings.warn(
-                f"Input #{place} requires gradient and is not a double precision floating point or complex. This check will "
+                f"Input #{place} requires gradient and is not a double precision floating point or complex. This "
+                "check will "
                 "likely fail if all the inputs are not of double precision floating point or complex.",
                 UserWarning,
                 stacklevel=4,
@@ -75,7 +77,8 @@ def _check_overlap(x: Tensor, place: int) -> None:
     repeated = any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True))
     if repeated or _shares_elements(array):
         raise RuntimeError(
-            f"The {place}th input has a dimension with stride 0 or elements that overlap in memory. gradcheck only supports "
+            f"The {place}th input has a dimension with stride 0 or elements that overlap in memory. gradcheck only "
+            "supports "
             "inputs that are non-overlapping to be able to compute the numerical gradients correctly. You should call "
             ".contiguous on the input before passing it to gradcheck."
         )
@@ -91,7 +94,13 @@ def _shares_elements(array: Array) -> bool:
     return bool(np.unique(offsets).size != offsets.size)
 
 
-def _parts(function: Function, sample: Sequence[Tensor]) -> Iterator[tuple[str, int, Callable[[Sequence[Any]], Tensor]]]:
+def _then(part: Callable[[Tensor], Tensor], whole: Callable[[Sequence[Any]], Tensor]) -> Callable[..., Tensor]:
+    return lambda inputs: part(whole(inputs))
+
+
+def _parts(
+    function: Function, sample: Sequence[Tensor]
+) -> Iterator[tuple[str, int, Callable[[Sequence[Any]], Tensor]]]:
     """(description, output number, real-valued component of the function): complex outputs count twice."""
     for number, output in enumerate(sample):
 
@@ -99,13 +108,19 @@ def _parts(function: Function, sample: Sequence[Tensor]) -> Iterator[tuple[str, 
             return _outputs(function(*inputs))[number]
 
         if type_of(output).dtype.is_complex:
-            yield "While considering the real part of complex outputs only, ", number, lambda xs, f=whole: real(f(xs))
-            yield "While considering the imaginary part of complex outputs only, ", number, lambda xs, f=whole: imag(f(xs))
+            yield "While considering the real part of complex outputs only, ", number, _then(real, whole)
+            yield (
+                "While considering the imaginary part of complex outputs only, ",
+                number,
+                _then(imag, whole),
+            )
         else:
             yield "", number, whole
 
 
-def numerical_jacobian(component: Callable[[Sequence[Any]], Tensor], inputs: Sequence[Any], place: int, eps: float) -> Array:
+def numerical_jacobian(
+    component: Callable[[Sequence[Any]], Tensor], inputs: Sequence[Any], place: int, eps: float
+) -> Array:
     """Central differences: ``[elements of the input, elements of the output]``; for complex inputs d/dx + i d/dy."""
     array = inputs[place]._array
     columns = []
@@ -152,7 +167,8 @@ def _mismatch(what: str, output: int, place: int, numerical: Array, analytical: 
     return GradcheckError(
         f"{what}Jacobian mismatch for output {output} with respect to input {place},\n"
         f"numerical:{wrap(np.ascontiguousarray(numerical))}\nanalytical:{wrap(np.ascontiguousarray(analytical))}\n"
-        f"largest difference {float(np.max(gap)) if gap.size else 0.0:.3e} at input element {worst[0] if worst else '-'}, "
+        f"largest difference {float(np.max(gap)) if gap.size else 0.0:.3e} at input element "
+        f"{worst[0] if worst else '-'}, "
         f"output element {worst[1] if worst else '-'}\n"
     )
 
@@ -192,7 +208,8 @@ def _check_repeatable(output: Tensor, inputs: Sequence[Tensor], first: list[Arra
     for a, b in zip(first, analytical_jacobian(output, inputs), strict=True):
         if not np.allclose(a, b, rtol=0, atol=tolerance, equal_nan=True):
             raise GradcheckError(
-                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+                "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
+                "gives "
                 "different values, although analytical gradient matches numerical gradient."
                 f" The tolerance for nondeterminism was {tolerance}."
             )
@@ -292,7 +309,15 @@ def gradgradcheck(
         return tuple(g for g in found if g is not None)
 
     return gradcheck(
-        gradient, (*given, *vectors), eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes
+        gradient,
+        (*given, *vectors),
+        eps,
+        atol,
+        rtol,
+        raise_exception,
+        nondet_tol,
+        check_undefined_grad,
+        check_grad_dtypes,
     )
 
 

@@ -49,9 +49,7 @@ class _MultiHook:
         self.remove()
 
 
-def register_multi_grad_hook(
-    tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all"
-) -> _MultiHook:
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all") -> _MultiHook:
     """Call ``fn`` once the gradients of all tensors (or of any, with ``mode="any"``) are computed."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")

@@ -164,7 +164,7 @@ class inference_mode(Mode):
         state.grad_enabled, state.inference = self.before.pop()
 
     def clone(self) -> inference_mode:
-        return inference_mode(self.mode)  # type: ignore[no-any-return]
+        return inference_mode(self.mode)
 
 
 def is_grad_enabled() -> bool:

@@ -1,9 +1,9 @@
 """erf, erfc, erfinv.
 
-erfc(a) for a >= 0 is exp(-a^2) * H(v) / (1 + 2a) on the whole half line: H = (1 + 2a) erfcx(a) = 1 + (v + 1) G(v) lies
-between 1 and 1.3, so rounding errors of G and of v = (a - K)/(a + K) hardly matter, while 1, exp(-a^2) and 1/(1 + 2a)
-carry their rounding errors along as low-order parts. Thus the tail keeps its relative accuracy down to the denormals. The form of H follows
-Shepherd and Laframboise, Math. Comp. 36 (1981).
+erfc(a) for a >= 0 is exp(-a^2) * H(v) / (1 + 2a) on the whole half line. H = (1 + 2a) erfcx(a) = 1 + (v + 1) G(v) lies
+between 1 and 1.3, so rounding errors of G and of v = (a - K)/(a + K) hardly matter, while the 1, exp(-a^2) and
+1/(1 + 2a) carry their rounding errors along as low-order parts. Thus the tail keeps its relative accuracy down to the
+denormals. The form of H follows Shepherd and Laframboise, Math. Comp. 36 (1981).
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ def erf(emit: InstructionEmitter, x: Scalar) -> Scalar:
 
 
 def erfinv(emit: InstructionEmitter, x: Scalar) -> Scalar:
-    """x P(w) with w = -log(1 - x^2), in the tails x P(sqrt(w)): Giles, GPU Computing Gems, 2011. NaN outside [-1, 1]."""
+    """x P(w) with w = -log(1 - x^2), in the tails x P(sqrt(w)); NaN outside [-1, 1].
+
+    Source of the form: Giles, GPU Computing Gems, Jade edition, 2011.
+    """
     w = emit.neg(emit.call("log", emit.mul(emit.sub(1.0, x), emit.add(x, 1.0))))
     centre = polynomial(emit, emit.sub(w, ERFINV_SPLIT[0] / 2), ERFINV_CENTRE["f64"])
     root = emit.sqrt(w)

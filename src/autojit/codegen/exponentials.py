@@ -1,8 +1,8 @@
 """exp and its kin: exp, exp2, expm1, sinh, cosh, tanh, sigmoid.
 
-All reduce x = n ln 2 + r with |r| <= ln(2)/2, approximate on r, and scale by powers of two. ln 2 is split so that
-n times the upper part cancels against x without rounding (the product is a multiple of the last bit kept); the lower part then costs
-the only rounding of r. Coefficients: `coefficients`.
+All reduce x = n ln 2 + r with |r| <= ln(2)/2, approximate on r, and scale by powers of two. ln 2 is split so that n
+times its upper part cancels against x without rounding (the product is a multiple of the last bit kept); the lower
+part then costs the only rounding of r.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ TAN_PI_8 = 0.41421356237309503
 
 
 def _asin_parts(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar]:
-    """Whether |x| > 1/2, and s + s_low + s_tail = asin(s): s = |x|, or sqrt((1 - |x|)/2), whose asin is half of acos."""
+    """Whether |x| > 1/2, and s, s_low, s_tail whose sum is asin(s): s = |x|, or sqrt((1 - |x|)/2) near 1."""
     a = emit.abs(x)
     outer = emit.gt(a, 0.5)
     square = emit.select(outer, emit.multiply_add(a, -0.5, 0.5), emit.mul(a, a))

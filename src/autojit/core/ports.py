@@ -23,8 +23,11 @@ class Trace(Protocol):
         """Record one op on IR values; the results' IR values. ``op`` may be a source (no values)."""
         ...
 
-    def lift(self, storage: Any) -> Any:
-        """The present IR value of a concrete storage's root array: a graph input, or what was written in this trace."""
+    def lift(self, storage: Any, owner: Any = None) -> Any:
+        """The present IR value of a concrete storage's root array: a graph input, or what was written in this trace.
+
+        ``owner`` is the tensor through which the storage was reached. Storages with the same array are the same state.
+        """
         ...
 
     def in_place(self, storage: Any, value: Any) -> None:

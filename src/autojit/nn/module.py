@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import autojit as aj
+from autojit.nn.conversion import convert_parameter, parse_to
 from autojit.nn.hooks import HOOK_KINDS, HookMixin
 from autojit.nn.parameter import Buffer, Parameter
 from autojit.nn.state_dict import StateDictMixin
@@ -383,7 +384,7 @@ class Module(StateDictMixin, HookMixin):
         with aj.no_grad():
             for parameter in self._parameters.values():
                 if parameter is not None:
-                    _convert(parameter, fn)
+                    convert_parameter(parameter, fn)
             for name, buffer in self._buffers.items():
                 if buffer is not None:
                     self._buffers[name] = fn(buffer)
@@ -392,7 +393,7 @@ class Module(StateDictMixin, HookMixin):
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move or cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``; floating tensors only are cast."""
-        device, dtype = _parse_to(args, kwargs)
+        device, dtype = parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
@@ -472,31 +473,6 @@ class Module(StateDictMixin, HookMixin):
             return f"{self._get_name()}({extra})"
         lines = "\n  ".join(extra_lines + children)
         return f"{self._get_name()}(\n  {lines}\n)" if lines else f"{self._get_name()}()"
-
-
-def _convert(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
-    data = parameter.data
-    converted = fn(data)
-    if converted is data:
-        return
-    grad = parameter.grad
-    parameter.grad = None  # a gradient of the old dtype would not fit the new data
-    parameter.data = converted
-    if grad is not None:
-        parameter.grad = fn(grad.detach()).requires_grad_(grad.requires_grad)
-
-
-def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Device and dtype (None: unchanged) of the arguments of ``to``."""
-    device, dtype = kwargs.get("device"), kwargs.get("dtype")
-    for arg in (*args, *([kwargs["tensor"]] if "tensor" in kwargs else [])):
-        if isinstance(arg, Tensor):
-            device, dtype = arg.device, arg.dtype
-        elif isinstance(arg, aj.dtype):
-            dtype = arg
-        elif arg is not None and not isinstance(arg, bool):
-            device = arg
-    return (None if device is None else aj.device(device)), dtype
 
 
 def _indent(text: str) -> str:

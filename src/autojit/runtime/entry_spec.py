@@ -164,7 +164,8 @@ class EntrySpec(NamedTuple):
         arguments: positional ones first, then one for each of `keyword_names`.
         results: one item unless `returns_tuple`; a single `Constant(None)` for a step that returns nothing.
         releases_gil: let other Python threads run meanwhile; worth it above about 50 us of work.
-        fallback: called with the call's arguments when the step cannot run; without it a `Refusal` is returned.
+        fallback: called with the call's arguments when the step cannot run (rings whose tensors are all in use are
+            refilled and the call tried again first); without it a `Refusal` is returned.
         keep: owner of step, table and busy word.
     """
 

@@ -48,7 +48,7 @@ _EVICT_TO = 0.9  # of the limit, so that a full cache is not swept at every stor
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
-def object_key(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
+def object_key(ir_text: str, target: HostTarget, opt_level: int = 2, pass_level: int | None = None) -> str:
     """SHA-256 (64 hex digits) over everything the object depends on; equal on every process of equal machines."""
     parts = (
         ir_text,
@@ -58,6 +58,7 @@ def object_key(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
         target.cpu,
         target.features,
         str(opt_level),
+        str(pass_level),
     )
     digest = hashlib.sha256()
     for part in parts:
@@ -103,7 +104,7 @@ class ObjectCache:
         self._lock = threading.Lock()
         self._building: dict[str, threading.Lock] = {}
 
-    def object(self, ir_text: str, target: HostTarget, opt_level: int = 2) -> bytes:
+    def object(self, ir_text: str, target: HostTarget, opt_level: int = 2, pass_level: int | None = None) -> bytes:
         """The object for a module: from disk when a sound entry is there, else compiled and stored.
 
         Threads asking for one object at a time share one compilation.
@@ -111,8 +112,8 @@ class ObjectCache:
         Raises:
             CompileError: LLVM rejects the text.
         """
-        key = object_key(ir_text, target, opt_level)
-        return self.blob(key, lambda: compile_to_object(ir_text, target, opt_level))
+        key = object_key(ir_text, target, opt_level, pass_level)
+        return self.blob(key, lambda: compile_to_object(ir_text, target, opt_level, pass_level))
 
     def objects(self, ir_texts: Sequence[str], target: HostTarget, opt_level: int = 2) -> list[bytes]:
         """The objects for several modules; those not on disk are compiled on all cores.

@@ -31,6 +31,8 @@ POINTWISE = ("concatenate", "random_bits", "slice_update")
 MAX_BUFFERS = 40  # buffers one loop nest may touch before address registers spill on x86-64
 MAX_MEMBERS = 400
 CANDIDATES = 6
+SMALL_DOMAIN = 4096  # elements: below, a kernel costs less than making others wait for what it would be fused with
+EXPANSION = 8  # a cheap node this much larger than what it reads is computed where it is read
 
 
 def is_pointwise(node: Node) -> bool:
@@ -81,13 +83,43 @@ def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:
     return delinearize(linearize(index, shape), target)
 
 
+def inline_values(graph: Graph, definitions: dict[Value, Node], forced: set[Value]) -> set[Value]:
+    """Values that readers compute or address themselves: reindexing, sources, gathers, and cheap expansions.
+
+    An expansion is a cheap elementwise op whose operands are much smaller than its result (a mask from positions, a sum
+    of two broadcast vectors): computing it where it is read moves less memory than storing it.
+    """
+    inline: set[Value] = set()
+    for node in graph.nodes:
+        (first, *_) = node.outputs
+        if first in forced:
+            continue
+        if is_inline(node) or _is_expansion(node, definitions, inline):
+            inline.update(node.outputs)
+    return inline
+
+
+def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]) -> bool:
+    op = node.op
+    if not isinstance(op, Elementwise) or not op.is_cheap:
+        return False
+    size = prod(node.outputs[0].type.shape)
+    if size <= SMALL_DOMAIN:
+        return False
+    read = 0
+    for operand in node.inputs:
+        index = loop_indices(operand.type.shape)
+        read += sum(prod(v.type.shape) for v, _ in leaves(operand, index, definitions, inline))
+    return read * EXPANSION <= size
+
+
 class Fuser:
     """Sweeps the nodes in order and assigns each to a group or leaves it a kernel of its own."""
 
     def __init__(self, graph: Graph, forced: set[Value]) -> None:
         self.graph = graph
         self.definitions = graph.definitions()
-        self.inline = {v for node in graph.nodes if is_inline(node) for v in node.outputs if v not in forced}
+        self.inline = inline_values(graph, self.definitions, forced)
         self.groups: list[Group] = []
         self.owner: dict[Value, int] = {}
         self.dependencies: list[int] = []
@@ -125,8 +157,9 @@ class Fuser:
                 seen[self.owner[value]] = None
             for reader in self.readers.get(value, ())[-3:]:
                 seen[reader] = None
-        ids = sorted(seen, reverse=True)[:CANDIDATES]
-        return [unit for i in ids if isinstance(unit := self.units[i], Group)]
+        found = [unit for i in seen if isinstance(unit := self.units[i], Group)]
+        found.sort(key=lambda g: (prod(g.shape), g.id), reverse=True)  # what does most work saves most by fusing
+        return found[:CANDIDATES]
 
     def _read_values(self, node: Node) -> list[Value]:
         found: list[Value] = []
@@ -174,6 +207,8 @@ class Fuser:
         for level in levels:
             position = group.canonical(shape, level)
             reads = self._reads_at(node, position)
+            if level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
+                continue  # unrelated: joining would only delay what others wait for
             if self._admissible(group, reads, level):
                 self._add(group, node, level, position, reads)
                 return True
@@ -202,6 +237,7 @@ class Fuser:
     def _admissible(self, group: Group, reads: list[tuple[Value, Indices]], level: str) -> bool:
         bit = 1 << group.id
         outside: set[Value] = set()
+        inside = False
         for value, index in reads:
             owner = self.owner.get(value)
             if owner != group.id:
@@ -209,12 +245,22 @@ class Fuser:
                 if owner is not None and self.dependencies[owner] & bit:
                     return False
                 continue
+            inside = True
             its_level = group.level[value]
             if its_level == OUT or (level == ROW and its_level == FULL) or group.position[value] != index:
                 return False
-        if len(group.members) >= MAX_MEMBERS:
+        if len(group.members) >= MAX_MEMBERS or self._makes_wait(group, outside, inside):
             return False
         return len(group.buffers | outside) <= MAX_BUFFERS or not group.members
+
+    def _makes_wait(self, group: Group, outside: set[Value], inside: bool) -> bool:
+        """Whether joining would tie values together that become ready at different times, for little gain."""
+        if not group.members:
+            return False
+        own, needed = self.dependencies[group.id], self._bits(outside)
+        if not inside and own & ~needed:
+            return True
+        return bool(needed & ~own) and prod(group.shape) <= SMALL_DOMAIN
 
     def _add(
         self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]
@@ -310,6 +356,8 @@ class Fuser:
         (x,) = node.inputs
         position = group.canonical(x.type.shape, operand_level)
         reads = list(leaves(x, position, self.definitions, self.inline))
+        if operand_level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
+            return False
         if not self._admissible(group, reads, operand_level):
             return False
         where = group.canonical(node.outputs[0].type.shape, ROW) if level == ROW else ()

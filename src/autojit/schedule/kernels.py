@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autojit.core.dtypes import float32, float64
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, linearize
+from autojit.ops.base import Reindex
 from autojit.schedule.fusion import Fuser
 from autojit.schedule.loops import LoopProgram
 from autojit.schedule.pull import leaves, loop_indices
@@ -91,6 +93,9 @@ class CopyKernel:
 Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel
 
 
+MAX_BATCH_AXES = 2  # strides of the batch that a product's kernel takes
+
+
 def is_gemm(node: Node) -> bool:
     """Whether the node is a matrix product with tile code of its own; other dtypes are structured ops."""
     return node.op.name == "matmul" and node.outputs[0].type.dtype in (float32, float64)
@@ -106,8 +111,25 @@ def contiguous_access(value: Value, shape: Shape) -> Access:
     return Access(value, 0, tuple(reversed(strides)))
 
 
+def joint_batch(accesses: Sequence[Access], shape: Shape) -> list[tuple[int, tuple[int, ...]]]:
+    """The batch axes of a product as (extent, stride in each operand), outer to inner.
+
+    Axes of extent 1 vanish, and neighbours that every operand walks as one are merged. ``shape`` is one operand's.
+    """
+    merged: list[tuple[int, tuple[int, ...]]] = []
+    for axis, extent in enumerate(shape[:-2]):
+        if extent == 1:
+            continue
+        strides = tuple(access.strides[axis] for access in accesses)
+        if merged and merged[-1][1] == tuple(stride * extent for stride in strides):
+            merged[-1] = (merged[-1][0] * extent, strides)
+        else:
+            merged.append((extent, strides))
+    return merged
+
+
 def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Value]) -> Access | None:
-    """How to read ``value`` with strides from stored memory, or None when no such strides exist."""
+    """How to read ``value`` with strides (none negative) from stored memory, or None when no such strides exist."""
     index = loop_indices(value.type.shape)
     found = list(leaves(value, index, definitions, inline))
     if len(found) != 1 or _has_guards(value, definitions, inline):
@@ -115,19 +137,19 @@ def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Val
     leaf, position = found[0]
     if leaf.type.dtype is not value.type.dtype:
         return None
-    address = linearize(position, leaf.type.shape)
-    return _affine(address, index, leaf)
+    access = _affine(linearize(position, leaf.type.shape), index, leaf)
+    return None if access is None or min(access.strides, default=0) < 0 else access
 
 
 def _has_guards(value: Value, definitions: dict[Value, Node], inline: set[Value]) -> bool:
     index = loop_indices(value.type.shape)
     while value in inline:
         node = definitions[value]
-        if len(node.inputs) != 1:
+        if not isinstance(node.op, Reindex):
             return True
-        if node.op.valid(index, node.inputs[0].type):  # type: ignore[attr-defined]
+        if node.op.valid(index, node.inputs[0].type):
             return True
-        index = node.op.source_index(index, node.inputs[0].type)  # type: ignore[attr-defined]
+        index = node.op.source_index(index, node.inputs[0].type)
         value = node.inputs[0]
     return False
 

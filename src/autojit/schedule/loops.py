@@ -191,6 +191,8 @@ class ExprBuilder:
                 return self.value(x, source)
             fill = self._intern("const", x.type.dtype, slot=_number_key(op.fill), op=None)  # type: ignore[attr-defined]
             return self._guard(guards, self.value(x, source), fill)
+        if isinstance(op, Elementwise):
+            return self.computed(node, index)
         if isinstance(op, Source):
             return self._intern("source", node.outputs[0].type.dtype, op=op, index=index)
         return self._gather(node, index)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque
-from autojit.ops.base import Reindex, Source
+from autojit.ops.base import Elementwise, Reindex, Source
 from autojit.ops.indexing import Gathering
 
 Indices = tuple[Index, ...]
@@ -58,6 +58,9 @@ def leaves(
     if isinstance(op, Reindex):
         (x,) = node.inputs
         yield from leaves(x, op.source_index(index, x.type), definitions, inline)
+    elif isinstance(op, Elementwise):
+        for operand in node.inputs:
+            yield from leaves(operand, broadcast_index(index, operand.type.shape), definitions, inline)
     elif not isinstance(op, Source):
         lookups, data = gathered_index(node, index)
         yield from leaves(node.inputs[0], data, definitions, inline)

@@ -9,15 +9,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Reduction
 from autojit.ops.shape import Reshape
 from autojit.schedule.bands import Band, form_bands
-from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, is_pointwise
+from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values, is_pointwise
 from autojit.schedule.kernels import (
+    MAX_BATCH_AXES,
     Access,
     CopyKernel,
     Kernel,
@@ -26,6 +27,7 @@ from autojit.schedule.kernels import (
     StructuredKernel,
     contiguous_access,
     is_gemm,
+    joint_batch,
     strided_access,
 )
 from autojit.schedule.loops import build_program
@@ -56,8 +58,8 @@ class Scheduler:
         self.graph = graph
         self.donated = donated  # output position -> input position
         self.definitions = graph.definitions()
-        self.inline = {v for node in graph.nodes if is_inline(node) for v in node.outputs}
         self.forced: set[Value] = set()
+        self.inline = inline_values(graph, self.definitions, self.forced)
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
         self.accesses: dict[tuple[Node, int], Access] = {}
@@ -99,18 +101,29 @@ class Scheduler:
     # -- which inline values need storage
 
     def _operand_needs(self) -> None:
-        for node in self.graph.nodes:
-            if is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction):
-                continue
-            for position, operand in enumerate(node.inputs):
+        before = -1
+        while before != len(self.forced):  # what is forced later may cut short what a product reads through
+            before = len(self.forced)
+            for node in self.graph.nodes:
                 if is_gemm(node):
-                    access = strided_access(operand, self.definitions, self.inline - self.forced)
-                    if access is not None and _gemm_ready(access, operand):
-                        continue
-                if operand in self.inline:
-                    root = self._reshape_root(operand)
-                    if root in self.inline:
-                        self.forced.add(root)
+                    self._gemm_needs(node)
+                elif not (is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction)):
+                    self._force(node.inputs)
+
+    def _force(self, values: Iterable[Value]) -> None:
+        for value in values:
+            if value in self.inline:
+                root = self._reshape_root(value)
+                if root in self.inline:
+                    self.forced.add(root)
+
+    def _gemm_needs(self, node: Node) -> None:
+        """Operands without strides of their own need storage; both do if their batches do not walk together."""
+        inline = self.inline - self.forced
+        found = [strided_access(x, self.definitions, inline) for x in node.inputs]
+        self._force(x for x, access in zip(node.inputs, found, strict=True) if access is None)
+        if None not in found and len(joint_batch(found, node.inputs[0].type.shape)) > MAX_BATCH_AXES:  # type: ignore[arg-type]
+            self._force(node.inputs)
 
     def _reshape_root(self, value: Value) -> Value:
         """The value whose storage holds the same bytes in the same order."""
@@ -167,7 +180,7 @@ class Scheduler:
 
     def _access(self, value: Value, fuser: Fuser) -> Access:
         found = strided_access(value, self.definitions, fuser.inline)
-        if found is not None and _gemm_ready(found, value):
+        if found is not None:
             return found
         return contiguous_access(self._reshape_root_of(value, fuser), value.type.shape)
 
@@ -211,12 +224,6 @@ class Scheduler:
         target = Value(output.type, f"new{position}")
         self.copies.append(CopyKernel(output, target))
         self.outputs[position] = target
-
-
-def _gemm_ready(access: Access, operand: Value) -> bool:
-    """Batch axes must collapse to at most two strides; matrix axes may have any strides."""
-    batch = [(n, s) for n, s in zip(operand.type.shape[:-2], access.strides[:-2], strict=True) if n != 1]
-    return len(batch) <= 2
 
 
 def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:

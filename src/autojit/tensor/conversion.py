@@ -12,7 +12,19 @@ import numpy as np
 
 from autojit.core.device import Device, device, require_available
 from autojit.core.dtypes import (
-    DType, bfloat16, bool_, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8,
+    DType,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
 )  # fmt: skip
 from autojit.core.errors import TraceError
 from autojit.core.ports import ports
@@ -54,9 +66,7 @@ def tolist(self: Tensor) -> Any:
 def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
     """The array itself, sharing memory; a tensor that requires gradients must be detached first (or ``force``)."""
     if wants_grad(self) and not force:
-        raise RuntimeError(
-            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-        )
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     return array_of(self)
 
 
@@ -224,7 +234,8 @@ def size(self: Tensor, dim: int | None = None) -> Any:
         return Size(shape)
     if not -max(len(shape), 1) <= dim < len(shape):
         raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-max(len(shape), 1)}, {len(shape) - 1}], but got {dim})"
+            f"Dimension out of range (expected to be in range of [{-max(len(shape), 1)}, {len(shape) - 1}], but got "
+            f"{dim})"
         )
     return shape[dim]
 
@@ -443,7 +454,8 @@ for _name, _dtype in {
 }.items():  # fmt: skip
     METHODS[_name] = _to_dtype(_name, _dtype)
 for _name in (
-    "_rebuild", "_to_dtype", "_leaf_hooks", "get_data", "set_data", "get_requires_grad", "set_requires_grad", "get_grad",
+    "_rebuild", "_to_dtype", "_leaf_hooks", "get_data", "set_data", "get_requires_grad", "set_requires_grad",
+    "get_grad",
     "assign_grad", "set_grad", "delete_grad", "get_grad_fn", "is_leaf",
 ):  # fmt: skip
     METHODS.pop(_name)

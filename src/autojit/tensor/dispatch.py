@@ -15,7 +15,7 @@ from autojit.core.errors import TraceError
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.sources import Full
-from autojit.tensor.recording import record, refresh_view, symbolic_node, wants_grad
+from autojit.tensor.recording import record, refresh_view, symbolic_node, wants_any
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import View
 from autojit.tensor.tensor import Tensor, storage_chain, storage_of, type_of, wrap, wrap_value
@@ -32,11 +32,11 @@ def apply(op: Op, *operands: Tensor) -> Any:
     Raises:
         the type rule's error when the operands do not fit; TraceError when a traced tensor is used outside its trace.
     """
-    if state.trace is not None:
+    now = state.__dict__
+    if now["trace"] is not None:
         return _apply_traced(op, operands)
-    arrays = [t._array for t in operands]
     try:
-        out = state.quiet.run(op.eager, *arrays)
+        out = now["run"](op.eager, *[t._array for t in operands])
     except Exception as error:
         out = _retry(op, operands, error)
     if op.n_outputs != 1:
@@ -44,11 +44,26 @@ def apply(op: Op, *operands: Tensor) -> Any:
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if op.is_view:
         _attach_view(op, operands[0], result)
-    if state.grad_enabled:
+    if now["grad_enabled"]:
         for t in operands:
             if t._requires_grad or t._view is not None:
                 _record_one(op, operands, result)
                 break
+    return result
+
+
+def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
+    """``apply`` of a two-operand elementwise op whose eager rule is the function ``compute``: the shortest way."""
+    now = state.__dict__
+    if now["trace"] is not None:
+        return _apply_traced(op, (x, y))  # type: ignore[no-any-return]
+    try:
+        out = now["run"](compute, x._array, y._array)
+    except Exception as error:
+        out = _retry(op, (x, y), error)
+    result = wrap(out if type(out) is _ndarray else np.asarray(out))
+    if now["grad_enabled"] and (x._requires_grad or y._requires_grad or x._view is not None or y._view is not None):
+        _record_one(op, (x, y), result)
     return result
 
 
@@ -67,14 +82,14 @@ def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
 
 
 def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
-    if any([wants_grad(t) for t in operands]):  # a list: every view must be refreshed
+    if wants_any(operands):
         record(op, operands, (result,))
         if result._view is not None and result._view.base is not None:
             result._view.base_fn = result._view.base._grad_fn
 
 
 def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> tuple[Tensor, ...]:
-    if state.grad_enabled and any([wants_grad(t) for t in operands]):
+    if state.grad_enabled and wants_any(operands):
         record(op, operands, results)
     return tuple(results)
 
@@ -111,7 +126,7 @@ def value_of(t: Tensor) -> Value:
         t._value = root
         if t._view is not None:
             t._view.value_version = storage_of(t).version
-    return root
+    return root  # type: ignore[no-any-return]
 
 
 def root_value(t: Tensor) -> Any:
@@ -132,10 +147,10 @@ def _attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
     result._storage = storage
     view = operand._view
     if view is None or view.base is None:
-        base, chain = operand, (op,)
+        base, chain = operand, ()
     else:
-        base, chain = view.base, (*view.chain, op)
-    result._view = View(base, chain, base._grad_fn, storage.version)
+        base, chain = view.base, view.chain
+    result._view = View(base, (*chain, op), base._grad_fn, storage.version)
     if not state.grad_enabled:
         result._view.creation = "no_grad"
 

@@ -13,8 +13,8 @@ from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_
 from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.dispatch import literal_of
-from autojit.tensor.functions_elementwise import clone
-from autojit.tensor.functions_shape import _sizes, stack
+from autojit.tensor.functions_elementwise import clone, eq
+from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.promotion import cast
 from autojit.tensor.state import quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
@@ -52,7 +52,7 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
         return found if dtype is None else cast(found, dtype)
     if isinstance(data, list | tuple) and _holds_tensors(data):
         parts = [_from_data(d, dtype, copy=False) for d in data]
-        return stack(parts).detach()
+        return stack(parts).detach()  # type: ignore[no-any-return]
     return constant(array_from(data, dtype, copy))
 
 
@@ -139,46 +139,83 @@ def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
     return wrap(quietly(np.full, shape, value, dtype.numpy))
 
 
-def full(size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def full(
+    size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A value repeated in a shape."""
     if isinstance(fill_value, Tensor):
-        return finish(cast(fill_value, dtype or type_of(fill_value).dtype).expand(_sizes((size,))).clone(), requires_grad, device)
+        return finish(
+            cast(fill_value, dtype or type_of(fill_value).dtype).expand(sizes_of((size,))).clone(),
+            requires_grad,
+            device,
+        )
     wanted = dtype_of_number(fill_value) if dtype is None else dtype
-    return finish(_filled(fill_value, _sizes((size,)), wanted), requires_grad, device)
+    return finish(_filled(fill_value, sizes_of((size,)), wanted), requires_grad, device)
 
 
 def zeros(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros of a shape."""
-    return finish(_filled(0, _sizes(size), dtype or default_dtype()), requires_grad, device)
+    return finish(_filled(0, sizes_of(size), dtype or default_dtype()), requires_grad, device)
 
 
 def ones(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones of a shape."""
-    return finish(_filled(1, _sizes(size), dtype or default_dtype()), requires_grad, device)
+    return finish(_filled(1, sizes_of(size), dtype or default_dtype()), requires_grad, device)
 
 
-def empty(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+def empty(
+    *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None
+) -> Tensor:
     """A tensor of a shape with unspecified elements (zeros, so that results repeat)."""
     return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """A value repeated in the shape and dtype of a tensor."""
     t = type_of(input)
     return full(t.shape, fill_value, dtype=dtype or t.dtype, device=device, requires_grad=requires_grad)
 
 
-def zeros_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """Zeros in the shape and dtype of a tensor."""
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """Ones in the shape and dtype of a tensor."""
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None) -> Tensor:
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """A tensor in the shape and dtype of another with unspecified elements."""
     return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -187,7 +224,15 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """``start, start + step, ...`` below ``end``; integers give int64."""
     start, end, step = _plain(start), _plain(end), _plain(step)
     if end is None:
@@ -220,7 +265,9 @@ def _iota(count: int, dtype: DType) -> Tensor:
     return wrap_value(state.trace.apply(Iota((count,), 0, dtype), ())[0])
 
 
-def linspace(start: Any, end: Any, steps: int, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """``steps`` equally spaced numbers from ``start`` to ``end``, both included."""
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -231,13 +278,24 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: DType | None = None, de
     return finish(constant(values.astype(wanted.numpy)), requires_grad, device)
 
 
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """``base`` to equally spaced powers."""
     values = np.power(float(base), np.linspace(_plain(start), _plain(end), steps))
     return finish(constant(values.astype((dtype or default_dtype()).numpy)), requires_grad, device)
 
 
-def eye(n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def eye(
+    n: int, m: int | None = None, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Ones on the diagonal, zeros elsewhere."""
     wanted = dtype or default_dtype()
     columns = n if m is None else m
@@ -245,30 +303,46 @@ def eye(n: int, m: int | None = None, *, dtype: DType | None = None, device: Any
         return finish(wrap(np.eye(n, columns, dtype=wanted.numpy)), requires_grad, device)
     rows = wrap_value(state.trace.apply(Iota((n, columns), 0, int64), ())[0])
     places = wrap_value(state.trace.apply(Iota((n, columns), 1, int64), ())[0])
-    return finish(cast(rows == places, wanted), requires_grad, device)
+    return finish(cast(eq(rows, places), wanted), requires_grad, device)
 
 
-def new_tensor(self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of data in this tensor's dtype."""
     return tensor(data, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
 
 
-def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def new_full(
+    self: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A value repeated in a shape, in this tensor's dtype."""
     return full(size, fill_value, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
 
 
-def new_zeros(self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def new_zeros(
+    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Zeros in this tensor's dtype."""
-    return new_full(self, _sizes(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+    return new_full(self, sizes_of(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def new_ones(self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def new_ones(
+    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Ones in this tensor's dtype."""
-    return new_full(self, _sizes(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+    return new_full(self, sizes_of(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def new_empty(self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def new_empty(
+    self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Unspecified elements in this tensor's dtype."""
     return new_zeros(self, *size, dtype=dtype, device=device, requires_grad=requires_grad)
 

@@ -14,7 +14,14 @@ from autojit.core.errors import ArgumentError, DTypeError
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import apply, number
 from autojit.tensor.promotion import (
-    NUMBERS, all_together, as_operand, cast, converted, floating, floating_together, together,
+    NUMBERS,
+    all_together,
+    as_operand,
+    cast,
+    converted,
+    floating,
+    floating_together,
+    together,
 )  # fmt: skip
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -259,7 +266,7 @@ def positive(input: Tensor) -> Tensor:
 
 def real(input: Tensor) -> Tensor:
     """The real part; real operands are returned as they are."""
-    return ops.real(input) if type_of(input).dtype.is_complex else input  # type: ignore[no-any-return]
+    return ops.real(input) if type_of(input).dtype.is_complex else input
 
 
 def imag(input: Tensor) -> Tensor:
@@ -298,7 +305,7 @@ def isreal(input: Tensor) -> Tensor:
     """Whether an element's imaginary part is 0."""
     if type_of(input).dtype.is_complex:
         return eq(imag(input), 0)
-    return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)
+    return eq(mul(input, 0) if type_of(input).dtype.category < 2 else number(0, bool_), 0).expand(input.shape)  # type: ignore[no-any-return]
 
 
 def logical_and(input: Any, other: Any) -> Tensor:
@@ -326,7 +333,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         return condition.nonzero(as_tuple=True)
     if type_of(condition).dtype is not bool_:
         if type_of(condition).dtype.name != "uint8":
-            raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
+            raise RuntimeError(
+                f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
+            )
         condition = cast(condition, bool_)
     x, y = together(input, other, "where")
     return ops.where(condition, x, y)
@@ -338,8 +347,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     values = all_together([v for v in (input, min, max) if v is not None], "clamp")
     rest = iter(values[1:])
-    low = None if min is None else next(rest)
-    high = None if max is None else next(rest)
+    low: Any = None if min is None else next(rest)
+    high: Any = None if max is None else next(rest)
     low = min if isinstance(min, NUMBERS) else low
     high = max if isinstance(max, NUMBERS) else high
     return ops.clamp(values[0], low, high)  # type: ignore[no-any-return]
@@ -429,4 +438,3 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether shapes and all elements are equal, as a Python bool."""
     return bool(input.shape == other.shape and eq(input, other).all())
-

@@ -49,13 +49,15 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def _source(input: Tensor, index: Tensor, src: Any) -> Tensor:
     t = type_of(input)
     if isinstance(src, NUMBERS):
-        return number(src, t.dtype).expand(type_of(index).shape)
+        return number(src, t.dtype).expand(type_of(index).shape)  # type: ignore[no-any-return]
     if type_of(src).dtype is not t.dtype:
         raise DTypeError("scatter(): Expected self.dtype to be equal to src.dtype", {"input": input, "src": src})
     return src  # type: ignore[no-any-return]
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None
+) -> Tensor:
     """``input`` with ``src`` (a tensor or a number) written along ``dim`` at ``index``; ``reduce="add"`` adds."""
     places = _index(index, "scatter")
     source = _source(input, places, value if src is None else src)
@@ -110,8 +112,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
                 "dimension(s)."
             )
-        return where(mask, cast(value, t.dtype), input)
-    return where(mask, number(value, t.dtype), input)
+        return where(mask, cast(value, t.dtype), input)  # type: ignore[no-any-return]
+    return where(mask, number(value, t.dtype), input)  # type: ignore[no-any-return]
 
 
 def _eager_only(what: str, *tensors: Tensor) -> None:
@@ -136,9 +138,9 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     place = maximum(add(wide.cumsum(0), -1), 0)
     flat = source.reshape(-1)
     if type_of(flat).size == 0:
-        return where(mask, input, input)
+        return where(mask, input, input)  # type: ignore[no-any-return]
     picked = ops.gather(flat, 0, minimum(place, type_of(flat).size - 1)).reshape(t.shape)
-    return where(mask, picked, input)
+    return where(mask, picked, input)  # type: ignore[no-any-return]
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
@@ -157,7 +159,11 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
 ) -> Any:
     """Distinct elements in order, on request with inverse and counts."""
     _eager_only("unique", input)
@@ -187,7 +193,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     """Where to insert values to keep a sequence in order."""
     a, b = together(sorted_sequence, as_operand(input), "searchsorted")
     found = ops.searchsorted(a, b, right)
-    return cast(found, int32) if out_int32 else found  # type: ignore[no-any-return]
+    return cast(found, int32) if out_int32 else found
 
 
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import Any, NamedTuple
 
 from autojit import ops
@@ -11,7 +10,13 @@ from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.tensor.functions_elementwise import (
-    abs, add, div, eq, exp, isnan, log, maximum, minimum, mul, ne, pow, sqrt, sub, where,
+    div,
+    isnan,
+    maximum,
+    minimum,
+    ne,
+    sub,
+    where,
 )  # fmt: skip
 from autojit.tensor.promotion import as_operand, cast, floating
 from autojit.tensor.tensor import Tensor, type_of
@@ -31,6 +36,8 @@ def _whole(input: Any, dtype: DType | None, what: str) -> Tensor:
     t = as_operand(input, what)
     if dtype is not None:
         return cast(t, dtype)
+    if t._array is not None and t._array.dtype.kind in "fc":
+        return t
     return cast(t, int64) if type_of(t).dtype.category < 2 else t
 
 
@@ -59,15 +66,7 @@ def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | 
     t = as_operand(input, "mean")
     t = t if dtype is None else cast(t, dtype)
     _require_float(t, "mean")
-    return div(sum(t, dim, keepdim), _count(t, dim))
-
-
-def _count(t: Tensor, dim: Dims) -> int:
-    shape = type_of(t).shape
-    count = 1
-    for axis in normalize_axes(dim, len(shape), "mean"):
-        count *= shape[axis]
-    return count
+    return ops.mean(t, dim, keepdim)  # type: ignore[no-any-return]
 
 
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -101,18 +100,16 @@ def var(
     """Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default)."""
     dim, unbiased = _dims(dim, unbiased)
     _require_float(input, "var")
-    centred = sub(input, mean(input, dim, True))
-    squares = mul(centred, centred.conj()).real if type_of(input).dtype.is_complex else mul(centred, centred)
-    freedom = _count(input, dim) - _correction(unbiased, correction)
-    total = sum(squares, dim, keepdim)
-    return div(total, float(freedom) if freedom > 0 else 0.0)
+    return ops.var(input, dim, _correction(unbiased, correction), keepdim)  # type: ignore[no-any-return]
 
 
 def std(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> Tensor:
     """Standard deviation: the square root of ``var``."""
-    return sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+    dim, unbiased = _dims(dim, unbiased)
+    _require_float(input, "std")
+    return ops.std(input, dim, _correction(unbiased, correction), keepdim)  # type: ignore[no-any-return]
 
 
 def var_mean(
@@ -232,41 +229,15 @@ def _max_or_min(
 
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Log of the sum of exponentials over ``dim``, shifted by the largest element."""
-    x = floating(input, "logsumexp")
-    top = x.detach().amax(() if dim is None else dim, True)
-    top = where(eq(abs(top), inf), 0, top)
-    total = log(sum(exp(sub(x, top)), dim, keepdim))
-    shift = top if keepdim else top.reshape(total.shape)
-    return add(total, shift)
+    return ops.logsumexp(floating(input, "logsumexp"), dim, keepdim)  # type: ignore[no-any-return]
 
 
-def norm(
-    input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
-) -> Tensor:
+def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
     """The vector p-norm over ``dim`` (all axes by default); its gradient at 0 is 0."""
     x = input if dtype is None else cast(input, dtype)
     _require_float(x, "linalg.vector_norm")
     order = 2.0 if p is None or p == "fro" else float(p)
-    size = abs(x)
-    if order == inf:
-        return amax(size, () if dim is None else dim, keepdim)
-    if order == -inf:
-        return amin(size, () if dim is None else dim, keepdim)
-    if order == 0:
-        return sum(cast(ne(x, 0), type_of(size).dtype), dim, keepdim)
-    if order == 1:
-        return sum(size, dim, keepdim)
-    if order == 2:
-        return _root(sum(mul(size, size), dim, keepdim), 2.0)
-    return _root(sum(pow(size, order), dim, keepdim), order)
-
-
-def _root(total: Tensor, order: float) -> Tensor:
-    """The root with derivative 0 at 0."""
-    zero = eq(total, 0)
-    safe = where(zero, 1, total)
-    root = sqrt(safe) if order == 2.0 else pow(safe, 1.0 / order)
-    return where(zero, 0, root)
+    return ops.norm(x, order, dim, keepdim)  # type: ignore[no-any-return]
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
@@ -366,7 +337,7 @@ def _quantile(ordered: Tensor, q: float, axis: int, interpolation: str) -> Tenso
     weight = {"linear": place - low, "lower": 0.0, "higher": float(place > low), "midpoint": 0.5 * (place > low)}
     weight["nearest"] = float(round(place) > low)
     a, b = ordered.select(axis, low), ordered.select(axis, high)
-    return a if weight[interpolation] == 0 else a.lerp(b, weight[interpolation])
+    return a if weight[interpolation] == 0 else a.lerp(b, weight[interpolation])  # type: ignore[no-any-return]
 
 
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
@@ -381,7 +352,9 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))  # type: ignore[no-any-return]
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Tensor:
     """The n-th forward difference along ``dim``."""
     parts = [p for p in (prepend, input, append) if p is not None]
     x = parts[0] if len(parts) == 1 else ops.concatenate(parts, dim)
@@ -390,4 +363,3 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
         later, earlier = x.narrow(dim, 1, count - 1), x.narrow(dim, 0, count - 1)
         x = later.logical_xor(earlier) if type_of(x).dtype is bool_ else sub(later, earlier)
     return x
-

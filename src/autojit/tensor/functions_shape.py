@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.dtypes import result_type
 from autojit import ops
+from autojit.core.dtypes import result_type
 from autojit.ir.op import bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import sum_to
@@ -21,7 +21,7 @@ from autojit.tensor.tensor import Tensor, type_of
 Dims = int | Sequence[int]
 
 
-def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+def sizes_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Extents given one by one or as one sequence."""
     if len(sizes) == 1 and not isinstance(sizes[0], int) and hasattr(sizes[0], "__len__"):
         sizes = tuple(sizes[0])
@@ -30,7 +30,7 @@ def _sizes(sizes: tuple[Any, ...]) -> tuple[int, ...]:
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same elements under another shape; one extent may be -1. A view where strides allow it."""
-    sizes = _sizes(shape)
+    sizes = sizes_of(shape)
     found: Tensor = ops.reshape(input, sizes)
     return found if found is not input else _view_of(input)
 
@@ -66,7 +66,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Reorder the axes."""
-    found: Tensor = ops.permute(input, _sizes(dims))
+    found: Tensor = ops.permute(input, sizes_of(dims))
     return found if found is not input else _view_of(input)
 
 
@@ -86,7 +86,7 @@ def t(input: Tensor) -> Tensor:
 
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of the last two axes."""
-    return transpose(input, -2, -1).conj()
+    return transpose(input, -2, -1).conj()  # type: ignore[no-any-return]
 
 
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
@@ -124,7 +124,7 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 
 def expand(input: Tensor, *sizes: Any) -> Tensor:
     """Broadcast to ``sizes``; -1 keeps an extent. A view."""
-    found: Tensor = ops.expand(input, _sizes(sizes))
+    found: Tensor = ops.expand(input, sizes_of(sizes))
     return found if found is not input else _view_of(input)
 
 
@@ -157,17 +157,17 @@ def broadcastable_sum(input: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Sum to a shape that broadcasts to the operand's."""
-    return broadcastable_sum(input, _sizes(size))
+    return broadcastable_sum(input, sizes_of(size))
 
 
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """The whole tensor repeated along each axis."""
-    return ops.repeat(input, _sizes(repeats))  # type: ignore[no-any-return]
+    return ops.repeat(input, sizes_of(repeats))  # type: ignore[no-any-return]
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """NumPy's tile."""
-    return ops.tile(input, _sizes(dims))  # type: ignore[no-any-return]
+    return ops.tile(input, sizes_of(dims))  # type: ignore[no-any-return]
 
 
 def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
@@ -192,8 +192,8 @@ def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
 
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Reverse the order along axes; a copy."""
-    axes = _sizes(dims)
-    return ops.flip(input, axes) if axes else clone(input)  # type: ignore[no-any-return]
+    axes = sizes_of(dims)
+    return ops.flip(input, axes) if axes else clone(input)
 
 
 def fliplr(input: Tensor) -> Tensor:
@@ -282,7 +282,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     return _many_views(ops.split(tensor, split_size_or_sections, dim), "SplitBackward0")
 
 
-def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split_withsizes_of(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces of the given sizes."""
     return split(input, list(split_sizes), dim)
 
@@ -317,9 +317,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if swap:
         given[0], given[1] = given[1], given[0]
     shape = tuple(type_of(x).size for x in given)
-    grids = [
-        expand(reshape(x, (*(1,) * k, -1, *(1,) * (len(given) - k - 1))), shape) for k, x in enumerate(given)
-    ]
+    grids = [expand(reshape(x, (*(1,) * k, -1, *(1,) * (len(given) - k - 1))), shape) for k, x in enumerate(given)]
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
         grids = [transpose(g, 0, 1) for g in grids]
@@ -348,7 +346,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
-    return diagonal(input).sum()
+    return diagonal(input).sum()  # type: ignore[no-any-return]
 
 
 def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -433,4 +431,3 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * batch1 @ batch2``."""
     return ops.baddbmm(input, batch1, batch2, beta, alpha)  # type: ignore[no-any-return]
-

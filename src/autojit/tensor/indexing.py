@@ -1,7 +1,9 @@
 """Subscripts: ``x[...]`` and ``x[...] = value`` with NumPy's and torch's whole repertoire.
 
-A subscript is normalised once into (1) a chain of views for integers, slices, None and Ellipsis and (2) index tensors for
-lists, arrays, masks. Views come first, the indexed axes are brought to the front, then one GatherNd or IndexPut follows.
+A subscript is normalised once into (1) a chain of views for integers, slices, None and Ellipsis and (2) index tensors
+for
+lists, arrays, masks. Views come first, the indexed axes are brought to the front, then one GatherNd or IndexPut
+follows.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexOutOfRangeError
 from autojit.ir.op import bind
-from autojit import ops
 from autojit.ops.shape import Slice, permute, reshape
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.inplace import copy_into
@@ -44,7 +46,7 @@ class Subscript(NamedTuple):
 def getitem(x: Tensor, index: Any) -> Tensor:
     """``x[index]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
-        return x.masked_select(index)
+        return x.masked_select(index)  # type: ignore[no-any-return]
     subscript = normalize(x, index)
     seen = _view(x, subscript)
     if not subscript.is_advanced:
@@ -56,7 +58,9 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     """``x[index] = value``; the value is broadcast and converted to the dtype of ``x``."""
     subscript, value = normalize(x, index), _value(x, value)
     if isinstance(index, Tensor) and type_of(index).dtype is bool_ and type_of(value).ndim == 0:
-        copy_into(x, where(_aligned(index, type_of(x).ndim), value, x.detach() if not state.grad_enabled else x), "index_put_")
+        copy_into(
+            x, where(_aligned(index, type_of(x).ndim), value, x.detach() if not state.grad_enabled else x), "index_put_"
+        )
         return
     seen = _view(x, subscript)
     if not subscript.is_advanced:
@@ -76,7 +80,7 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
 
 def _aligned(mask: Tensor, ndim: int) -> Tensor:
     shape = type_of(mask).shape
-    return mask.reshape((*shape, *(1,) * (ndim - len(shape))))
+    return mask.reshape((*shape, *(1,) * (ndim - len(shape))))  # type: ignore[no-any-return]
 
 
 def _value(x: Tensor, value: Any) -> Tensor:
@@ -273,7 +277,8 @@ class _Builder:
         for k, n in enumerate(t.shape):
             if self.extents[self.axis + k] != n:
                 raise IndexError(
-                    f"The shape of the mask {list(t.shape)} at index {k} does not match the shape of the indexed tensor "
+                    f"The shape of the mask {list(t.shape)} at index {k} does not match the shape of the indexed "
+                    "tensor "
                     f"{list(self.extents)} at index {self.axis + k}"
                 )
         for places in mask.nonzero(as_tuple=True):

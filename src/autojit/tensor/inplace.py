@@ -48,14 +48,16 @@ def check_writable(x: Tensor, method: str) -> None:
     assert view is not None
     if view.creation == "no_grad" and base._requires_grad:
         raise DifferentiationError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use "
+            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that "
+            "this use "
             "case is ambiguous and error-prone, it is forbidden.",
             {"method": method, "view": x},
             "create the view and write to it in the same mode",
         )
     if view.creation.endswith("Backward0") and (base._requires_grad or x._requires_grad):
         raise DifferentiationError(
-            f"Output 0 of {view.creation} is a view and is being modified inplace. This view is the output of a function "
+            f"Output 0 of {view.creation} is a view and is being modified inplace. This view is the output of a "
+            "function "
             "that returns multiple views. Such functions do not allow the output views to be modified inplace.",
             {"method": method, "view": x},
             "replace the inplace operation by an out-of-place one",

@@ -6,8 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.tensor import (
-    conversion, dispatch, factories, functions_elementwise, functions_indexing, functions_reduction, functions_shape,
-    functions_special, indexing, operators, printing, random,
+    conversion,
+    dispatch,
+    factories,
+    functions_elementwise,
+    functions_indexing,
+    functions_reduction,
+    functions_shape,
+    functions_special,
+    indexing,
+    operators,
+    printing,
+    random,
 )  # fmt: skip
 from autojit.tensor.inplace import copy_into, in_place, in_place_method
 from autojit.tensor.tensor import Tensor, is_scalar_number, type_of
@@ -18,27 +28,35 @@ ALIASES = {
     "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg", "absolute": "abs",
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "arctan2": "atan2", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
-    "clip": "clamp", "fix": "trunc", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
+    "clip": "clamp", "fix": "trunc", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims":
+    "transpose",
     "moveaxis": "movedim", "ger": "outer", "row_stack": "vstack", "conj_physical": "conj", "resolve_conj": "positive",
 }  # fmt: skip
 
 ONLY_FUNCTIONS = {
-    "cat", "stack", "hstack", "vstack", "meshgrid", "einsum", "broadcast_tensors", "broadcast_shapes", "complex", "polar",
-    "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d", "one_hot_like", "broadcastable_sum", "real",
+    "cat", "stack", "hstack", "vstack", "meshgrid", "einsum", "broadcast_tensors", "broadcast_shapes", "complex",
+    "polar",
+    "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d", "one_hot_like", "broadcastable_sum",
+    "real",
     "imag", "concat", "concatenate", "row_stack", "resolve_conj", "neg_op",
 }  # fmt: skip
 ONLY_METHODS = {
     "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "broadcastable_sum",
-    "one_hot_like",
+    "one_hot_like", "sizes_of",
 }  # fmt: skip
 
 IN_PLACE = (
-    "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "neg", "abs", "sign", "exp", "exp2", "expm1",
-    "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-    "tanh", "asinh", "acosh", "atanh", "reciprocal", "square", "relu", "floor", "ceil", "trunc", "frac", "round", "clamp",
-    "clamp_min", "clamp_max", "lerp", "addcmul", "addcdiv", "atan2", "hypot", "copysign", "nextafter", "eq", "ne", "lt", "le",
+    "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "neg", "abs", "sign", "exp", "exp2",
+    "expm1",
+    "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "reciprocal", "square", "relu", "floor", "ceil", "trunc", "frac", "round",
+    "clamp",
+    "clamp_min", "clamp_max", "lerp", "addcmul", "addcdiv", "atan2", "hypot", "copysign", "nextafter", "eq", "ne",
+    "lt", "le",
     "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor",
-    "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "masked_fill", "masked_scatter", "index_add", "index_copy",
+    "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "masked_fill", "masked_scatter", "index_add",
+    "index_copy",
     "index_fill", "index_put", "scatter", "scatter_add", "tril", "triu", "cumsum", "cumprod", "addmm", "addmv", "addr",
     "baddbmm", "nan_to_num", "xlogy", "heaviside", "logit", "erf", "erfc", "erfinv", "lgamma", "digamma", "subtract",
     "multiply", "divide", "negative", "absolute", "clip", "fix",

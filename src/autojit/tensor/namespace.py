@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from autojit.core import dtypes
@@ -58,9 +59,7 @@ class finfo:
 
 def _limits(dtype: DType) -> Any:
     if dtype is dtypes.bfloat16:
-        import ml_dtypes
-
-        return ml_dtypes.finfo(dtype.numpy)
+        return ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return np.finfo(dtype.numpy)
 
 

@@ -33,6 +33,7 @@ class SymbolicZero:
 FREED = object()
 ZERO = SymbolicZero()
 _sequence = itertools.count()
+next_sequence = _sequence.__next__
 LAST = 1 << 62
 
 
@@ -86,7 +87,8 @@ class Node:
     """One step of the recorded history.
 
     ``edges`` has one entry per input: (node, output number), or None where no gradient flows. ``tensor_hooks`` maps an
-    output number to the hooks of the tensor there; ``retained`` to a weak reference to a tensor that keeps its ``.grad``.
+    output number to the hooks of the tensor there; ``retained`` to a weak reference to a tensor that keeps its
+    ``.grad``.
     """
 
     __slots__ = (
@@ -173,7 +175,8 @@ class AccumulateGrad(Node):
 
 _NAMES: dict[str, str] = {}
 _SPELLED = {
-    "permute": "PermuteBackward0", "matmul": "MmBackward0", "cast": "ToCopyBackward0", "broadcast_to": "ExpandBackward0",
+    "permute": "PermuteBackward0", "matmul": "MmBackward0", "cast": "ToCopyBackward0", "broadcast_to":
+    "ExpandBackward0",
     "reshape": "ViewBackward0", "view_update": "CopySlices", "concatenate": "CatBackward0",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.ir.op import Op
 from autojit.tensor import functions_elementwise as f
-from autojit.tensor.dispatch import apply, number
+from autojit.tensor.dispatch import apply_pair, number
 from autojit.tensor.functions_shape import adjoint, matmul, permute, transpose
 from autojit.tensor.inplace import in_place
 from autojit.tensor.tensor import Tensor, type_of
@@ -21,6 +21,7 @@ _OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
 def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Any]:
     """A binary operator; NumPy dtypes whose kind is in ``shortcut`` need no promotion among themselves."""
     op = Op.registry[op_name]()
+    compute = type(op).ufunc  # type: ignore[attr-defined]
 
     def operator(self: Tensor, other: Any) -> Any:
         a = self._array
@@ -28,9 +29,9 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
             if isinstance(other, Tensor):
                 b = other._array
                 if b is not None and b.dtype is a.dtype:
-                    return apply(op, self, other)
+                    return apply_pair(op, compute, self, other)
             elif type(other) is float or type(other) is int:
-                return apply(op, self, number(other, dtype_of_numpy(a.dtype)))
+                return apply_pair(op, compute, self, number(other, dtype_of_numpy(a.dtype)))
         if not isinstance(other, _OPERANDS):
             return NotImplemented
         return function(self, other)
@@ -66,7 +67,6 @@ def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor
 
 def _power(self: Tensor, exponent: Any, modulo: Any = None) -> Any:
     return f.pow(self, exponent) if isinstance(exponent, _OPERANDS) else NotImplemented
-
 
 
 def _transposed(self: Tensor) -> Tensor:

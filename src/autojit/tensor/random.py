@@ -1,6 +1,7 @@
 """Random tensors: generators, and the distributions drawn from them.
 
-A generator's state is an int64[2] tensor (seed, offset). Each draw is a pure op of the state, then the offset moves on by
+A generator's state is an int64[2] tensor (seed, offset). Each draw is a pure op of the state, then the offset moves on
+by
 the blocks used, in place; inside a capture both are recorded, so a compiled step draws the same numbers as eager mode.
 """
 
@@ -15,8 +16,9 @@ import numpy as np
 
 from autojit.core.dtypes import DType, default_dtype, float32, float64, int64
 from autojit.ops import random as draws
-from autojit.tensor.factories import _sizes, constant, finish
+from autojit.tensor.factories import constant, finish
 from autojit.tensor.functions_elementwise import add, mul
+from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.inplace import copy_into
 from autojit.tensor.promotion import cast
 from autojit.tensor.state import grad_mode, state
@@ -70,7 +72,7 @@ class Generator:
         with grad_mode(False):
             key = alias(self._state).clone()
             copy_into(self._state, add(key, constant(np.array([0, blocks], np.int64))), "advance")
-        return key
+        return key  # type: ignore[no-any-return]
 
 
 default_generator = Generator()
@@ -105,7 +107,7 @@ def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None) ->
     source = generator or default_generator
     if dtype.is_complex:
         both = _uniform((*shape, 2), dtype.to_real(), generator)
-        return both.select(-1, 0) + both.select(-1, 1) * 1j
+        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
     key = source._take(prod(shape) * draws.words_per_uniform(dtype))
     return draws.uniform(key, tuple(shape), dtype)  # type: ignore[no-any-return]
 
@@ -114,23 +116,31 @@ def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> 
     source = generator or default_generator
     if dtype.is_complex:
         both = _normal((*shape, 2), dtype.to_real(), generator) * 0.5**0.5
-        return both.select(-1, 0) + both.select(-1, 1) * 1j
+        return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
     key = source._take(prod(shape) * draws.words_per_normal(dtype))
     return draws.normal(key, tuple(shape), dtype)  # type: ignore[no-any-return]
 
 
 def rand(
-    *size: Any, generator: Generator | None = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Uniform numbers in [0, 1)."""
-    return finish(_uniform(_sizes(size), dtype or default_dtype(), generator), requires_grad, device)
+    return finish(_uniform(sizes_of(size), dtype or default_dtype(), generator), requires_grad, device)
 
 
 def randn(
-    *size: Any, generator: Generator | None = None, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    *size: Any,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Standard normal numbers."""
-    return finish(_normal(_sizes(size), dtype or default_dtype(), generator), requires_grad, device)
+    return finish(_normal(sizes_of(size), dtype or default_dtype(), generator), requires_grad, device)
 
 
 def randint(
@@ -146,7 +156,7 @@ def randint(
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
-    shape = _sizes((size,))
+    shape = sizes_of((size,))
     source = generator or default_generator
     words = prod(shape) * (1 if high - low <= 2**32 else 2)
     drawn = draws.randint(source._take(words), low, high, shape, int64)
@@ -161,19 +171,25 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: DType | None 
 
 def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Uniform numbers in the shape and dtype of a tensor."""
-    return rand(type_of(input).shape, dtype=dtype or type_of(input).dtype, requires_grad=requires_grad, **_known(options))
+    return rand(
+        type_of(input).shape, dtype=dtype or type_of(input).dtype, requires_grad=requires_grad, **_known(options)
+    )
 
 
 def randn_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Standard normal numbers in the shape and dtype of a tensor."""
-    return randn(type_of(input).shape, dtype=dtype or type_of(input).dtype, requires_grad=requires_grad, **_known(options))
+    return randn(
+        type_of(input).shape, dtype=dtype or type_of(input).dtype, requires_grad=requires_grad, **_known(options)
+    )
 
 
 def _known(options: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k in ("device", "generator")}
 
 
-def randint_like(input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None, **options: Any) -> Tensor:
+def randint_like(
+    input: Tensor, low: int, high: int | None = None, *, dtype: DType | None = None, **options: Any
+) -> Tensor:
     """Integers in the shape and dtype of a tensor."""
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, type_of(input).shape, dtype=dtype or type_of(input).dtype, **_known(options))
@@ -184,7 +200,7 @@ def normal(
 ) -> Tensor:
     """Normal numbers with given means and standard deviations (tensors or numbers)."""
     given = next((v for v in (mean, std) if isinstance(v, Tensor)), None)
-    shape = _sizes((size,)) if given is None else None
+    shape = sizes_of((size,)) if given is None else None
     if shape is None:
         pair = [v for v in (mean, std) if isinstance(v, Tensor)]
         shape = pair[0].shape if len(pair) == 1 else (pair[0] + pair[1]).shape
@@ -197,13 +213,17 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     t = type_of(input)
     if not t.dtype.is_floating_point and p is None:
         raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {t.dtype.name!r}')
-    chance = input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
+    chance = (
+        input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
+    )
     words = t.size * draws.words_per_uniform(float64 if type_of(chance).dtype is float64 else float32)
     key = (generator or default_generator)._take(words)
     return cast(draws.bernoulli(key, chance), t.dtype)
 
 
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Tensor:
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
     """Positions drawn in proportion to the weights along the last axis."""
     t = type_of(input)
     count = t.size if not replacement else prod(t.shape[:-1]) * num_samples

@@ -15,9 +15,19 @@ from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
-from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Edge, Meta, Node, backward_name, type_of_meta
+from autojit.tensor.node import (
+    FREED,
+    ZERO,
+    AccumulateGrad,
+    Edge,
+    Meta,
+    Node,
+    backward_name,
+    next_sequence,
+    type_of_meta,
+)
 from autojit.tensor.state import grad_mode, state
-from autojit.tensor.tensor import Tensor, alias, storage_of, type_of
+from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 from autojit.transforms.adjoint import accumulate
 
 _PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
@@ -46,13 +56,21 @@ class OpNode(Node):
     versions: list[int]
     label: str | None
 
+    def __init__(self) -> None:
+        self.pre_hooks = None
+        self.post_hooks = None
+        self.tensor_hooks = None
+        self.retained = None
+        self.sequence = next_sequence()
+        self.label = None
+
     def name(self) -> str:
         return self.label or backward_name(self.op.name)
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         bars = [None if g is ZERO else g for g in grads]
-        if all([bar is None for bar in bars]):
-            nothing = ZERO if any([g is ZERO for g in grads]) else None
+        if bars.count(None) == len(bars):
+            nothing = ZERO if ZERO in grads else None
             return [nothing] * len(self.edges)
         primals = [self._unpack(entry, i) for i, entry in enumerate(self.primals)]
         count = len(primals)
@@ -197,6 +215,16 @@ def wants_grad(t: Tensor) -> bool:
     return t._requires_grad
 
 
+def wants_any(operands: Sequence[Tensor]) -> bool:
+    """Whether gradients flow into any operand; every view among them is brought up to date."""
+    found = False
+    for t in operands:
+        if t._view is not None:
+            wants_grad(t)
+        found = found or t._requires_grad
+    return found
+
+
 def edge_of(t: Tensor) -> Edge | None:
     """Where the gradient of ``t`` goes: its node, or its accumulator; None when it needs none."""
     if not wants_grad(t):
@@ -234,13 +262,12 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
     node = OpNode()
     node.op = op
     node.mask = mask
-    node.label = None
     node.edges = edges
     node.source = here()
     hooks = state.recording_hooks
     versions: list[int] = []
     primals: list[Any] = []
-    for t, keep in zip(operands, plan.primals, strict=True):
+    for t, keep in zip(operands, plan.primals):
         if keep:
             primals.append(t if hooks is None else Packed(t, hooks[-1], False))
             storage = t._storage
@@ -250,11 +277,11 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
             versions.append(0)
     kept: list[Any] = []
     metas: list[Meta] = []
-    for number, (t, keep) in enumerate(zip(results, plan.results, strict=True)):
+    for number, t in enumerate(results):
         meta = meta_of(t)
         metas.append(meta)
-        if keep:
-            kept.append(alias(t) if hooks is None else Packed(t, hooks[-1], True))
+        if plan.results[number]:
+            kept.append(_shell(t) if hooks is None else Packed(t, hooks[-1], True))
             versions.append(storage_of(t).version)
         else:
             kept.append(meta)
@@ -267,6 +294,13 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
     node.results = kept
     node.versions = versions
     node.out_metas = metas
+
+
+def _shell(t: Tensor) -> Tensor:
+    """A fresh result without its history, sharing its storage: what a node may keep of its own results."""
+    made = wrap(t._array)
+    made._value, made._type, made._storage = t._value, t._type, storage_of(t)
+    return made
 
 
 def meta_of(t: Tensor) -> Meta:
@@ -338,4 +372,3 @@ def changed_error(node: Node, t: Tensor, expected: int) -> RuntimeError:
         },
         "use the out-of-place form, or clone() the tensor before changing it",
     )
-

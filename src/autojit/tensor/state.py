@@ -18,19 +18,27 @@ class State(threading.local):
     """Thread-local switches.
 
     ``quiet`` is a context in which NumPy keeps silent about floating-point events; running an eager rule in it costs
-    30 ns where ``np.errstate`` costs 1000, and leaves the user's own error state alone.
+    30 ns where ``np.errstate`` costs 1000, and leaves the user's own error state alone. Each thread's switches are in
+    ``state.__dict__`` of that thread, which the eager path fetches once per op.
     """
 
-    grad_enabled: bool = True
-    inference: bool = False
-    trace: Trace | None = None
-    anomaly: bool = False
-    anomaly_check_nan: bool = True
-    recording_hooks: Any = None  # the stack of saved-tensor hooks, or None
+    grad_enabled: bool
+    inference: bool
+    trace: Trace | None
+    anomaly: bool
+    anomaly_check_nan: bool
+    recording_hooks: Any  # the stack of saved-tensor hooks, or None
 
     def __init__(self) -> None:
+        self.grad_enabled = True
+        self.inference = False
+        self.trace = None
+        self.anomaly = False
+        self.anomaly_check_nan = True
+        self.recording_hooks = None
         self.quiet = contextvars.Context()
         self.quiet.run(np.seterr, all="ignore")
+        self.run = self.quiet.run
 
 
 state = State()

@@ -1,6 +1,7 @@
 """The Tensor object: its fields, and what can be read off them without computing.
 
-Everything that computes (operators, methods, indexing, history) is attached by ``tensor/methods.py`` from the modules that
+Everything that computes (operators, methods, indexing, history) is attached by ``tensor/methods.py`` from the modules
+that
 define it once as a function.
 """
 
@@ -59,6 +60,10 @@ class Tensor:
         grad: Tensor | None
         data: Tensor
 
+        @staticmethod
+        def _literal_of(value: object, type: TensorType) -> Tensor: ...
+        @staticmethod
+        def _apply(op: Any, *operands: Any) -> Any: ...
         def __getattr__(self, name: str) -> Any: ...
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
@@ -91,7 +96,7 @@ class Tensor:
         def __iter__(self) -> Any: ...
 
     def __new__(cls, *data: Any, **options: Any) -> Tensor:
-        """``Tensor(sequence)`` in the default dtype, or ``Tensor(2, 3)`` uninitialised; ``autojit.tensor`` is preferred."""
+        """``Tensor(sequence)`` in the default dtype, or ``Tensor(2, 3)``; ``autojit.tensor`` is preferred."""
         made: Tensor = cls._construct(cls, data, options)  # type: ignore[attr-defined]
         return made
 
@@ -122,7 +127,7 @@ class Tensor:
     @property
     def ndim(self) -> int:
         array = self._array
-        return array.ndim if array is not None else len(type_of(self).shape)  # type: ignore[no-any-return]
+        return array.ndim if array is not None else len(type_of(self).shape)
 
     @property
     def output_nr(self) -> int:

@@ -21,9 +21,9 @@ How blocking works (names as in Goto and van de Geijn, ACM TOMS 34(3), 2008)::
             micro-kernels down the rows of A   (gemm_tiles)
 
 Packing pays only when B is read often or cannot be read by vectors, so it is decided per call from extents and strides.
-A column-major C is computed as C^T = B^T A^T; a C with neither stride 1 goes through a small tile on the stack. A single
-column (n = 1) with contiguous rows of A is done by dot products. The other way round, one row of A with a transposed B,
-has to transpose B in passing: whoever knows that m is 1 in all should hand over C^T = B^T A^T.
+A column-major C is computed as C^T = B^T A^T; a C with neither stride 1 goes through a small tile on the stack. A
+single column (n = 1) with contiguous rows of A is done by dot products. The other way round, one row of A with a
+transposed B, has to transpose B in passing: whoever knows that m is 1 in all should hand over C^T = B^T A^T.
 
 Every element of C is the sum over depth blocks of one multiply-add chain in ascending k, whatever path computes it, so
 the bits of the result depend on k and dtype, for n = 1 also on A's layout, and never on how rows are cut into calls.

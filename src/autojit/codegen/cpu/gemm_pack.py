@@ -45,9 +45,12 @@ def _copy_rows(text: FunctionText, tiles: TileSet) -> None:
     firsts = [sum(v.lanes for v in vectors[:k]) for k in range(len(vectors))]
     masks = [text.mask_below(v, "%columns", first) for v, first in zip(vectors, firsts, strict=True)]
     size = tiles.dtype.size_bytes
+    panel_bytes = tiles.panel * size
     with text.loop(0, "%k", 1) as p:
         source = text.at("%b", text.mul(p, "%rsb"))
-        target = text.at("%packed", text.mul(p, tiles.panel * size))
+        target = text.at("%packed", text.mul(p, panel_bytes))
+        for line in range(panel_bytes, 2 * panel_bytes, 64):
+            text.line(f"call void @llvm.prefetch.p0(ptr {text.at(source, line)}, i32 0, i32 2, i32 1)")
         for vector, first, mask in zip(vectors, firsts, masks, strict=True):
             value = text.masked_load(vector, text.at(source, first * size), mask)
             text.store(vector, value, text.at(target, first * size))

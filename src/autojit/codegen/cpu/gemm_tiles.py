@@ -73,6 +73,7 @@ class TileSet:
 
     @property
     def tallest(self) -> int:
+        """Most rows of any tile."""
         return max(shape.rows[0] for shape in self.shapes)
 
     @property
@@ -94,6 +95,8 @@ def tile_set(dtype: DType, host: HostTarget) -> TileSet:
     """
     x86 = host.triple.startswith("x86_64")
     lanes = host.vector_bytes // dtype.size_bytes
+    whole: tuple[TileShape, ...]
+    rest: tuple[TileShape, ...]
     if host.vector_bytes == 64:
         vector, half = TileShape((lanes,), (12, 4, 1)), TileShape((lanes // 2,), (12, 4, 1))
         whole = TileShape((lanes, lanes), (12, 4, 1), masked=False), vector
@@ -121,8 +124,8 @@ def tiles_symbol(tiles: TileSet, shape: TileShape) -> str:
 def tiles_function(tiles: TileSet, shape: TileShape) -> str:
     """``void (m, k, A, rsa, csa, B, ldb, C, ldc, columns, accumulate)``: one column of tiles, all rows.
 
-    Strides are in bytes; ``k >= 1``; ``accumulate`` is 0 or 1; ``columns`` is `shape.columns`, or if the shape is masked
-    less, but enough to reach its last vector.
+    Strides are in bytes; ``k >= 1``; ``accumulate`` is 0 or 1; ``columns`` is `shape.columns`, or less if the shape is
+    masked, but enough to reach its last vector.
     """
     text = FunctionText(
         f"internal void @{tiles_symbol(tiles, shape)}(i64 %m, i64 %k, ptr %a, i64 %rsa, i64 %csa, "

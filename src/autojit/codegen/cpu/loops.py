@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 from autojit.codegen.emitter import Scalar, ScalarEmitter
+from autojit.codegen.folding import FoldEmitter
 from autojit.codegen.scalar import memory_type, register_type
 from autojit.core.dtypes import DType, bool_, float16, float32, float64, bfloat16, int64, uint32, uint64
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
@@ -111,7 +112,7 @@ class LoopPrinter:
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.emit = ScalarEmitter(self.lines)
-        self.fold = ScalarEmitter(self.lines, prefix="r", flags="reassoc contract ")
+        self.fold = FoldEmitter(self.lines)
         self.plan = plan_chunks(program, slices)
         self.block = "entry"
         self.labels = 0

@@ -17,7 +17,15 @@ from autojit.core.dtypes import float32, float64
 from autojit.core.errors import CompileError
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
-from autojit.schedule.kernels import Access, CopyKernel, Kernel, LoopKernel, MatmulKernel, StructuredKernel
+from autojit.schedule.kernels import (
+    MAX_BATCH_AXES,
+    CopyKernel,
+    Kernel,
+    LoopKernel,
+    MatmulKernel,
+    StructuredKernel,
+    joint_batch,
+)
 from autojit.schedule.loops import Expr, LoopProgram
 from autojit.schedule.memory import aligned
 from autojit.schedule.schedule import Schedule
@@ -272,7 +280,7 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
         row_block = -(-(-(-m // blocks)) // ROW_BLOCK_STEP) * ROW_BLOCK_STEP
         row_blocks = -(-m // row_block)
     units = count * row_blocks
-    (ao, ai), (bo, bi), (co, ci), inner = _batch_strides(kernel, batch, m * n)
+    (ao, ai), (bo, bi), (co, ci), inner = _batch_strides(kernel, m * n)
     words = {
         "m": m, "n": n, "k": k,
         "rsa": kernel.a.strides[-2], "csa": kernel.a.strides[-1],
@@ -288,20 +296,13 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
 
 
 def _batch_strides(
-    kernel: MatmulKernel, batch: list[int], matrix: int
+    kernel: MatmulKernel, matrix: int
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int]:
-    """(outer, inner) batch strides of a, b, c and the inner batch extent; axes of extent 1 vanish."""
-    axes = [axis for axis, extent in enumerate(batch) if extent != 1]
-    if not axes:
-        return (0, 0), (0, 0), (0, 0), 1
-    inner_axis = axes[-1]
-    inner = batch[inner_axis]
-
-    def pair(access: Access) -> tuple[int, int]:
-        outer = access.strides[axes[0]] if len(axes) == 2 else 0
-        return outer, access.strides[inner_axis]
-
-    return pair(kernel.a), pair(kernel.b), (matrix * inner, matrix), inner
+    """(outer, inner) batch strides of a, b, c and the inner batch extent."""
+    axes = joint_batch((kernel.a, kernel.b), kernel.node.inputs[0].type.shape)
+    assert len(axes) <= MAX_BATCH_AXES, "the schedule gives operands with more batch axes storage of their own"
+    (_, (ao, bo)), (inner, (ai, bi)) = [(1, (0, 0)), (1, (0, 0)), *axes][-2:]
+    return (ao, ai), (bo, bi), (matrix * inner, matrix), inner
 
 
 def program_key(program: LoopProgram) -> Any:
