@@ -46,7 +46,7 @@ def remez(fit: Fit) -> tuple[list[mp.mpf], mp.mpf]:
     best: tuple[list[mp.mpf], mp.mpf] | None = None
     for _ in range(EXCHANGES):
         coefficients = _level(fit, points)
-        errors = [(mp.polyval(coefficients[::-1], x) - y) * w for x, y, w in zip(grid, values, weights, strict=True)]
+        errors = [(_horner(coefficients, x) - y) * w for x, y, w in zip(grid, values, weights, strict=True)]
         greatest = max(abs(e) for e in errors)
         if best is None or greatest < best[1]:
             best = coefficients, greatest
@@ -56,6 +56,13 @@ def remez(fit: Fit) -> tuple[list[mp.mpf], mp.mpf]:
         points = [grid[i] for i in extrema]
     assert best is not None
     return best
+
+
+def _horner(coefficients: list[mp.mpf], x: mp.mpf) -> mp.mpf:
+    value = mp.mpf(0)
+    for coefficient in reversed(coefficients):
+        value = value * x + coefficient
+    return value
 
 
 def _weight(fit: Fit, x: mp.mpf) -> mp.mpf:
@@ -156,12 +163,14 @@ def trigonometric_fits() -> list[Fit]:
     quarter = (mp.pi / 4 * mp.mpf("1.0001")) ** 2
     cos_tail = series(lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2, lambda z: mp.mpf(1) / 24 - z / 720)
     third = mp.mpf(1) / 3
+    atan_tail = odd_tail(mp.atan, -third, mp.mpf(1) / 5)
     return [
+        Fit("ATAN_TAIL", "f40", atan_tail, mp.mpf(0), mp.mpf("0.41422") ** 2, 6, lambda z: z),
         *both("SIN_TAIL", odd_tail(mp.sin, -mp.mpf(1) / 6, mp.mpf(1) / 120), 0, quarter, (2, 5), lambda z: z),
         *both("COS_TAIL", cos_tail, 0, quarter, (2, 5), lambda z: z * z),
         *both("TAN_TAIL", odd_tail(mp.tan, third, mp.mpf(2) / 15), 0, quarter, (6, 14), lambda z: z),
         *both("ASIN_TAIL", odd_tail(mp.asin, mp.mpf(1) / 6, mp.mpf(3) / 40), 0, "0.25", (4, 11), lambda z: z),
-        *both("ATAN_TAIL", odd_tail(mp.atan, -third, mp.mpf(1) / 5), 0, mp.mpf("0.41422") ** 2, (4, 10), lambda z: z),
+        *both("ATAN_TAIL", atan_tail, 0, mp.mpf("0.41422") ** 2, (4, 10), lambda z: z),
     ]
 
 

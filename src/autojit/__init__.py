@@ -103,6 +103,7 @@ BoolTensor = typed_constructor("BoolTensor", bool)
 
 _LAZY_MODULES = frozenset(
     {
+        "cache",
         "nn",
         "optim",
         "utils",
@@ -132,6 +133,8 @@ def __getattr__(name: str) -> Any:
         found = getattr(module, name, module)
     elif name in _LAZY_MODULES:
         found = _importlib.import_module(f"autojit.{name}")
+    elif name == "__version__":
+        found = _importlib.import_module("importlib.metadata").version("autojit")
     else:
         raise AttributeError(f"module 'autojit' has no attribute {name!r}")
     globals()[name] = found

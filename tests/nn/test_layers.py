@@ -23,7 +23,9 @@ def _x(*shape: int) -> aj.Tensor:
     return aj.tensor(RNG.normal(size=shape).astype(np.float32))
 
 
-def _lstm_step(w: dict[str, np.ndarray], s: str, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _lstm_step(
+    w: dict[str, np.ndarray], s: str, x: np.ndarray, h: np.ndarray, c: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     gates = x @ w[f"weight_ih{s}"].T + w[f"bias_ih{s}"] + h @ w[f"weight_hh{s}"].T + w[f"bias_hh{s}"]
     i, f, g, o = np.split(gates, 4, -1)
     c = expit(f) * c + expit(i) * np.tanh(g)

@@ -37,18 +37,18 @@ def test_assignment_sorts_values_by_kind() -> None:
 
 def test_wrong_assignments_name_the_attribute_and_what_was_expected() -> None:
     module = nn.BatchNorm1d(2)
-    with pytest.raises(TypeError, match="cannot assign .* as parameter 'weight'"):
+    with pytest.raises(TypeError, match=r"cannot assign .* as parameter 'weight'"):
         module.weight = aj.ones(2)
     with pytest.raises(TypeError, match="cannot assign 'int' as buffer 'running_mean'"):
         module.running_mean = 3
     with pytest.raises(TypeError, match="is not a Module subclass"):
         module.add_module("x", 3)  # type: ignore[arg-type]
-    with pytest.raises(KeyError, match='parameter name can\'t contain "."'):
+    with pytest.raises(KeyError, match=r"parameter name can.*t contain"):
         module.register_parameter("a.b", None)
     with pytest.raises(KeyError, match="attribute 'weight' already exists"):
         module.register_buffer("weight", None)
     with pytest.raises(AttributeError, match="'BatchNorm1d' object has no attribute 'nothing'"):
-        module.nothing  # noqa: B018
+        module.nothing
 
     class Early(nn.Module):
         def __init__(self) -> None:
@@ -64,7 +64,11 @@ def test_walks_visit_shared_parts_once() -> None:
     shared = nn.Linear(2, 2)
     net = nn.Sequential(shared, shared, nn.Sequential(shared))
     assert [name for name, _ in net.named_parameters()] == ["0.weight", "0.bias"]
-    assert [name for name, _ in net.named_parameters(remove_duplicate=False)][::2] == ["0.weight", "1.weight", "2.0.weight"]
+    assert [name for name, _ in net.named_parameters(remove_duplicate=False)][::2] == [
+        "0.weight",
+        "1.weight",
+        "2.0.weight",
+    ]
     assert [name for name, _ in net.named_modules()] == ["", "0", "2"]
     assert len(list(net.children())) == 2
     assert net.get_parameter("2.0.weight") is shared.weight
@@ -74,7 +78,16 @@ def test_walks_visit_shared_parts_once() -> None:
 
 def test_state_dict_round_trip_and_its_errors() -> None:
     one, two = _net(), _net()
-    keys = ["0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked", "3.weight"]
+    keys = [
+        "0.weight",
+        "0.bias",
+        "1.weight",
+        "1.bias",
+        "1.running_mean",
+        "1.running_var",
+        "1.num_batches_tracked",
+        "3.weight",
+    ]
     assert list(one.state_dict()) == keys
     assert str(two.load_state_dict(one.state_dict())) == "<All keys matched successfully>"
     for a, b in zip(one.parameters(), two.parameters(), strict=True):

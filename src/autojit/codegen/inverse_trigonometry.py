@@ -59,7 +59,9 @@ def acos(emit: InstructionEmitter, x: Scalar) -> Scalar:
     return emit.add(total, rest)
 
 
-def _atan_quotient(emit: InstructionEmitter, numerator: Scalar, denominator: Scalar) -> Scalar:
+def _atan_quotient(
+    emit: InstructionEmitter, numerator: Scalar, denominator: Scalar, precision: str | None = None
+) -> Scalar:
     """atan(numerator / denominator) for both >= 0, not both 0 or infinite, and far from overflow.
 
     The quotient t is brought to |q| <= tan(pi/8): q = t, (t - 1)/(t + 1) or -1/t, atan(t) = offset + atan(q).
@@ -76,7 +78,7 @@ def _atan_quotient(emit: InstructionEmitter, numerator: Scalar, denominator: Sca
     offset_low = emit.select(middle, emit.constant(low / 2, q.dtype), zero)
     offset_low = emit.select(upper, emit.constant(low, q.dtype), offset_low)
     square = emit.mul(q, q)
-    tail = emit.mul(emit.mul(q, square), polynomial(emit, square, ATAN_TAIL[q.dtype.short]))
+    tail = emit.mul(emit.mul(q, square), polynomial(emit, square, ATAN_TAIL[precision or q.dtype.short]))
     return emit.add(offset, emit.add(q, emit.add(tail, offset_low)))
 
 
@@ -90,7 +92,11 @@ def atan(emit: InstructionEmitter, x: Scalar) -> Scalar:
 def atan2(emit: InstructionEmitter, y: Scalar, x: Scalar) -> Scalar:
     """The angle of the point (x, y) in [-pi, pi], with C's special values; float32 in float64."""
     if x.dtype is float32:
-        return emit.cast(emit.call("atan2", emit.cast(y, float64), emit.cast(x, float64)), float32)
+        return emit.cast(_atan2(emit, emit.cast(y, float64), emit.cast(x, float64), "f40"), float32)
+    return _atan2(emit, y, x, "f64")
+
+
+def _atan2(emit: InstructionEmitter, y: Scalar, x: Scalar, precision: str) -> Scalar:
     ay, ax = emit.abs(y), emit.abs(x)
     greatest = emit.maximum(ay, ax)
     # Powers of two move the operands away from overflow and from the loss of denormals.
@@ -99,7 +105,7 @@ def atan2(emit: InstructionEmitter, y: Scalar, x: Scalar) -> Scalar:
     numerator = _scaled_for_quotient(emit, ay, ax, factor)
     denominator = _scaled_for_quotient(emit, ax, ay, factor)
     denominator = emit.select(emit.eq(greatest, 0.0), emit.one(x), denominator)
-    angle = _atan_quotient(emit, numerator, denominator)
+    angle = _atan_quotient(emit, numerator, denominator, precision)
     negative = emit.lt(emit.copysign(emit.one(x), x), 0.0)
     high, low, _ = HALF_PI["f64"]
     mirrored = emit.add(emit.sub(2 * high, angle), 2 * low)

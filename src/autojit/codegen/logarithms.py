@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import inf, nan, sqrt
 
-from autojit.codegen.coefficients import LN2_SHORT, LOG2_E, LOG10_2, LOG10_E, LOG_TAIL
+from autojit.codegen.coefficients import LN2, LN2_SHORT, LOG2_E, LOG10_2, LOG10_E, LOG_TAIL
 from autojit.codegen.float_format import FloatFormat, format_of, polynomial, power_of_two, quick_two_sum
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
@@ -131,3 +131,13 @@ def log_of_sum(emit: InstructionEmitter, high: Scalar, low: Scalar) -> Scalar:
     # log(1 + f + error) = log(1 + f) + error / (1 + f) to first order
     rest = emit.add(log_rest(emit, f), emit.multiply_add(error, emit.neg(f), error))
     return combine(emit, k, f, rest, "e")
+
+
+def log_short(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """log(x) in about 40 bits for positive normal float64 x: for float32 results."""
+    k, m = split(emit, x)
+    f = emit.sub(m, 1.0)
+    s = emit.div(f, emit.add(f, 2.0))
+    square = emit.mul(s, s)
+    tail = emit.multiply_add(square, polynomial(emit, square, LOG_TAIL["f40"]), 2.0)
+    return emit.multiply_add(s, tail, emit.mul(k, LN2["f64"][0]))

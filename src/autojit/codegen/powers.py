@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from autojit.codegen.coefficients import EXP_TAIL, LN2_SHORT, LOG_PAIR_TAIL, LOG_TAIL
+from autojit.codegen.coefficients import EXP_TAIL, LN2_SHORT, LOG_PAIR_TAIL
 from autojit.codegen.exponentials import exp_normal, reduce_sum_by_ln2, scale
 from autojit.codegen.float_format import (
     FLOAT64,
@@ -20,7 +20,7 @@ from autojit.codegen.float_format import (
     two_product,
 )
 from autojit.codegen.instructions import InstructionEmitter
-from autojit.codegen.logarithms import split
+from autojit.codegen.logarithms import log_short, split
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32, float64, uint64
 
@@ -72,12 +72,7 @@ def _power_float64(emit: InstructionEmitter, a: Scalar, y: Scalar) -> Scalar:
 
 def _power_float32(emit: InstructionEmitter, a: Scalar, y: Scalar) -> Scalar:
     """a^y for float32 operands widened to float64, in about 40 bits."""
-    k, m = split(emit, a)
-    f = emit.sub(m, 1.0)
-    s = emit.div(f, emit.add(f, 2.0))
-    square = emit.mul(s, s)
-    tail = emit.multiply_add(square, polynomial(emit, square, LOG_TAIL["f40"]), 2.0)
-    logarithm = emit.multiply_add(s, tail, emit.mul(k, 0.6931471805599453))
+    logarithm = log_short(emit, a)
     logarithm = emit.select(emit.eq(a, 0.0), emit.constant(-inf, float64), logarithm)
     logarithm = emit.select(emit.eq(a, inf), emit.constant(inf, float64), logarithm)
     return exp_normal(emit, clamp(emit, emit.mul(y, logarithm), -200.0, 200.0), "f40")

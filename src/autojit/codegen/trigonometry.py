@@ -38,15 +38,18 @@ class Reduced(NamedTuple):
     r_low: Scalar
 
 
-def reduce_usual(emit: InstructionEmitter, x: Scalar) -> Reduced:
-    """For |x| <= LIMIT. The product of n and the first part of pi/2 cancels against x exactly."""
+def reduce_usual(emit: InstructionEmitter, x: Scalar, with_low: bool = True) -> Reduced:
+    """For |x| <= LIMIT. The product of n and the first part of pi/2 cancels against x exactly.
+
+    Without r_low (float32 only) r has one more rounding, which sin and cos can afford.
+    """
     form = format_of(x.dtype)
     first, second, third = HALF_PI[x.dtype.short]
     shifted = emit.multiply_add(x, TWO_OVER_PI, form.round_magic)
     quadrant = emit.bitcast(shifted, form.bits)
     n = emit.sub(shifted, form.round_magic)
     r = emit.fma(n, -first, x)
-    if x.dtype is float32:
+    if not with_low:
         r = emit.fma(n, -third, emit.fma(n, -second, r))
         return Reduced(quadrant, r, emit.zero(r))
     product, product_error = two_product(emit, n, emit.constant(-second, x.dtype))
@@ -140,13 +143,13 @@ def _keep_tiny(emit: InstructionEmitter, x: Scalar, value: Scalar) -> Scalar:
 
 def sin(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """Of infinity: NaN. The sign of zero is kept."""
-    usual = _sin_or_cos(emit, reduce_usual(emit, x), 0)
+    usual = _sin_or_cos(emit, reduce_usual(emit, x, x.dtype is float64), 0)
     return _keep_tiny(emit, x, _with_large(emit, x, usual, "sin_large"))
 
 
 def cos(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """Of infinity: NaN."""
-    return _with_large(emit, x, _sin_or_cos(emit, reduce_usual(emit, x), 1), "cos_large")
+    return _with_large(emit, x, _sin_or_cos(emit, reduce_usual(emit, x, x.dtype is float64), 1), "cos_large")
 
 
 def tan(emit: InstructionEmitter, x: Scalar) -> Scalar:

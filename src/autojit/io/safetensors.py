@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ from autojit.core.dtypes import (
 from autojit.tensor import Tensor
 
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
+_LIMIT = 1 << 59  # elements or bytes: far above any memory, far below what a 64-bit product overflows
 _METADATA = "__metadata__"
 _DTYPES: dict[str, DType] = {
     "BOOL": bool_, "U8": uint8, "U16": uint16, "U32": uint32, "U64": uint64, "I8": int8, "I16": int16, "I32": int32,
@@ -266,9 +268,9 @@ def _entry(name: str, fields: Any) -> Entry:
         raise SafetensorsError(f"safetensors: tensor {name!r} has {len(shape)} axes, more than 64")
     if len(offsets) != 2 or offsets[0] > offsets[1]:
         raise SafetensorsError(f"safetensors: tensor {name!r} has the offsets {list(offsets)}")
-    wanted = dtype.size_bytes
-    for extent in shape:
-        wanted *= extent
+    if prod(max(extent, 1) for extent in shape) >= _LIMIT:
+        raise SafetensorsError(f"safetensors: tensor {name!r} has the impossible shape {list(shape)}")
+    wanted = dtype.size_bytes * prod(shape)
     if wanted != offsets[1] - offsets[0]:
         raise SafetensorsError(
             f"safetensors: tensor {name!r} of {code} and shape {list(shape)} needs {wanted} bytes, "
@@ -278,10 +280,9 @@ def _entry(name: str, fields: Any) -> Entry:
 
 
 def _sizes(name: str, what: str, values: Any) -> tuple[int, ...]:
-    limit = 1 << 62
     if not isinstance(values, list):
         raise SafetensorsError(f"safetensors: {what} of tensor {name!r} is no list")
     for value in values:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LIMIT:
             raise SafetensorsError(f"safetensors: {what} of tensor {name!r} holds {value!r}")
     return tuple(values)

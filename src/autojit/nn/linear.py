@@ -29,8 +29,8 @@ class Linear(Module):
 
     Example:
         >>> import autojit as aj
-        >>> aj.nn.Linear(3, 2)(aj.ones(5, 3)).shape
-        Size([5, 2])
+        >>> tuple(aj.nn.Linear(3, 2)(aj.ones(5, 3)).shape)
+        (5, 2)
     """
 
     weight: Parameter

@@ -42,8 +42,8 @@ class LRScheduler:
         >>> optimizer = aj.optim.SGD([aj.nn.Parameter(aj.zeros(1))], lr=1.0)
         >>> schedule = aj.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
         >>> optimizer.step()
-        ... schedule.step()
-        ... schedule.get_last_lr()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
         [0.5]
     """
 
@@ -69,6 +69,7 @@ class LRScheduler:
 
     def _initial_step(self) -> None:
         self._optimizer_calls = self.optimizer._step_calls
+        self._step_count = 0
         self._is_initial = True
         self.step()
         self._is_initial = False
@@ -109,7 +110,7 @@ class LRScheduler:
         self._last_lr = self._current()
 
     def _warn_about_order(self) -> None:
-        if self._step_count == 1 and self.optimizer._step_calls == self._optimizer_calls:
+        if self._step_count == 1 and not self._is_initial and self.optimizer._step_calls == self._optimizer_calls:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should call them in the "
                 "opposite order: `optimizer.step()` before `lr_scheduler.step()`; otherwise the first value of the "
@@ -313,7 +314,7 @@ class CosineAnnealingLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         if self._is_initial:
             return self._current()
-        if self._step_count == 1 and self.last_epoch > 0:
+        if self._step_count == 1 and not self._is_initial and self.last_epoch > 0:
             return self._get_closed_form_lr()
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             rise = (1 - math.cos(math.pi / self.T_max)) / 2

@@ -125,9 +125,9 @@ class Fuser:
         self.dependencies: list[int] = []
         self.readers: dict[Value, list[int]] = {}
 
-    def run(self) -> list[Group | Node]:
-        """Groups and single nodes by id; ids are not yet an execution order."""
-        units: list[Group | Node] = []
+    def run(self) -> list[Group | Node | None]:
+        """Groups and single nodes by id (None: merged away); ids are not yet an execution order."""
+        units: list[Group | Node | None] = []
         self.units = units
         for node in self.graph.nodes:
             if node.outputs[0] in self.inline:
@@ -138,7 +138,87 @@ class Fuser:
                 self._place(node, self._join_reduction)
             else:
                 self._single(node)
+        self._merge_groups()
         return units
+
+    # -- merging groups that grew towards each other
+
+    def _merge_groups(self) -> None:
+        """Join a group to one it reads from when both walk the same domain and no third unit lies between them."""
+        place = {node: k for k, node in enumerate(self.graph.nodes)}
+        for unit in range(len(self.units)):
+            group = self.units[unit]
+            while isinstance(group, Group):
+                if not any(self._merge(self.units[i], group, place) for i in self._producers(group)):
+                    break
+
+    def _producers(self, group: Group) -> list[int]:
+        found = {self.owner[v] for v in group.buffers if v in self.owner}
+        return sorted(found - {group.id}, reverse=True)
+
+    def _merge(self, other: Group | Node | None, group: Group, place: dict[Node, int]) -> bool:
+        """Absorb ``other``, which ``group`` reads from, into ``group``."""
+        if not isinstance(other, Group) or other.shape != group.shape or not _same_split(other, group):
+            return False
+        if len(other.members) + len(group.members) > MAX_MEMBERS:
+            return False
+        made = set(other.level)
+        if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group.id):
+            return False
+        if prod(group.shape) <= SMALL_DOMAIN and self.dependencies[group.id] & ~(
+            self.dependencies[other.id] | 1 << other.id
+        ):
+            return False  # the producer's values would wait for what only the reader needs
+        if not all(self._reads_in_place(node, group, other) for node in group.members):
+            return False
+        self._absorb(other, group, place)
+        return True
+
+    def _is_between(self, first: int, last: int) -> bool:
+        rest = self.dependencies[last] & ~(1 << first)
+        return any(rest >> unit & 1 and bits >> first & 1 for unit, bits in enumerate(self.dependencies))
+
+    def _reads_in_place(self, node: Node, group: Group, other: Group) -> bool:
+        (output,) = node.outputs
+        level = group.level[output]
+        reads = self._reads_of_member(node, group, level)
+        for value, index in reads:
+            if value not in other.level:
+                continue
+            its_level = other.level[value]
+            if its_level == OUT or other.position[value] != index:
+                return False
+            if its_level == FULL and level == ROW and not isinstance(node.op, Reduction):
+                return False
+        return True
+
+    def _reads_of_member(self, node: Node, group: Group, level: str) -> list[tuple[Value, Indices]]:
+        if not isinstance(node.op, Reduction):
+            return self._reads_at(node, group.position[node.outputs[0]])
+        (x,) = node.inputs
+        operand_level = FULL if prod(x.type.shape) == prod(group.shape) else ROW
+        return list(leaves(x, group.canonical(x.type.shape, operand_level), self.definitions, self.inline))
+
+    def _absorb(self, other: Group, group: Group, place: dict[Node, int]) -> None:
+        group.row_axes = group.row_axes if group.row_axes is not None else other.row_axes
+        group.prefix = group.prefix if group.prefix is not None else other.prefix
+        group.members = sorted([*other.members, *group.members], key=place.__getitem__)
+        group.level.update(other.level)
+        group.position.update(other.position)
+        group.buffers = (group.buffers | other.buffers) - set(group.level)
+        for value in other.level:
+            self.owner[value] = group.id
+        old, new = 1 << other.id, 1 << group.id
+        self.dependencies[group.id] = (self.dependencies[group.id] | self.dependencies[other.id]) & ~(old | new)
+        added = self.dependencies[group.id] | new
+        for unit, bits in enumerate(self.dependencies):
+            if bits & (old | new) and unit != group.id:
+                self.dependencies[unit] = (bits | added) & ~old
+        for value, readers in self.readers.items():
+            if other.id in readers:
+                self.readers[value] = sorted({group.id if r == other.id else r for r in readers})
+        self.dependencies[other.id] = 0
+        self.units[other.id] = None
 
     # -- placement
 
@@ -152,7 +232,7 @@ class Fuser:
 
     def _candidates(self, node: Node) -> Iterable[Group]:
         seen: dict[int, None] = {}
-        for value in self._read_values(node):
+        for value in self.read_values(node):
             if value in self.owner:
                 seen[self.owner[value]] = None
             for reader in self.readers.get(value, ())[-3:]:
@@ -161,7 +241,7 @@ class Fuser:
         found.sort(key=lambda g: (prod(g.shape), g.id), reverse=True)  # what does most work saves most by fusing
         return found[:CANDIDATES]
 
-    def _read_values(self, node: Node) -> list[Value]:
+    def read_values(self, node: Node) -> list[Value]:
         found: list[Value] = []
         for operand in node.inputs:
             for value, _ in leaves(operand, loop_indices(operand.type.shape), self.definitions, self.inline):
@@ -178,7 +258,7 @@ class Fuser:
     def _single(self, node: Node) -> None:
         unit = len(self.units)
         self.units.append(node)
-        reads = self._read_values(node)
+        reads = self.read_values(node)
         self.dependencies.append(self._bits(reads))
         for value in node.outputs:
             self.owner[value] = unit
@@ -365,6 +445,11 @@ class Fuser:
         return True
 
 
+def _same_split(a: Group, b: Group) -> bool:
+    rows = a.row_axes is None or b.row_axes is None or a.row_axes == b.row_axes
+    return rows and (a.prefix is None or b.prefix is None or a.prefix == b.prefix)
+
+
 def _map_axes(
     shape: Shape, domain: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -401,16 +486,10 @@ def _map_blocks(
     return (heads, tails) if first is kept else (tails, heads)
 
 
-def form_groups(graph: Graph, forced: set[Value]) -> tuple[list[Group | Node], Fuser]:
-    """Groups and single nodes of a graph; ``forced`` are inline values that need storage of their own."""
-    fuser = Fuser(graph, forced)
-    return fuser.run(), fuser
-
-
 def execution_order(fuser: Fuser) -> list[int]:
     """Unit ids in a topological order that keeps the order of creation where it is free."""
     count = len(fuser.units)
-    remaining = dict.fromkeys(range(count))
+    remaining = dict.fromkeys(unit for unit in range(count) if fuser.units[unit] is not None)
     done = 0
     order: list[int] = []
     while remaining:

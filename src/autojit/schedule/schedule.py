@@ -73,7 +73,9 @@ class Scheduler:
         unsafe = self._order_donations(fuser, units)
         kernels: list[Kernel] = []
         for unit in execution_order(fuser):
-            kernels.append(self._kernel(units[unit], fuser, stored))
+            chosen = units[unit]
+            assert chosen is not None
+            kernels.append(self._kernel(chosen, fuser, stored))
         unsafe |= self._check_in_place(kernels)
         for position in sorted(unsafe):
             self._copy_back(position)
@@ -149,15 +151,15 @@ class Scheduler:
 
     # -- kernels
 
-    def _stored_values(self, fuser: Fuser, units: list[Group | Node]) -> set[Value]:
+    def _stored_values(self, fuser: Fuser, units: list[Group | Node | None]) -> set[Value]:
         stored = set(self.outputs)
         stored.update(c.source for c in self.copies)
         for unit in units:
             if isinstance(unit, Group):
                 stored.update(v for v in unit.buffers if v in fuser.owner)
                 stored.update(v for v, level in unit.level.items() if level == OUT)
-            else:
-                stored.update(fuser._read_values(unit))
+            elif unit is not None:
+                stored.update(fuser.read_values(unit))
         return stored
 
     def _kernel(self, unit: Group | Node, fuser: Fuser, stored: set[Value]) -> Kernel:
@@ -186,7 +188,7 @@ class Scheduler:
 
     # -- donation
 
-    def _order_donations(self, fuser: Fuser, units: list[Group | Node]) -> set[int]:
+    def _order_donations(self, fuser: Fuser, units: list[Group | Node | None]) -> set[int]:
         """Order readers of a donated input before its writer; positions where a path forbids that are returned."""
         unsafe: set[int] = set()
         for position, source in self.donated.items():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from autojit.ir.graph import Value
 
 _ndarray = np.ndarray
+NO_VIEWS: tuple[Op, ...] = ()
 
 
 def apply(op: Op, *operands: Tensor) -> Any:
@@ -147,7 +148,7 @@ def _attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
     result._storage = storage
     view = operand._view
     if view is None or view.base is None:
-        base, chain = operand, ()
+        base, chain = operand, NO_VIEWS
     else:
         base, chain = view.base, view.chain
     result._view = View(base, (*chain, op), base._grad_fn, storage.version)

@@ -19,7 +19,7 @@ from autojit.core.errors import ArgumentError, IndexOutOfRangeError
 from autojit.ir.op import bind
 from autojit.ops.shape import Slice, permute, reshape
 from autojit.tensor.functions_elementwise import where
-from autojit.tensor.inplace import copy_into
+from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.promotion import NUMBERS, as_operand, cast
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
@@ -56,12 +56,11 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """``x[index] = value``; the value is broadcast and converted to the dtype of ``x``."""
-    subscript, value = normalize(x, index), _value(x, value)
+    value = _value(x, value)
     if isinstance(index, Tensor) and type_of(index).dtype is bool_ and type_of(value).ndim == 0:
-        copy_into(
-            x, where(_aligned(index, type_of(x).ndim), value, x.detach() if not state.grad_enabled else x), "index_put_"
-        )
+        _fill_masked(x, index, value)
         return
+    subscript = normalize(x, index)
     seen = _view(x, subscript)
     if not subscript.is_advanced:
         target = seen if seen is not x else x
@@ -70,17 +69,23 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     copy_into(seen, _put(seen, subscript, value, False), "index_put_")
 
 
+def _fill_masked(x: Tensor, mask: Tensor, value: Tensor) -> None:
+    """``x[mask] = number`` keeps its shape, so it needs no data-dependent index."""
+    shape, ndim = type_of(mask).shape, type_of(x).ndim
+    if shape != type_of(x).shape[: len(shape)]:
+        raise IndexError(
+            f"The shape of the mask {list(shape)} does not match the shape of the indexed tensor {list(type_of(x).shape)}"
+        )
+    aligned = mask.reshape((*shape, *(1,) * (ndim - len(shape))))
+    in_place(x, "index_put_", lambda old: where(aligned, value, old), (), {})
+
+
 def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
     """``x`` with ``value`` written or added at ``x[index]``, as a new tensor."""
     subscript = normalize(x, index)
     if subscript.shape != type_of(x).shape or any(subscript.starts):
         raise ArgumentError("index_put: indices must be tensors", {"x": x})
     return _put(x, subscript, _value(x, value), accumulate)
-
-
-def _aligned(mask: Tensor, ndim: int) -> Tensor:
-    shape = type_of(mask).shape
-    return mask.reshape((*shape, *(1,) * (ndim - len(shape))))  # type: ignore[no-any-return]
 
 
 def _value(x: Tensor, value: Any) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.source import here
 from autojit.tensor import (
     conversion,
     dispatch,
@@ -19,8 +20,9 @@ from autojit.tensor import (
     printing,
     random,
 )  # fmt: skip
-from autojit.tensor.inplace import copy_into, in_place, in_place_method
-from autojit.tensor.tensor import Tensor, is_scalar_number, type_of
+from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method
+from autojit.tensor.storage import View
+from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, storage_of, type_of
 
 FAMILIES = (functions_elementwise, functions_reduction, functions_shape, functions_indexing, functions_special)
 
@@ -111,10 +113,18 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
     """``unsqueeze_`` and its like: the tensor itself becomes the view."""
 
     def change(self: Tensor, *arguments: Any) -> Tensor:
-        seen = function(self.detach() if self._grad_fn is None else self, *arguments)
-        for slot in ("_array", "_value", "_storage", "_grad_fn", "_output_nr"):
+        check_writable(self, name)
+        seen = function(self, *arguments)
+        storage = storage_of(self)
+        if seen._view is not None and seen._view.base is self:
+            self._view = View(None, storage_chain(seen), None, storage.version)
+        else:
+            self._view = seen._view
+        for slot in ("_array", "_value", "_type", "_grad_fn", "_output_nr"):
             setattr(self, slot, getattr(seen, slot))
-        self._type = None
+        storage.bump(name, here())
+        if self._view is not None:
+            self._view.value_version = storage.version
         return self
 
     change.__name__ = change.__qualname__ = name

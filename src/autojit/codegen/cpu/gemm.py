@@ -17,7 +17,7 @@ How blocking works (names as in Goto and van de Geijn, ACM TOMS 34(3), 2008)::
         for m in steps of row_block            A's block stays in the second-level cache
           [copy A's block, if its strides are bad]
           for n in steps of one panel          B's panel stays in the first-level cache
-            [pack the panel, on the first round over m]
+            [pack the next few panels, on the first round over m]
             micro-kernels down the rows of A   (gemm_tiles)
 
 Packing pays only when B is read often or cannot be read by vectors, so it is decided per call from extents and strides.
@@ -35,10 +35,11 @@ from functools import partial
 
 from autojit.codegen.cpu.gemm_dots import add_old_value, dots_function, dots_symbol
 from autojit.codegen.cpu.gemm_pack import (
+    PANELS_AT_ONCE,
     copy_block_function,
     copy_block_symbol,
-    pack_panel_function,
-    pack_panel_symbol,
+    pack_panels_function,
+    pack_panels_symbol,
 )
 from autojit.codegen.cpu.gemm_text import MODULE_TAIL, SCALAR_DECLARATIONS, FunctionText, Vector, vector_declarations
 from autojit.codegen.cpu.gemm_tiles import TileSet, TileShape, tile_set, tiles_function, tiles_symbol
@@ -47,6 +48,10 @@ from autojit.core.dtypes import DType
 
 DEPTH_BLOCK = 512
 """Most steps of k per block. A panel of B is then 32 or 64 KiB, and C is read and written once per block."""
+
+DEPTH_UNIT = 8
+ROW_UNIT = 12
+"""Blocks are cut in these units; the rows' is a multiple of every tile height."""
 
 ROW_BLOCK_BYTES = 192 << 10
 """Size of a block of A: part of the second-level cache of any current core."""
@@ -70,8 +75,8 @@ MOST_TRANSPOSE_LANES = 8
 
 
 def row_block(dtype: DType) -> int:
-    """Rows of A per block: a multiple of every tile height."""
-    return ROW_BLOCK_BYTES // (DEPTH_BLOCK * dtype.size_bytes) // 24 * 24
+    """Most rows of A per block: a multiple of every tile height."""
+    return ROW_BLOCK_BYTES // (DEPTH_BLOCK * dtype.size_bytes) // ROW_UNIT * ROW_UNIT
 
 
 def scratch_bytes(dtype: DType, m: int, n: int, k: int) -> int:
@@ -102,7 +107,7 @@ def gemm_module(dtype: DType, host: HostTarget) -> str:
             *SCALAR_DECLARATIONS,
             *declarations,
             *[tiles_function(tiles, shape) for shape in tiles.shapes],
-            pack_panel_function(tiles),
+            pack_panels_function(tiles),
             copy_block_function(tiles),
             _columns_function(tiles),
             _scattered_function(tiles),
@@ -191,12 +196,12 @@ def _scattered_function(tiles: TileSet) -> str:
     return text.finish()
 
 
-def _even_depth(text: FunctionText) -> str:
-    """The depth of all blocks of k but the last: k cut evenly, in multiples of 8, at most `DEPTH_BLOCK`; at least 8."""
-    count = text.value(f"sdiv i64 {text.add('%k', DEPTH_BLOCK - 1)}, {DEPTH_BLOCK}")
-    count = text.most(count, 1)
-    even = text.value(f"sdiv i64 {text.sub(text.add('%k', count), 1)}, {count}")
-    return text.most(text.round_up(even, 8), 8)
+def _even_step(text: FunctionText, extent: str, most: int, unit: int) -> str:
+    """Length of all blocks but the last when `extent` >= 1 is cut evenly: a multiple of `unit`, at most `most`."""
+    count = text.value(f"udiv i64 {text.add(extent, most - 1)}, {most}")
+    even = text.value(f"udiv i64 {text.sub(text.add(extent, count), 1)}, {count}")
+    units = text.value(f"udiv i64 {text.add(even, unit - 1)}, {unit}")
+    return text.mul(units, unit)
 
 
 def _blocks_function(tiles: TileSet) -> str:
@@ -216,7 +221,6 @@ class _BlockLoops:
         self.text = text
         self.tiles = tiles
         self.size = tiles.dtype.size_bytes
-        self.row_block = row_block(tiles.dtype)
 
     def write(self) -> None:
         text = self.text
@@ -227,11 +231,12 @@ class _BlockLoops:
         self.b_panels = text.at("%scratch", _a_block_elements(self.tiles.dtype) * self.size)
         self.padded_n = self._whole_panels("%n")
         self.unit_c = text.test("eq", "%csc", self.size)
-        self.one_row_block = text.test("sle", "%m", self.row_block)
         in_panels = text.either(self.prepacked, self.packs_b)
         plain = text.both(self.unit_c, text.value(f"xor i1 {in_panels}, true"))
         self.one_plain_row = text.both(text.test("eq", "%m", 1), plain)
-        self.depth_step = _even_depth(text)
+        self.depth_step = _even_step(text, "%k", DEPTH_BLOCK, DEPTH_UNIT)
+        self.row_step = _even_step(text, "%m", row_block(self.tiles.dtype), ROW_UNIT)
+        self.one_row_block = text.test("sle", "%m", self.row_step)
         column_step = text.choose(self.packs_b, COLUMN_BLOCK, text.most("%n", 1))
         with text.loop(0, "%n", column_step) as first_column, text.loop(0, "%k", self.depth_step) as first_depth:
             self._depth_block(first_column, text.least(text.sub("%n", first_column), column_step), first_depth)
@@ -255,6 +260,7 @@ class _BlockLoops:
 
     def _depth_block(self, first_column: str, columns: str, first_depth: str) -> None:
         text, size, panel = self.text, self.size, self.tiles.panel
+        group = PANELS_AT_ONCE * panel
         depth = text.least(text.sub("%k", first_depth), self.depth_step)
         later = text.value(f"zext i1 {text.test('sgt', first_depth, 0)} to i64")
         accumulate = text.value(f"or i64 %accumulate, {later}")
@@ -262,13 +268,14 @@ class _BlockLoops:
         done_before = text.add(text.mul(first_depth, self.padded_n), text.mul(first_column, depth))
         ready_b = text.at("%b", text.mul(done_before, size))
         packed_row = text.mul(depth, size)  # bytes of one column of a panel
-        own_step = text.choose(self.one_row_block, 0, packed_row)  # one buffer does if each panel is used once
         in_panels = text.either(self.prepacked, self.packs_b)
-        column_step = text.choose(self.prepacked, packed_row, text.choose(self.packs_b, own_step, "%csb"))
+        reuses = text.both(self.packs_b, self.one_row_block)
+        buffered = text.choose(reuses, group - 1, -1)  # each panel is used once, so one group's room does
+        column_step = text.choose(in_panels, packed_row, "%csb")
         base = text.choose(self.packs_b, self.b_panels, text.choose(self.prepacked, ready_b, plain_b, "ptr"), "ptr")
         ldb = text.choose(in_panels, panel * size, "%rsb")
-        with text.loop(0, "%m", self.row_block) as first_row:
-            rows = text.least(text.sub("%m", first_row), self.row_block)
+        with text.loop(0, "%m", self.row_step) as first_row:
+            rows = text.least(text.sub("%m", first_row), self.row_step)
             a, rsa, csa = self._block_of_a(first_row, rows, first_depth, depth)
             packs_now = text.both(self.packs_b, text.test("eq", first_row, 0))
             c_row = text.at("%c", text.add(text.mul(first_row, "%rsc"), text.mul(first_column, "%csc")))
@@ -277,12 +284,13 @@ class _BlockLoops:
             )
             with text.loop(start, columns, panel) as column:
                 width = text.least(text.sub(columns, column), panel)
-                b = text.at(base, text.mul(column, column_step))
-                with text.when(packs_now):
+                b = text.at(base, text.mul(text.value(f"and i64 {column}, {buffered}"), column_step))
+                begins = text.test("eq", text.value(f"and i64 {column}, {group - 1}"), 0)
+                with text.when(text.both(packs_now, begins)):
                     source = text.at(plain_b, text.mul(column, "%csb"))
                     text.line(
-                        f"call void @{pack_panel_symbol(self.tiles)}(i64 {depth}, i64 {width}, ptr {source}, "
-                        f"i64 %rsb, i64 %csb, ptr {b})"
+                        f"call void @{pack_panels_symbol(self.tiles)}(i64 {depth}, "
+                        f"i64 {text.least(text.sub(columns, column), group)}, ptr {source}, i64 %rsb, i64 %csb, ptr {b})"
                     )
                 c = text.at(c_row, text.mul(column, "%csc"))
                 self._tiles(
@@ -416,17 +424,18 @@ def _pack_b_function(tiles: TileSet) -> str:
     text = FunctionText(f"void @{_symbol(tiles, 'pack_b')}(i64 %k, i64 %n, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #0")
     stride = _byte_strides(text, tiles, ("rsb", "csb"))
     padded_n = text.mul(text.value(f"sdiv i64 {text.add('%n', panel - 1)}, {panel}"), panel)
-    depth_step = _even_depth(text)
+    depth_step = _even_step(text, text.most("%k", 1), DEPTH_BLOCK, DEPTH_UNIT)
+    group = PANELS_AT_ONCE * panel
     with text.loop(0, "%k", depth_step) as first_depth:
         depth = text.least(text.sub("%k", first_depth), depth_step)
         source = text.at("%b", text.mul(first_depth, stride["rsb"]))
         target = text.at("%packed", text.mul(text.mul(first_depth, padded_n), size))
-        with text.loop(0, "%n", panel) as column:
-            width = text.least(text.sub("%n", column), panel)
+        with text.loop(0, "%n", group) as column:
+            width = text.least(text.sub("%n", column), group)
             from_column = text.at(source, text.mul(column, stride["csb"]))
             panel_address = text.at(target, text.mul(text.mul(column, depth), size))
             text.line(
-                f"call void @{pack_panel_symbol(tiles)}(i64 {depth}, i64 {width}, ptr {from_column}, "
+                f"call void @{pack_panels_symbol(tiles)}(i64 {depth}, i64 {width}, ptr {from_column}, "
                 f"i64 {stride['rsb']}, i64 {stride['csb']}, ptr {panel_address})"
             )
     return text.finish()

@@ -3,9 +3,9 @@
 B goes into panels: ``k`` rows of `TileSet.panel` contiguous columns, so that a tile walks B straight through. A block
 of A keeps its major order and only becomes dense, because large strides put all rows of a tile into one cache set.
 
-Three ways to fill a panel: rows of B are contiguous (vector copies), columns are (square blocks transposed in
+Three ways to fill panels: rows of B are contiguous (vector copies), columns are (square blocks transposed in
 registers), neither (element by element). Columns beyond B are never read from memory; what the panel holds there is
-zero or a copy of the last column, and no tile stores it.
+zero, a copy of the last column or what was there before, and no tile stores it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ from __future__ import annotations
 from autojit.codegen.cpu.gemm_text import FunctionText, Vector
 from autojit.codegen.cpu.gemm_tiles import TileSet
 
-
-def pack_panel_symbol(tiles: TileSet) -> str:
-    """Name of `pack_panel_function`."""
-    return f"aj_pack_panel_{tiles.dtype.short}"
+PANELS_AT_ONCE = 4
+"""Panels packed in one go: rows of B are read in longer pieces, and the panels still fit the second-level cache."""
 
 
-def pack_panel_function(tiles: TileSet) -> str:
-    """``void (k, columns, B, rsb, csb, packed)``: one panel, ``1 <= columns <= panel``, strides in bytes.
+def pack_panels_symbol(tiles: TileSet) -> str:
+    """Name of `pack_panels_function`."""
+    return f"aj_pack_panels_{tiles.dtype.short}"
 
-    Writes up to `transpose_lanes` - 1 rows beyond the panel's end.
+
+def pack_panels_function(tiles: TileSet) -> str:
+    """``void (k, columns, B, rsb, csb, packed)``: panels one after the other; ``columns >= 1``; strides in bytes.
+
+    Writes up to `transpose_lanes` - 1 rows beyond the last panel's end.
     """
     size = tiles.dtype.size_bytes
     text = FunctionText(
-        f"internal void @{pack_panel_symbol(tiles)}(i64 %k, i64 %columns, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #1"
+        f"internal void @{pack_panels_symbol(tiles)}(i64 %k, i64 %columns, ptr %b, i64 %rsb, i64 %csb, ptr %packed) #1"
     )
+    text.line(f"%column_bytes = mul nsw i64 %k, {size}")
     rows_contiguous = text.test("eq", "%csb", size)
     with text.when(rows_contiguous):
         _copy_rows(text, tiles)
@@ -40,20 +44,35 @@ def pack_panel_function(tiles: TileSet) -> str:
     return text.finish()
 
 
+def _panel_at(text: FunctionText, tiles: TileSet, column: str) -> str:
+    """Address of the panel that holds a column."""
+    first = text.value(f"and i64 {column}, {-tiles.panel}")
+    return text.at("%packed", text.mul(first, "%column_bytes"))
+
+
 def _copy_rows(text: FunctionText, tiles: TileSet) -> None:
+    """Whole panels side by side, so that a row is read in one piece; then what is left, under masks."""
     vectors = [Vector(tiles.dtype, lanes) for lanes in tiles.whole[0].lanes]
     firsts = [sum(v.lanes for v in vectors[:k]) for k in range(len(vectors))]
-    masks = [text.mask_below(v, "%columns", first) for v, first in zip(vectors, firsts, strict=True)]
     size = tiles.dtype.size_bytes
     panel_bytes = tiles.panel * size
+    whole = text.value(f"and i64 %columns, {-tiles.panel}")
     with text.loop(0, "%k", 1) as p:
         source = text.at("%b", text.mul(p, "%rsb"))
         target = text.at("%packed", text.mul(p, panel_bytes))
-        for line in range(panel_bytes, 2 * panel_bytes, 64):
-            text.line(f"call void @llvm.prefetch.p0(ptr {text.at(source, line)}, i32 0, i32 2, i32 1)")
+        with text.loop(0, whole, tiles.panel) as column:
+            piece, place = text.at(source, text.mul(column, size)), text.at(target, text.mul(column, "%column_bytes"))
+            for vector, first in zip(vectors, firsts, strict=True):
+                text.store(vector, text.load(vector, text.at(piece, first * size)), text.at(place, first * size))
+    rest = text.sub("%columns", whole)
+    masks = [text.mask_below(v, rest, first) for v, first in zip(vectors, firsts, strict=True)]
+    start, last_panel = text.at("%b", text.mul(whole, size)), text.at("%packed", text.mul(whole, "%column_bytes"))
+    rows = text.choose(text.test("sgt", rest, 0), "%k", 0)
+    with text.loop(0, rows, 1) as p:
+        source, place = text.at(start, text.mul(p, "%rsb")), text.at(last_panel, text.mul(p, panel_bytes))
         for vector, first, mask in zip(vectors, firsts, masks, strict=True):
             value = text.masked_load(vector, text.at(source, first * size), mask)
-            text.store(vector, value, text.at(target, first * size))
+            text.store(vector, value, text.at(place, first * size))
 
 
 def _transpose_columns(text: FunctionText, tiles: TileSet) -> None:
@@ -62,7 +81,8 @@ def _transpose_columns(text: FunctionText, tiles: TileSet) -> None:
     with text.loop(0, "%columns", side) as column:
         last = text.sub("%columns", 1)
         sources = [text.at("%b", text.mul(text.least(text.add(column, i), last), "%csb")) for i in range(side)]
-        target = text.at("%packed", text.mul(column, size))
+        within = text.value(f"and i64 {column}, {tiles.panel - 1}")
+        target = text.at(_panel_at(text, tiles, column), text.mul(within, size))
         with text.loop(0, "%k", side) as p:
             mask = text.mask_below(vector, text.sub("%k", p))
             skip = text.mul(p, size)
@@ -70,6 +90,17 @@ def _transpose_columns(text: FunctionText, tiles: TileSet) -> None:
             row = text.at(target, text.mul(p, tiles.panel * size))
             for i, value in enumerate(transposed(text, vector, rows)):
                 text.store(vector, value, text.at(row, i * tiles.panel * size))
+
+
+def _copy_elements(text: FunctionText, tiles: TileSet) -> None:
+    size = tiles.dtype.size_bytes
+    with text.loop(0, "%columns", 1) as column:
+        source = text.at("%b", text.mul(column, "%csb"))
+        within = text.value(f"and i64 {column}, {tiles.panel - 1}")
+        target = text.at(_panel_at(text, tiles, column), text.mul(within, size))
+        with text.loop(0, "%k", 1) as p:
+            row = text.at(target, text.mul(p, tiles.panel * size))
+            copy_element(text, tiles, text.at(source, text.mul(p, "%rsb")), row)
 
 
 def transposed(text: FunctionText, vector: Vector, rows: list[str]) -> list[str]:
@@ -89,15 +120,6 @@ def transposed(text: FunctionText, vector: Vector, rows: list[str]) -> list[str]
                 rows[i], rows[i + distance] = text.shuffle(vector, a, b, low), text.shuffle(vector, a, b, high)
         distance //= 2
     return rows
-
-
-def _copy_elements(text: FunctionText, tiles: TileSet) -> None:
-    size = tiles.dtype.size_bytes
-    with text.loop(0, "%k", 1) as p:
-        row = text.at("%b", text.mul(p, "%rsb"))
-        target = text.at("%packed", text.mul(p, tiles.panel * size))
-        with text.loop(0, "%columns", 1) as j:
-            copy_element(text, tiles, text.at(row, text.mul(j, "%csb")), text.at(target, text.mul(j, size)))
 
 
 def copy_element(text: FunctionText, tiles: TileSet, source: str, target: str) -> None:

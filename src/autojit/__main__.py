@@ -1,0 +1,55 @@
+"""``python -m autojit``: the command line; each command is an entry of ``COMMANDS``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import autojit as aj
+from autojit.core.errors import AutojitError
+from autojit.demo import command as demo
+
+
+class Command(NamedTuple):
+    """What a command is for, its options, and what runs it and gives the exit status."""
+
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMANDS = {
+    "demo": Command("train on handwritten digits, eager and compiled, and compare", demo.add_arguments, demo.run),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    top = argparse.ArgumentParser(prog="python -m autojit", description="autojit: a tracing compiler with PyTorch's face")
+    top.add_argument("--version", action="version", version=f"autojit {aj.__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(name, help=command.help, description=command.help)
+        command.add_arguments(sub)
+        sub.set_defaults(run=command.run)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; without one, print the help. Exit status 2 when the input is at fault."""
+    top = parser()
+    options = top.parse_args(arguments)
+    if not hasattr(options, "run"):
+        top.print_help()
+        return 0
+    try:
+        return int(options.run(options))
+    except (AutojitError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

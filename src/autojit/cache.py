@@ -1,0 +1,58 @@
+"""The object cache as users see it: compiled objects on disk, shared by all processes of a user.
+
+The directory is ``AUTOJIT_CACHE_DIR``, else ``autojit`` in the user's XDG cache directory. What an entry is and why it is safe
+to load stands in ``runtime/object_cache.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from autojit.runtime.object_cache import default_cache
+
+__all__ = ["CacheStats", "clear", "directory", "export", "load", "stats"]
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """Objects asked for since the process started: found on disk, compiled, and found but refused as damaged."""
+
+    hits: int = 0
+    misses: int = 0
+    rebuilt: int = 0
+
+    def __sub__(self, earlier: CacheStats) -> CacheStats:
+        return CacheStats(self.hits - earlier.hits, self.misses - earlier.misses, self.rebuilt - earlier.rebuilt)
+
+
+def directory() -> str:
+    """Where the entries lie."""
+    return default_cache().directory
+
+
+def stats() -> CacheStats:
+    """Counts of this process."""
+    found = default_cache().stats()
+    return CacheStats(found.hits, found.misses, found.rebuilt)
+
+
+def clear() -> None:
+    """Delete every entry. Code already loaded keeps running."""
+    default_cache().clear()
+
+
+def export(path: str | os.PathLike[str]) -> int:
+    """Write all entries to one archive, to warm another machine of the same kind; gives their number."""
+    return default_cache().export(path)
+
+
+def load(path: str | os.PathLike[str]) -> int:
+    """Add the entries of an archive made by `export`; gives their number.
+
+    An archive is executable code: load only what you would run.
+
+    Raises:
+        ArgumentError: the file is no archive, or is damaged; sound entries before the damage are kept.
+    """
+    return default_cache().load(path)

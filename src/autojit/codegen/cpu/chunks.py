@@ -1,0 +1,91 @@
+"""How a loop kernel's work is cut into chunks, by shapes alone, so that results do not depend on threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
+from autojit.schedule.loops import Accumulator, LoopProgram
+
+STEP_NS = 0.07  # one vectorised arithmetic step per element, measured order of magnitude
+BYTE_NS = 0.03  # one byte moved through a cache level
+CHUNK_NS = 25_000.0  # least work of a chunk: facts of the thread pool
+MAX_CHUNKS = 64
+MAX_PARTIAL_CHUNKS = 16
+INNER_ALIGN = 1024  # elements: chunk borders of a flat loop stay vector- and page-friendly
+SUM_BLOCK = 4096  # elements a float32 sum takes before it is added to a float64 total
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """How a kernel is cut: ``count`` chunks of ``size`` rows (or inner elements when ``over_inner``)."""
+
+    count: int
+    size: int
+    over_inner: bool
+    estimate_ns: float
+
+
+def fold_dtype(dtype: DType) -> DType:
+    """The dtype folds run in: halves accumulate in float32."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
+def total_dtype(op_name: str, dtype: DType) -> DType:
+    """The dtype of totals of many folds: float32 sums are added up in float64."""
+    dtype = fold_dtype(dtype)
+    return float64 if op_name == "sum" and dtype is float32 else dtype
+
+
+def partial_dtype(accumulator: Accumulator) -> DType:
+    """The dtype of a chunk's partial result."""
+    dtype = accumulator.value.type.dtype
+    return total_dtype(accumulator.op.name, dtype) if accumulator.kind == "all" else fold_dtype(dtype)
+
+
+def plan_chunks(program: LoopProgram, slices: int | None = None) -> ChunkPlan:
+    """Cut the work by its estimated time, or into the given slices of a band; depends on shapes only."""
+    estimate = estimate_ns(program)
+    has_partials = any(not a.prefix for a in program.accumulators)
+    wanted = max(1, min(MAX_PARTIAL_CHUNKS if has_partials else MAX_CHUNKS, int(estimate / CHUNK_NS)))
+    over_inner = not program.rows and len(program.inner) == 1 and not program.reductions
+    total = chunked_extent(program, over_inner)
+    if slices is not None:
+        return ChunkPlan(slices, total // slices, over_inner, estimate)
+    if total == 0:
+        return ChunkPlan(1, 1, over_inner, estimate)
+    size = -(-total // wanted)
+    if over_inner:
+        size = min(total, -(-size // INNER_ALIGN) * INNER_ALIGN)
+    return ChunkPlan(-(-total // size), size, over_inner, estimate)
+
+
+def chunked_extent(program: LoopProgram, over_inner: bool) -> int:
+    """How many rows (kept rows, inner elements) the chunks cut."""
+    if over_inner:
+        return program.inner_count
+    return prod(v.extent for v in program.rows[: program.prefix]) if program.prefix else program.row_count
+
+
+def estimate_ns(program: LoopProgram) -> float:
+    """Rough single-thread time of the whole kernel."""
+    per_point = per_row = 0.0
+    for expr in program.exprs:
+        cost = 0.0
+        if expr.kind == "op":
+            cost = STEP_NS * (1 if expr.op.is_cheap else 8)
+        elif expr.kind in ("load", "guard"):
+            cost = BYTE_NS * expr.dtype.size_bytes
+        elif expr.kind == "random":
+            cost = STEP_NS * 40
+        if expr.inner:
+            per_point += cost
+        else:
+            per_row += cost * 4
+    for store in program.stores:
+        if store.expr.inner:
+            per_point += 2 * BYTE_NS * store.value.type.dtype.size_bytes
+    per_point += STEP_NS * (len(program.reductions) + 2 * len(program.accumulators))
+    rows = program.row_count
+    return rows * (program.inner_count * per_point + per_row + 3.0 * (1 + len(program.reductions)))

@@ -1,0 +1,110 @@
+"""What the demo shows: a progress bar while it trains, the table of figures, the plot."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+import autojit as aj
+from autojit.cache import CacheStats
+from autojit.demo.training import Run
+
+_BAR_CELLS = 32
+_REDRAW_S = 0.1
+
+
+class Progress:
+    """A bar that redraws itself on a terminal; elsewhere only its last line is written."""
+
+    def __init__(self, label: str, total: int, stream: TextIO | None = None) -> None:
+        self.label = label
+        self.total = total
+        self.stream = stream or sys.stderr
+        self._drawn_at = 0.0
+
+    def __call__(self, done: int, loss: float) -> None:
+        now = time.monotonic()
+        is_last = done == self.total
+        if not is_last and (not self.stream.isatty() or now - self._drawn_at < _REDRAW_S):
+            return
+        self._drawn_at = now
+        cells = _BAR_CELLS * done // self.total
+        bar = "#" * cells + "." * (_BAR_CELLS - cells)
+        end = "\n" if is_last else ""
+        start = "\r" if self.stream.isatty() else ""
+        self.stream.write(f"{start}{self.label:<9}[{bar}] {done}/{self.total}  loss {loss:.4f}{end}")
+        self.stream.flush()
+
+
+def duration(elapsed_s: float) -> str:
+    """``0.0000341`` -> ``34.1 us``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if elapsed_s >= scale:
+            return f"{elapsed_s / scale:.3g} {unit}"
+    return f"{elapsed_s * 1e6:.3g} us"
+
+
+def table(eager: Run, compiled: Run, cache: CacheStats) -> str:
+    """The figures of the two runs side by side; ``cache`` counts what compiling asked of the object cache."""
+    ratio = eager.median_step_s / compiled.median_step_s
+    rows = [
+        ("", "eager", "compiled"),
+        ("held-out accuracy", f"{eager.accuracy:.1%}", f"{compiled.accuracy:.1%}"),
+        ("last loss", f"{eager.losses[-1]:.5f}", f"{compiled.losses[-1]:.5f}"),
+        ("first step", duration(eager.step_s[0]), duration(compiled.step_s[0])),
+        ("time per step", duration(eager.median_step_s), f"{duration(compiled.median_step_s)}   ({ratio:.1f} times faster)"),
+    ]
+    lines = [f"{name:<20}{left:<12}{right}".rstrip() for name, left, right in rows]
+    stats = compiled.stats
+    lines += [
+        "",
+        f"compile time        {duration(stats['capture_s'] + stats['compile_s'])}"
+        f"   (capture {duration(stats['capture_s'])}, compile {duration(stats['compile_s'])})",
+        f"captured            {stats['captures']} time(s) in {len(compiled.losses)} steps",
+        f"kernels             {stats['kernels']}, one native call per step, {aj.get_num_threads()} thread(s)",
+        f"object cache        {cache_state(cache)}",
+        f"losses              differ by at most {loss_difference(eager, compiled):.1e} of their size in the first "
+        f"{_compared(eager)} steps",
+    ]
+    return "\n".join(lines)
+
+
+def cache_state(cache: CacheStats) -> str:
+    """``cold`` when everything was compiled, ``warm`` when everything was found."""
+    asked = cache.hits + cache.misses
+    state = "warm" if cache.misses == 0 else "cold" if cache.hits == 0 else "partly warm"
+    return f"{state}: {cache.hits} of {asked} objects found in {aj.cache.directory()}"
+
+
+def _compared(run: Run) -> int:
+    return min(20, len(run.losses))
+
+
+def loss_difference(eager: Run, compiled: Run) -> float:
+    """Greatest relative difference over the first 20 steps: rounding grows from step to step in any training."""
+    pairs = list(zip(eager.losses, compiled.losses, strict=True))[: _compared(eager)]
+    return max(abs(a - b) / max(abs(a), 1e-12) for a, b in pairs)
+
+
+def write_plot(path: Path, eager: Run, compiled: Run) -> None:
+    """Loss and step times over the steps, as the file type of ``path``'s suffix.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    losses, times = figure.subplots(1, 2)
+    for run, style in ((eager, "-"), (compiled, "--")):
+        steps = range(1, len(run.losses) + 1)
+        losses.plot(steps, run.losses, style, label=run.mode, linewidth=1)
+        times.plot(steps, [s * 1e6 for s in run.step_s], ".", label=run.mode, markersize=3)
+    losses.set(xlabel="step", ylabel="loss (nats)", yscale="log", title="the same training")
+    times.set(xlabel="step", ylabel="time per step (µs)", yscale="log", title="the first compiled step compiles")
+    losses.legend()
+    times.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

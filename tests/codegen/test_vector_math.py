@@ -1,0 +1,144 @@
+"""Laws of the generated vector mathematics: accuracy against mpmath, special values, vector code, equal rounding."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import scipy.special
+
+from autojit.codegen import coefficients, quarter_turns
+from autojit.codegen.target import HostTarget, host_target
+from autojit.core.dtypes import DType, float32, float64
+from benchmarks.vector_math import CASES, Kernel, exact_reference, function_kernel, sample, ulp_errors
+
+FLOATS = (float32, float64)
+POINTS = 240
+RARE = ("sin", "cos", "tan", "fmod")  # functions with a branch per vector for rare operands
+
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e-320, -1e-320])
+NUMPY_LIKE = {
+    "sigmoid": scipy.special.expit,
+    "erf": scipy.special.erf,
+    "erfc": scipy.special.erfc,
+    "erfinv": scipy.special.erfinv,
+    "lgamma": scipy.special.gammaln,
+    "digamma": scipy.special.digamma,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_error_is_within_tolerance_at_edges_and_random_points(
+    name: str, dtype: DType, rng: np.random.Generator
+) -> None:
+    case = CASES[name]
+    operands = sample(case, dtype, POINTS, rng)
+    got = function_kernel(name, dtype, case.arity)(*operands)
+    errors = ulp_errors(got, exact_reference(case, operands), dtype)
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= case.tolerance, [float(x[worst]) for x in operands]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.arity == 1])
+def test_special_values_and_signs_of_zero_are_numpys(name: str, dtype: DType) -> None:
+    reference = NUMPY_LIKE.get(name) or getattr(np, CASES[name].numpy_name)
+    x = SPECIAL.astype(dtype.numpy)
+    with np.errstate(all="ignore"):
+        want = reference(x)
+    got = function_kernel(name, dtype, 1)(x)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=0)
+    zeros = (want == 0) & (x != -np.inf)
+    np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want[zeros]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize(("name", "reference"), [("pow", np.power), ("atan2", np.arctan2), ("hypot", np.hypot)])
+def test_special_values_of_two_operands_are_numpys(name: str, reference: np.ufunc, dtype: DType) -> None:
+    values = np.concatenate([SPECIAL, [3.0, -3.0, 2.5, 1e30, -1e30, 2.0**53 + 2, 4503599627370497.0]])
+    x, y = (grid.ravel().astype(dtype.numpy) for grid in np.meshgrid(values, values))
+    with np.errstate(all="ignore"):
+        want = reference(x, y)
+    got = function_kernel(name, dtype, 2)(x, y)
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=0)
+    np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_large_arguments_are_reduced_exactly(name: str, rng: np.random.Generator) -> None:
+    large = np.exp2(rng.uniform(29, 1023.9, 200))
+    near_zeros = np.rint(np.exp2(rng.uniform(20, 52, 200))) * np.pi / 2
+    x = np.concatenate([large, near_zeros, [6381956970095103.0 * 2.0**797, 2.0**1023]])
+    errors = ulp_errors(function_kernel(name, float64, 1)(x), exact_reference(CASES[name], [x]), float64)
+    assert errors.max() <= 2
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_lgamma_and_digamma_left_of_zero_are_close_in_absolute_terms(dtype: DType, rng: np.random.Generator) -> None:
+    x = -np.exp(rng.uniform(-20, 4, 150)).astype(dtype.numpy)
+    for name in ("lgamma", "digamma"):
+        want = exact_reference(CASES[name], [x])[0]
+        got = function_kernel(name, dtype, 1)(x)
+        np.testing.assert_allclose(got, want, rtol=2e-6 if dtype is float32 else 1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "sin", "erfc", "pow", "tanh"])
+def test_vector_and_scalar_code_round_alike(name: str, rng: np.random.Generator) -> None:
+    case = CASES[name]
+    operands = [np.exp(rng.normal(size=150) * 4).astype(np.float32) for _ in range(case.arity)]
+    kernel = function_kernel(name, float32, case.arity)
+    whole = kernel(*operands)
+    for start in range(0, 150, 7):
+        for length in (1, 5, 33):
+            part = kernel(*(x[start : start + length].copy() for x in operands))
+            np.testing.assert_array_equal(part, whole[start : start + length])
+
+
+@pytest.mark.parametrize("vector_bytes", [32, 64])
+def test_loops_vectorise_without_calls(vector_bytes: int) -> None:
+    host = host_target()
+    if not host.triple.startswith("x86_64") or host.vector_bytes < vector_bytes:
+        pytest.skip("needs the vector instructions")
+    target = host.limited_to(vector_bytes)
+    for name, case in CASES.items():
+        for dtype in FLOATS:
+            body = _kernel_assembly(_kernel(name, dtype, case.arity, target))
+            assert f"{'zymm'[0 if vector_bytes == 64 else 1]}mm" in body, f"{name} {dtype} is scalar"
+            calls = len(re.findall(r"\bcallq?\b", body))
+            assert calls == 0 or name in RARE, f"{name} {dtype} makes {calls} calls"
+
+
+def _kernel(name: str, dtype: DType, arity: int, target: HostTarget) -> Kernel:
+    return function_kernel(name, dtype, arity, target)
+
+
+def _kernel_assembly(kernel: Kernel) -> str:
+    text = kernel.assembly()
+    start = text.index("\nkernel:")
+    return text[start : text.index("\n.Lfunc_end", start)]
+
+
+def _tool() -> ModuleType:
+    path = Path(__file__).parents[2] / "tools" / "make_coefficients.py"
+    spec = importlib.util.spec_from_file_location("make_coefficients", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_are_what_the_tool_makes() -> None:
+    mp = pytest.importorskip("mpmath")
+    tool = _tool()
+    with mp.workdps(50):
+        for fit in tool.exponential_fits()[:4]:
+            made = tuple(tool.rounded(c, fit.dtype) for c in tool.remez(fit)[0])
+            assert made == getattr(coefficients, fit.table)[fit.dtype], fit.table
+        assert tuple(map(tuple, tool.turn_rows())) == quarter_turns.QUARTER_TURNS

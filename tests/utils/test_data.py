@@ -1,0 +1,126 @@
+"""Data loading: batches cover the data in the sampler's order, whatever the number of workers."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.utils import data
+
+
+class Squares(data.Dataset[tuple[aj.Tensor, int]]):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __getitem__(self, index: int) -> tuple[aj.Tensor, int]:
+        return aj.tensor([float(index)]), index * index
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class Count(data.IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        info = data.get_worker_info()
+        return iter(range(10)) if info is None else iter(range(info.id, 10, info.num_workers))
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batches_cover_the_data_in_order(workers: int, drop_last: bool) -> None:
+    loader = data.DataLoader(Squares(11), batch_size=4, num_workers=workers, drop_last=drop_last)
+    for _ in range(2):
+        batches = list(loader)
+        assert len(batches) == len(loader) == (2 if drop_last else 3)
+        numbers = [int(x) for first, _ in batches for x in first]
+        assert numbers == list(range(8 if drop_last else 11))
+        assert all(squares.dtype is aj.int64 for _, squares in batches)
+
+
+def test_shuffling_depends_on_the_generator_only() -> None:
+    def order(workers: int, seed: int) -> list[int]:
+        generator = aj.Generator().manual_seed(seed)
+        loader = data.DataLoader(Squares(20), batch_size=3, shuffle=True, num_workers=workers, generator=generator)
+        return [int(square) for _, squares in loader for square in squares]
+
+    assert order(0, 1) == order(0, 1)
+    assert sorted(order(2, 1)) == [n * n for n in range(20)]
+    assert order(0, 1) != order(0, 2)
+
+
+def test_tensor_datasets_batch_like_their_items() -> None:
+    x, y = aj.arange(10.0).reshape(5, 2), aj.arange(5)
+    fast = data.DataLoader(data.TensorDataset(x, y), batch_size=2)
+    slow = data.DataLoader(data.TensorDataset(x, y), batch_size=2, collate_fn=lambda items: data.default_collate(items))
+    for a, b in zip(fast, slow, strict=True):
+        assert type(a) is type(b) is list
+        assert all(aj.equal(p, q) for p, q in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_streams_are_split_by_worker(workers: int) -> None:
+    loader = data.DataLoader(Count(), batch_size=3, num_workers=workers)
+    assert sorted(int(n) for batch in loader for n in batch) == list(range(10))
+
+
+def test_workers_pass_on_exceptions_and_can_be_abandoned() -> None:
+    class Failing(Squares):
+        def __getitem__(self, index: int) -> tuple[aj.Tensor, int]:
+            if index == 5:
+                raise KeyError("item five")
+            return super().__getitem__(index)
+
+    with pytest.raises(KeyError, match="item five"):
+        list(data.DataLoader(Failing(9), batch_size=2, num_workers=2))
+    started: list[int] = []
+    loader = data.DataLoader(Squares(100), num_workers=2, worker_init_fn=started.append)
+    iterator = iter(loader)
+    next(iterator)
+    iterator.close()  # type: ignore[attr-defined]  # a generator
+    assert sorted(started) == [0, 1]
+
+
+def test_collate_follows_the_structure_of_items() -> None:
+    Pair = namedtuple("Pair", "a b")
+    items = [{"x": np.ones(2, np.float32), "y": (1, 2.5, "s"), "z": Pair(True, [1, 2])}] * 3
+    batch = data.default_collate(items)
+    assert batch["x"].shape == (3, 2)
+    assert batch["y"][0].tolist() == [1, 1, 1]
+    assert batch["y"][1].dtype is aj.float64
+    assert batch["y"][2] == ("s", "s", "s")
+    assert batch["z"].a.dtype is aj.bool
+    assert batch["z"].b[1].tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="should be of equal size"):
+        data.default_collate([[1], [1, 2]])
+    with pytest.raises(TypeError, match="found <class 'object'>"):
+        data.default_collate([object()])
+
+
+def test_splits_and_concatenations_partition() -> None:
+    parts = data.random_split(Squares(10), [0.5, 0.3, 0.2], aj.Generator().manual_seed(0))
+    assert [len(part) for part in parts] == [5, 3, 2]
+    assert sorted(part[n][1] for part in parts for n in range(len(part))) == [n * n for n in range(10)]
+    joined = Squares(2) + Squares(3)
+    assert [joined[n][1] for n in range(5)] == [0, 1, 0, 1, 4]
+    assert joined[-1][1] == 4
+    with pytest.raises(ValueError, match="Sum of input lengths"):
+        data.random_split(Squares(10), [3, 3])
+
+
+def test_samplers_draw_what_they_promise() -> None:
+    generator = aj.Generator().manual_seed(2)
+    assert sorted(data.RandomSampler(range(5), generator=generator)) == [0, 1, 2, 3, 4]
+    assert len(list(data.RandomSampler(range(5), num_samples=12, generator=generator))) == 12
+    assert sorted(data.SubsetRandomSampler([4, 7, 9], generator)) == [4, 7, 9]
+    drawn = list(data.WeightedRandomSampler([0.0, 1.0, 3.0], 200, generator=generator))
+    assert set(drawn) == {1, 2}
+    assert drawn.count(2) > drawn.count(1)
+    assert list(data.BatchSampler(range(5), 2, True)) == [[0, 1], [2, 3]]
+    with pytest.raises(ValueError, match="batch_size should be a positive integer"):
+        data.BatchSampler(range(5), 0, False)
+    with pytest.raises(ValueError, match="mutually exclusive with shuffle"):
+        data.DataLoader(Squares(3), shuffle=True, sampler=[0])
