@@ -30,7 +30,9 @@ def disagreement(found: NDArray[Any], expected: NDArray[Any], ulps: float) -> st
     if not np.any(wrong):
         return ""
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"{np.count_nonzero(wrong)} of {found.size} differ, first at {where}: {found[where]!r} != {expected[where]!r}"
+    return (
+        f"{np.count_nonzero(wrong)} of {found.size} differ, first at {where}: {found[where]!r} != {expected[where]!r}"
+    )
 
 
 def _close(found: NDArray[Any], expected: NDArray[Any], ulps: float) -> NDArray[np.bool_]:

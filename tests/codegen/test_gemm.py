@@ -210,7 +210,9 @@ def random_cuts(rng: np.random.Generator, m: int) -> list[slice]:
     return [slice(low, high) for low, high in itertools.pairwise(edges)]
 
 
-@pytest.mark.parametrize("shape", [(61, 20, 20), (50, 1, 300), (200, 75, 530), (40, 33, 1100), (29, 130, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(61, 20, 20), (61, 3, 100), (50, 1, 300), (200, 75, 530), (40, 33, 1100), (29, 130, 3)], ids=str
+)
 @pytest.mark.parametrize("layouts", [("rows",) * 3, ("columns",) * 3, ("rows", "columns", "rows"), (LAYOUTS[3],) * 3])
 def test_bits_do_not_depend_on_how_rows_are_cut(
     gemm: Gemm, rng: np.random.Generator, shape: tuple[int, int, int], layouts: tuple[str, str, str]

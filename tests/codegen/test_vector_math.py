@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from pathlib import Path
 from types import ModuleType
@@ -21,12 +22,20 @@ POINTS = 240
 RARE = ("sin", "cos", "tan", "fmod")  # functions with a branch per vector for rare operands
 
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e-320, -1e-320])
+
+
+def _lgamma(x: np.ndarray) -> np.ndarray:
+    """C's, where SciPy's overflows at denormals."""
+    at_pole = (x <= 0) & (np.floor(x) == x)
+    return np.array([math.inf if pole else math.lgamma(v) for v, pole in zip(x.tolist(), at_pole, strict=True)])
+
+
 NUMPY_LIKE = {
     "sigmoid": scipy.special.expit,
     "erf": scipy.special.erf,
     "erfc": scipy.special.erfc,
-    "erfinv": scipy.special.erfinv,
-    "lgamma": scipy.special.gammaln,
+    "erfinv": lambda x: np.copysign(scipy.special.erfinv(x), x),
+    "lgamma": _lgamma,
     "digamma": scipy.special.digamma,
     "rsqrt": lambda x: 1 / np.sqrt(x),
 }
@@ -109,7 +118,7 @@ def test_loops_vectorise_without_calls(vector_bytes: int) -> None:
     for name, case in CASES.items():
         for dtype in FLOATS:
             body = _kernel_assembly(_kernel(name, dtype, case.arity, target))
-            assert f"{'zymm'[0 if vector_bytes == 64 else 1]}mm" in body, f"{name} {dtype} is scalar"
+            assert ("zmm" if vector_bytes == 64 else "ymm") in body, f"{name} {dtype} is scalar"
             calls = len(re.findall(r"\bcallq?\b", body))
             assert calls == 0 or name in RARE, f"{name} {dtype} makes {calls} calls"
 

@@ -7,7 +7,7 @@ NaN-propagating intrinsics, which its vectoriser knows as reductions; a compare 
 from __future__ import annotations
 
 from autojit.codegen.emitter import ScalarEmitter
-from autojit.codegen.scalar import Scalar
+from autojit.codegen.scalar import Scalar, register_type
 
 
 class FoldEmitter(ScalarEmitter):
@@ -19,4 +19,6 @@ class FoldEmitter(ScalarEmitter):
     def _extremum(self, wins: str, a: Scalar, b: Scalar) -> Scalar:
         if a.dtype.kind != "float":
             return super()._extremum(wins, a, b)
-        return self.intrinsic("maximum" if wins == "gt" else "minimum", a, b)
+        # freeze: else LLVM turns a masked operand into a masked reduction, which it does not vectorise
+        element = self.instruction(f"freeze {register_type(b.dtype)} {b.text}", b.dtype)
+        return self.intrinsic("maximum" if wins == "gt" else "minimum", a, element)

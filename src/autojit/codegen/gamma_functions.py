@@ -19,6 +19,7 @@ from autojit.codegen.coefficients import (
 from autojit.codegen.float_format import polynomial
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
+from autojit.codegen.trigonometry import sin_usual, tan_usual
 
 ASYMPTOTIC_FROM = 8
 TINY = 2.0**-60
@@ -73,7 +74,7 @@ def lgamma(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """log|gamma(x)|; infinite at the poles 0, -1, -2, ... and at both infinities."""
     a = emit.abs(x)
     positive = _positive_lgamma(emit, a)
-    sine = emit.call("sin", emit.mul(emit.abs(_distance_to_integer(emit, a)), pi))
+    sine = sin_usual(emit, emit.mul(emit.abs(_distance_to_integer(emit, a)), pi))
     # gamma(x) gamma(-x) = -pi / (x sin(pi x)); the quotient is split lest a * sine underflows
     reflected = emit.sub(emit.sub(LOG_PI, emit.call("log", sine)), emit.add(emit.call("log", a), positive))
     pole = emit.logical_and(emit.le(x, 0.0), emit.eq(emit.floor(x), x))
@@ -88,7 +89,7 @@ def digamma(emit: InstructionEmitter, x: Scalar) -> Scalar:
     negative = emit.lt(x, 0.0)
     t = emit.select(negative, emit.sub(1.0, x), x)
     positive = _positive_digamma(emit, t)
-    cotangent = emit.div(pi, emit.call("tan", emit.mul(_distance_to_integer(emit, x), pi)))
+    cotangent = emit.div(pi, tan_usual(emit, emit.mul(_distance_to_integer(emit, x), pi)))
     result = emit.select(negative, emit.sub(positive, cotangent), positive)
     pole = emit.logical_and(negative, emit.eq(emit.floor(x), x))
     result = emit.select(pole, emit.constant(nan, x.dtype), result)

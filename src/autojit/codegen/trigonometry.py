@@ -141,10 +141,19 @@ def _keep_tiny(emit: InstructionEmitter, x: Scalar, value: Scalar) -> Scalar:
     return emit.select(tiny, x, value)
 
 
+def sin_usual(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """sin(x) for |x| <= LIMIT; loses the sign of zero."""
+    return _sin_or_cos(emit, reduce_usual(emit, x, x.dtype is float64), 0)
+
+
+def tan_usual(emit: InstructionEmitter, x: Scalar) -> Scalar:
+    """tan(x) for |x| <= LIMIT; loses the sign of zero."""
+    return _tan(emit, reduce_usual(emit, x))
+
+
 def sin(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """Of infinity: NaN. The sign of zero is kept."""
-    usual = _sin_or_cos(emit, reduce_usual(emit, x, x.dtype is float64), 0)
-    return _keep_tiny(emit, x, _with_large(emit, x, usual, "sin_large"))
+    return _keep_tiny(emit, x, _with_large(emit, x, sin_usual(emit, x), "sin_large"))
 
 
 def cos(emit: InstructionEmitter, x: Scalar) -> Scalar:
@@ -154,7 +163,7 @@ def cos(emit: InstructionEmitter, x: Scalar) -> Scalar:
 
 def tan(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """Of infinity: NaN. The sign of zero is kept."""
-    return _keep_tiny(emit, x, _with_large(emit, x, _tan(emit, reduce_usual(emit, x)), "tan_large"))
+    return _keep_tiny(emit, x, _with_large(emit, x, tan_usual(emit, x), "tan_large"))
 
 
 def sin_large(emit: InstructionEmitter, x: Scalar) -> Scalar:

@@ -33,6 +33,7 @@ __all__ = [
 class Exp(Pointwise):
     """``e ** x``."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.exp
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
@@ -47,6 +48,7 @@ class Exp(Pointwise):
 class Exp2(Pointwise):
     """``2 ** x``."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.exp2
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
@@ -61,6 +63,7 @@ class Exp2(Pointwise):
 class Expm1(Pointwise):
     """``e ** x - 1``, accurate near 0."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.expm1
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
@@ -75,6 +78,7 @@ class Expm1(Pointwise):
 class Log(Divisor):
     """Natural logarithm."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.log
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
@@ -88,6 +92,7 @@ class Log(Divisor):
 class Log2(Divisor):
     """Logarithm to base 2."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.log2
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
@@ -101,6 +106,7 @@ class Log2(Divisor):
 class Log10(Divisor):
     """Logarithm to base 10."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.log10
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
 
@@ -114,6 +120,7 @@ class Log10(Divisor):
 class Log1p(Divisor):
     """``log(1 + x)``, accurate near 0."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.log1p
     domain: ClassVar[tuple[float, float]] = (-0.7, 2.0)
 
@@ -162,6 +169,7 @@ def _sigmoid(x: NDArray[Any]) -> Any:
 class Sigmoid(Pointwise):
     """``1 / (1 + e ** -x)``."""
 
+    is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     ufunc = staticmethod(widened(_sigmoid))
 
@@ -175,6 +183,7 @@ class Sigmoid(Pointwise):
 class Logaddexp(Pointwise):
     """``log(e ** x + e ** y)`` without overflow."""
 
+    is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     arity: ClassVar[int] = 2
     ufunc = staticmethod(widened(np.logaddexp))
@@ -191,6 +200,7 @@ class Logaddexp(Pointwise):
 class Pow(Pointwise):
     """``x ** y``. Integers wrap; a negative integer exponent is the front end's error."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.power
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
@@ -216,6 +226,7 @@ class Pow(Pointwise):
 class PowNumber(Pointwise):
     """``x ** exponent`` for a number known when the graph is built."""
 
+    is_cheap: ClassVar[bool] = False
     exponent: int | float | complex
 
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")

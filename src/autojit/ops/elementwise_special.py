@@ -43,6 +43,7 @@ class Special(Pointwise, abstract=True):
 class Erf(Special):
     """The error function."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = _rounded(reference.erf)
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -56,6 +57,7 @@ class Erf(Special):
 class Erfc(Special):
     """``1 - erf(x)``, accurate in the tail."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = _rounded(reference.erfc)
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -69,6 +71,7 @@ class Erfc(Special):
 class Erfinv(Special):
     """The inverse of ``erf``."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = _rounded(reference.erfinv)
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
@@ -83,6 +86,7 @@ class Erfinv(Special):
 class Lgamma(Special):
     """``log |gamma(x)|``."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = _rounded(reference.lgamma)
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
@@ -98,6 +102,7 @@ class Lgamma(Special):
 class Digamma(Special):
     """The derivative of ``lgamma``."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = _rounded(reference.digamma)
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)

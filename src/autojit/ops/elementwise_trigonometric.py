@@ -22,6 +22,7 @@ __all__ = [
 class Sin(Pointwise):
     """Sine of radians."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.sin
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
@@ -36,6 +37,7 @@ class Sin(Pointwise):
 class Cos(Pointwise):
     """Cosine of radians."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.cos
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
@@ -50,6 +52,7 @@ class Cos(Pointwise):
 class Tan(Pointwise):
     """Tangent of radians."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.tan
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     domain: ClassVar[tuple[float, float]] = (-1.2, 1.2)
@@ -65,6 +68,7 @@ class Tan(Pointwise):
 class Sinh(Pointwise):
     """Hyperbolic sine."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.sinh
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
@@ -80,6 +84,7 @@ class Sinh(Pointwise):
 class Cosh(Pointwise):
     """Hyperbolic cosine."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.cosh
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
@@ -95,6 +100,7 @@ class Cosh(Pointwise):
 class Tanh(Pointwise):
     """Hyperbolic tangent."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.tanh
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
@@ -108,6 +114,7 @@ class Tanh(Pointwise):
 class Asin(Divisor):
     """Inverse sine, in radians."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.arcsin
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
@@ -121,6 +128,7 @@ class Asin(Divisor):
 class Acos(Divisor):
     """Inverse cosine, in radians."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.arccos
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
@@ -134,6 +142,7 @@ class Acos(Divisor):
 class Atan(Divisor):
     """Inverse tangent, in radians."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.arctan
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
@@ -147,6 +156,7 @@ class Atan(Divisor):
 class Asinh(Divisor):
     """Inverse hyperbolic sine."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.arcsinh
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
@@ -160,6 +170,7 @@ class Asinh(Divisor):
 class Acosh(Divisor):
     """Inverse hyperbolic cosine."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.arccosh
     domain: ClassVar[tuple[float, float]] = (1.2, 3.0)
 
@@ -175,6 +186,7 @@ class Acosh(Divisor):
 class Atanh(Divisor):
     """Inverse hyperbolic tangent."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.arctanh
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
@@ -188,6 +200,7 @@ class Atanh(Divisor):
 class Atan2(Pointwise):
     """The angle of the point ``(y, x)``, in radians in [-pi, pi]; operands in the order ordinate, abscissa."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.arctan2
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
@@ -208,6 +221,7 @@ class Atan2(Pointwise):
 class Hypot(Pointwise):
     """``sqrt(x**2 + y**2)`` without overflow."""
 
+    is_cheap: ClassVar[bool] = False
     ufunc = np.hypot
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)

@@ -314,7 +314,7 @@ class CosineAnnealingLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         if self._is_initial:
             return self._current()
-        if self._step_count == 1 and not self._is_initial and self.last_epoch > 0:
+        if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             rise = (1 - math.cos(math.pi / self.T_max)) / 2

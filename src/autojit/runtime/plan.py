@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from autojit.codegen.cpu.lower import (
-    Argument, BandEntry, Callback, Entry, Immediate, LoweredStep, Offset, Scratch, Sliced, Words,
+    Argument, BandEntry, Callback, Entry, ErrorWords, Immediate, LoweredStep, Offset, Reporter, Scratch, Sliced, Words,
 )  # fmt: skip
+from autojit.codegen.cpu.kernel_text import ACCESS_SITE
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
+from autojit.core.errors import CompileError, IndexOutOfRangeError
 from autojit.ir.graph import Value
 from autojit.runtime.executable import Executable, OutputSpec, TableLayout, data_address
 from autojit.runtime.host import cached_host_target
@@ -33,19 +35,21 @@ _lock = threading.Lock()
 Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-def load_kernel(text: str) -> LoadedObject:
-    """The loaded code of a kernel text, compiled at most once per process and machine."""
-    found = _kernels.get(text)
-    if found is None:
-        content = default_cache().object(text, cached_host_target())
+def load_kernels(texts: Sequence[str]) -> list[LoadedObject]:
+    """The loaded code of kernel texts, each compiled at most once per process and machine, missing ones in parallel."""
+    missing = [text for text in dict.fromkeys(texts) if text not in _kernels]
+    if missing:
+        contents = default_cache().objects(missing, cached_host_target())
+        loaded = [load(content) for content in contents]
         with _lock:
-            found = _kernels.setdefault(text, load(content))
-    return found
+            for text, code in zip(missing, loaded, strict=True):
+                _kernels.setdefault(text, code)
+    return [_kernels[text] for text in texts]
 
 
 @cache
 def _plan_object() -> LoadedObject:
-    content = default_cache().object(plan_ir(), cached_host_target())
+    content = default_cache().object(plan_ir(), cached_host_target(), opt_level=1)
     return load(content, {"aj_parallel_for": parallel_for_address()})
 
 
@@ -60,7 +64,7 @@ def _gemm_object(short: str) -> LoadedObject:
 
 @cache
 def _matmul_object(short: str) -> LoadedObject:
-    content = default_cache().object(matmul_ir(short), cached_host_target())
+    content = default_cache().object(matmul_ir(short), cached_host_target(), opt_level=0)
     return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
 
 
@@ -79,6 +83,8 @@ class PlanBuilder:
         self.graph = lowered.schedule.graph
         self.memory = lowered.schedule.memory
         self.keep: list[Any] = []
+        self.errors = np.zeros(2, np.int64)
+        self.failures: list[BaseException] = []
         self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
         self.workers = max(get_num_threads(), 1)
         self.table = self._table_indices(fixed)
@@ -124,6 +130,7 @@ class PlanBuilder:
 
     def entries(self) -> tuple[int, int]:
         """(number of entries, address of the entry table)."""
+        load_kernels(_kernel_texts(self.lowered))
         rows: list[int] = []
         for entry in self.lowered.entries:
             if entry.chunks == 0:
@@ -139,7 +146,7 @@ class PlanBuilder:
             return self._callback(entry.body)
         if entry.body.startswith("@"):
             return builtin_address(entry.body[1:])
-        code = load_kernel(entry.body)
+        (code,) = load_kernels((entry.body,))
         self.keep.append(code)
         return code.address(entry.symbol)
 
@@ -188,6 +195,8 @@ class PlanBuilder:
             return self.arena.address + self.scratch_offset + self.scratch[argument]
         if isinstance(argument, Words):
             return self.words(argument.words)
+        if isinstance(argument, ErrorWords):
+            return int(self.errors.ctypes.data)
         value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
         assert isinstance(value, Value)
         if value in self.fixed:
@@ -203,7 +212,14 @@ class PlanBuilder:
         inputs = [v.type for v in node.inputs]
         count = len(callback.kernel.operands)
 
-        def body(context: int, chunk: int, worker: int) -> None:
+        def guarded(context: int, chunk: int, worker: int) -> None:
+            try:
+                body(context)
+            except BaseException as error:  # must not cross native code: raised when the step has ended
+                self.failures.append(error)
+                self.errors[0] = 1
+
+        def body(context: int) -> None:
             pointers = (ctypes.c_void_p * len(types)).from_address(context)
             arrays = [_array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
             operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
@@ -214,14 +230,34 @@ class PlanBuilder:
             for target, result in zip(arrays[count:], results, strict=True):
                 target[...] = result
 
-        thunk = Body(body)
+        thunk = Body(guarded)
         self.keep.append(thunk)
         return ctypes.cast(thunk, ctypes.c_void_p).value or 0
+
+
+def reported_error(reporter: Reporter, site: int, position: int) -> Exception:
+    """The error behind a kernel's report (see ``codegen.cpu.kernel_text``)."""
+    if site < ACCESS_SITE:
+        node = reporter.lookups[site - 1]
+        operand = node.inputs[0].type
+        facts = {"indexed": operand, "at": node.source}
+        return IndexOutOfRangeError(f"{node.op.name}: an index is out of bounds for {operand}", facts)
+    facts = {
+        "ops": ", ".join(dict.fromkeys(n.op.name for n in reporter.nodes)),
+        "at": ", ".join(dict.fromkeys(str(n.source) for n in reporter.nodes)),
+        "access": f"{site - ACCESS_SITE} at position {position}",
+    }
+    return CompileError("out of bounds", facts, "this is a defect of autojit: report it with the graph text")
 
 
 def _scratch_of(entry: Entry) -> list[Scratch]:
     found = [a for a in entry.arguments if isinstance(a, Scratch)]
     return found + [a.base for a in entry.arguments if isinstance(a, Sliced) and isinstance(a.base, Scratch)]
+
+
+def _kernel_texts(lowered: LoweredStep) -> list[str]:
+    parts = [p for e in lowered.entries for p in (e.entries if isinstance(e, BandEntry) else (e,))]
+    return [p.body for p in parts if isinstance(p.body, str) and not p.body.startswith("@")]
 
 
 def _array_at(address: int, type: Any) -> Any:
@@ -234,9 +270,13 @@ def _array_at(address: int, type: Any) -> Any:
 class PlannedStep(Executable):
     """An Executable whose code is the plan runner; ``table[-1]`` holds its plan."""
 
-    def __init__(self, n_inputs: int, outputs: Sequence[OutputSpec], plan: int, keep: object) -> None:
+    def __init__(self, n_inputs: int, outputs: Sequence[OutputSpec], plan: int, builder: PlanBuilder) -> None:
+        self._errors = builder.errors
+        self._failures = builder.failures
+        self._reporters = builder.lowered.reporters
+        self.error_address = int(self._errors.ctypes.data)
         self._code = _plan_object()
-        self._keep = keep
+        self._keep = builder
         self.outputs = tuple(outputs)
         self.layout = TableLayout(n_inputs, len(self.outputs))
         self.step_address = self._code.address("aj_step")
@@ -247,7 +287,7 @@ class PlannedStep(Executable):
         self.table_address = ctypes.addressof(words) + 8
         self._busy = ctypes.c_int64(0)
         self.busy_address = ctypes.addressof(self._busy)
-        self._step = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.step_address)
+        self._native = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.step_address)
         self._lock = threading.Lock()
 
     def run_with(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -262,6 +302,27 @@ class PlannedStep(Executable):
                 self._step(self.table_address)
             finally:
                 self._busy.value = 0
+
+    def _step(self, table: int) -> None:
+        self._native(table)
+        if self._errors[0]:
+            self.raise_errors()
+
+    def raise_errors(self) -> None:
+        """Raise what the last call met: a bad index, an access outside a buffer (when checked), an op's own error.
+
+        ``error_address`` holds a word that is not 0 when there is something to raise.
+        """
+        word, position = (int(w) for w in self._errors)
+        self._errors[:] = 0
+        if self._failures:
+            failure = self._failures[0]
+            self._failures.clear()
+            raise failure
+        if word == 0:
+            return
+        site = word & 0xFFFFFFFF
+        raise reported_error(self._reporters[word >> 32], site, position)
 
 
 def build_executable(

@@ -94,6 +94,7 @@ class LoopProgram:
     accumulators: list[Accumulator] = field(default_factory=list)
     loads: list[Value] = field(default_factory=list)
     lookups: dict[str, Expr] = field(default_factory=dict)  # opaque index name -> the run-time index
+    lookup_nodes: dict[str, Node] = field(default_factory=dict)  # opaque index name -> the gather that looks up
     exprs: list[Expr] = field(default_factory=list)
 
     @property
@@ -123,6 +124,7 @@ class ExprBuilder:
         self.members: dict[Value, Expr] = {}
         self.loads: dict[Value, int] = {}
         self.lookups: dict[str, Expr] = {}
+        self.lookup_nodes: dict[str, Node] = {}
         self.exprs: list[Expr] = []
 
     def _intern(self, kind: str, dtype: DType, **parts: Any) -> Expr:
@@ -210,6 +212,7 @@ class ExprBuilder:
             lookup = self._intern("lookup", position.dtype, args=(position,), slot=extent)
             name = f"x{lookup.serial}"
             self.lookups[name] = lookup
+            self.lookup_nodes.setdefault(name, node)
             renamed[opaque] = name
         return self.value(node.inputs[0], tuple(_rename(i, renamed) for i in data_index))
 
@@ -311,6 +314,7 @@ def build_program(group: Group, stored: Sequence[Value], definitions: Mapping[Va
             program.stores.append(Store(value, builder.member(value), linearize(position, value.type.shape)))
     program.loads = list(builder.loads)
     program.lookups = builder.lookups
+    program.lookup_nodes = builder.lookup_nodes
     program.exprs = builder.exprs
     return program
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit import ops
-from autojit.core.dtypes import bool_, complex128, float64, promote_with_number
+from autojit.core.dtypes import bool_, complex128, float64, int64, promote_with_number
 from autojit.core.errors import ArgumentError, DTypeError
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import apply, number
@@ -188,7 +188,7 @@ asinh = _unary("asinh", "asinh", True, "inverse hyperbolic sine")
 acosh = _unary("acosh", "acosh", True, "inverse hyperbolic cosine")
 atanh = _unary("atanh", "atanh", True, "inverse hyperbolic tangent")
 reciprocal = _unary("reciprocal", "reciprocal", True, "reciprocal")
-square = _unary("square", "square", False, "square")
+square_op = _unary("square", "square", False, "square")
 abs = _unary("abs", "abs", False, "absolute value")
 relu = _unary("relu", "relu", False, "``max(x, 0)``")
 logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True)
@@ -246,10 +246,22 @@ floor = _through_ops("floor", ops.floor)
 ceil = _through_ops("ceil", ops.ceil)
 trunc = _through_ops("trunc", ops.trunc)
 frac = _through_ops("frac", ops.frac)
-sign = _through_ops("sign", ops.sign)
+sign_op = _through_ops("sign", ops.sign)
 angle = _through_ops("angle", ops.angle, floats=True)
 conj = _through_ops("conj", ops.conj)
 logical_not = _through_ops("logical_not", ops.logical_not)
+
+
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1 by the sign; complex operands give ``x / abs(x)``."""
+    t = as_operand(input, "sign")
+    return clone(t) if type_of(t).dtype is bool_ else sign_op(t)
+
+
+def square(input: Tensor) -> Tensor:
+    """The square of each element; bools become int64."""
+    t = as_operand(input, "square")
+    return square_op(cast(t, int64) if type_of(t).dtype is bool_ else t)
 
 
 def sgn(input: Any) -> Tensor:

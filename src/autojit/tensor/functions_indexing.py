@@ -21,7 +21,7 @@ def _index(index: Tensor, what: str) -> Tensor:
     dtype = type_of(index).dtype
     if dtype is int64:
         return index
-    if dtype is int32:
+    if dtype is int32 or type_of(index).size == 0:
         return cast(index, int64)
     raise DTypeError(f"{what}(): Expected dtype int64 for index", {"index": index}, "convert it: index.long()")
 
@@ -77,6 +77,10 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
     scaled = source if not isinstance(alpha, Tensor) and alpha == 1 else mul(source, alpha)
+    if type_of(scaled).ndim == 0 and type_of(index).ndim == 1:
+        scaled = scaled.reshape(1)
+    if type_of(input).ndim == 0:
+        return index_add(input.reshape(1), 0, index, scaled).reshape(())  # type: ignore[no-any-return]
     return ops.index_add(input, dim, _index(index, "index_add"), scaled)  # type: ignore[no-any-return]
 
 
@@ -146,6 +150,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of the non-zero elements: one row each, or one vector per axis."""
     _eager_only("nonzero", input)
+    if type_of(input).ndim == 0 and not as_tuple:
+        return ops.nonzero(input.reshape(1))[:, :0]
     if as_tuple:
         source = input if type_of(input).ndim else input.reshape(1)
         rows = ops.nonzero(source)

@@ -9,6 +9,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import result_type
+from autojit.core.errors import ArgumentError
 from autojit.ir.op import bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import sum_to
@@ -23,14 +24,14 @@ Dims = int | Sequence[int]
 
 def sizes_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Extents given one by one or as one sequence."""
-    if len(sizes) == 1 and not isinstance(sizes[0], int) and hasattr(sizes[0], "__len__"):
+    if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
         sizes = tuple(sizes[0])
     return tuple(int(n) for n in sizes)
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *args: Any, shape: Any = None) -> Tensor:
     """The same elements under another shape; one extent may be -1. A view where strides allow it."""
-    sizes = sizes_of(shape)
+    sizes = sizes_of(args) if shape is None else sizes_of((shape,))
     found: Tensor = ops.reshape(input, sizes)
     return found if found is not input else _view_of(input)
 
@@ -64,9 +65,9 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, other.shape)
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reorder the axes."""
-    found: Tensor = ops.permute(input, sizes_of(dims))
+    found: Tensor = ops.permute(input, sizes_of(args) if dims is None else sizes_of((dims,)))
     return found if found is not input else _view_of(input)
 
 
@@ -122,9 +123,9 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     return ops.moveaxis(input, source, destination)  # type: ignore[no-any-return]
 
 
-def expand(input: Tensor, *sizes: Any) -> Tensor:
+def expand(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     """Broadcast to ``sizes``; -1 keeps an extent. A view."""
-    found: Tensor = ops.expand(input, sizes_of(sizes))
+    found: Tensor = ops.expand(input, sizes_of(args) if size is None else sizes_of((size,)))
     return found if found is not input else _view_of(input)
 
 
@@ -160,14 +161,14 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     return broadcastable_sum(input, sizes_of(size))
 
 
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
+def repeat(input: Tensor, *args: Any, repeats: Any = None) -> Tensor:
     """The whole tensor repeated along each axis."""
-    return ops.repeat(input, sizes_of(repeats))  # type: ignore[no-any-return]
+    return ops.repeat(input, sizes_of(args) if repeats is None else sizes_of((repeats,)))  # type: ignore[no-any-return]
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """NumPy's tile."""
-    return ops.tile(input, sizes_of(dims))  # type: ignore[no-any-return]
+    return ops.tile(input, sizes_of(args) if dims is None else sizes_of((dims,)))  # type: ignore[no-any-return]
 
 
 def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
@@ -190,9 +191,9 @@ def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
     return ops.roll(input, shifts, dims)  # type: ignore[no-any-return]
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reverse the order along axes; a copy."""
-    axes = sizes_of(dims)
+    axes = sizes_of(args) if dims is None else sizes_of((dims,))
     return ops.flip(input, axes) if axes else clone(input)
 
 
@@ -241,7 +242,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along an axis; dtypes are promoted; empty vectors are skipped."""
     kept = [x for x in tensors if type_of(x).shape != (0,)] or list(tensors[:1])
     if not kept:
-        raise RuntimeError("torch.cat(): expected a non-empty list of Tensors")
+        raise ArgumentError("cat(): expected a non-empty list of Tensors")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     if any(type_of(x).ndim == 0 for x in kept):
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
@@ -320,7 +321,6 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     grids = [expand(reshape(x, (*(1,) * k, -1, *(1,) * (len(given) - k - 1))), shape) for k, x in enumerate(given)]
     if swap:
         grids[0], grids[1] = grids[1], grids[0]
-        grids = [transpose(g, 0, 1) for g in grids]
     return tuple(grids)
 
 

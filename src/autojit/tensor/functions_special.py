@@ -1,4 +1,4 @@
-"""Special functions: the error function and the gamma family."""
+"""Special functions (the error function, the gamma family) and linear algebra under torch's top-level names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from autojit import ops
 from autojit.tensor.promotion import floating
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.tensor import Tensor, type_of
 
 
 def erf(input: Any) -> Tensor:
@@ -37,3 +37,53 @@ def digamma(input: Any) -> Tensor:
 def polygamma(n: int, input: Any) -> Tensor:
     """The n-th derivative of ``digamma``."""
     return ops.polygamma(n, floating(input, "polygamma"))  # type: ignore[no-any-return]
+
+
+def det(input: Tensor) -> Tensor:
+    """The determinant of square matrices."""
+    return ops.det(input)  # type: ignore[no-any-return]
+
+
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of the determinant."""
+    return ops.logdet(input)  # type: ignore[no-any-return]
+
+
+def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
+    """(sign, log of the absolute value) of the determinant."""
+    return ops.slogdet(input)
+
+
+def inverse(input: Tensor) -> Tensor:
+    """The inverse of square matrices."""
+    return ops.inv(input)  # type: ignore[no-any-return]
+
+
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The Moore-Penrose inverse."""
+    return ops.pinv(input, rcond)  # type: ignore[no-any-return]
+
+
+def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+    """The triangular factor of Hermitian positive definite matrices."""
+    return ops.cholesky(input, upper)  # type: ignore[no-any-return]
+
+
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """Solve with a Cholesky factor."""
+    return ops.cholesky_solve(input, L, upper)  # type: ignore[no-any-return]
+
+
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+    """The inverse from a Cholesky factor."""
+    return ops.cholesky_inverse(L, upper)  # type: ignore[no-any-return]
+
+
+def matrix_power(input: Tensor, n: int) -> Tensor:
+    """A square matrix multiplied ``n`` times with itself."""
+    return ops.matrix_power(input, n)  # type: ignore[no-any-return]
+
+
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Powers of a vector as columns."""
+    return ops.vander(x, type_of(x).size if N is None else N, increasing)  # type: ignore[no-any-return]

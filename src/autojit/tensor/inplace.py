@@ -155,7 +155,7 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
 
 def _write_array(x: Tensor, new: Tensor, old: Tensor | None, mark: int) -> None:
     array = x._array
-    if not array.flags.writeable or (0 in array.strides and _overlaps(array)):
+    if not array.flags.writeable or (0 in array.strides and array.size > 1 and _overlaps(array)):
         raise ShapeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation.",

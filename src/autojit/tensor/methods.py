@@ -40,10 +40,11 @@ ONLY_FUNCTIONS = {
     "polar",
     "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d", "one_hot_like", "broadcastable_sum",
     "real",
-    "imag", "concat", "concatenate", "row_stack", "resolve_conj", "neg_op",
+    "imag", "concat", "concatenate", "row_stack", "resolve_conj", "neg_op", "sign_op",
+    "square_op", "vander",
 }  # fmt: skip
 ONLY_METHODS = {
-    "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "broadcastable_sum",
+    "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "sign_op", "square_op", "broadcastable_sum",
     "one_hot_like", "sizes_of",
 }  # fmt: skip
 
@@ -99,6 +100,12 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return copy_into(self, src if isinstance(src, Tensor) else factories.as_tensor(src), "copy_")
 
 
+def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """This tensor's elements where the condition holds, else ``other``."""
+    found: Tensor = functions_elementwise.where(condition, self, other)
+    return found
+
+
 def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """In-place comparisons keep the tensor's dtype."""
 
@@ -141,10 +148,12 @@ def attach() -> dict[str, Callable[..., Any]]:
             methods[f"{name}_"] = maker(f"{name}_", found[name])
     for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes"):
         methods[f"{name}_"] = _shape_changing(f"{name}_", found[name])
-    methods |= {"fill_": fill_, "zero_": zero_, "copy_": copy_}
+    methods |= {"fill_": fill_, "zero_": zero_, "copy_": copy_, "where": where_method}
     methods |= {"__getitem__": indexing.getitem, "__setitem__": indexing.setitem}
     for module in (conversion, dispatch, factories, operators, printing, random):
         methods |= module.METHODS
     for name, method in methods.items():
         setattr(Tensor, name, method)
-    return {n: f for n, f in found.items() if n not in ONLY_METHODS}
+    public = {n: f for n, f in found.items() if n not in ONLY_METHODS}
+    in_place_functions = {n: f for n, f in methods.items() if n.endswith("_") and not n.startswith("_")}
+    return {**public, **{n: f for n, f in in_place_functions.items() if n.removesuffix("_") in public or n == "zero_"}}

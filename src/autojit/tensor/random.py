@@ -196,7 +196,14 @@ def randint_like(
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: DType | None = None
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Normal numbers with given means and standard deviations (tensors or numbers)."""
     given = next((v for v in (mean, std) if isinstance(v, Tensor)), None)

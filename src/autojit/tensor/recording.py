@@ -171,22 +171,42 @@ def as_result(shell: Tensor, node: Node, number: int) -> Tensor:
 def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan | None:
     """What the rule of ``op`` reads for the operands in ``mask``; None when nothing can be differentiated.
 
-    Kept per op, mask and dtype: a rule's choice of residuals must not depend on extents.
+    Kept per op, mask, dtype and shapes. A rule may choose what it reads by which extents are 0, 1 or more, not by their
+    exact sizes, so a dry run is needed only once per such pattern.
     """
     first = operands[0]._array
-    key = (mask, len(operands), first.dtype if first is not None else type_of(operands[0]).dtype.numpy)
+    if first is not None:
+        key: Any = (mask, first.dtype, *[t._array.shape for t in operands])
+    else:
+        key = (mask, *[type_of(t) for t in operands])
     plans = op.__dict__.get("_plans")
     if plans is None:
-        plans = _PLANS.get(op)
-        if plans is None:
-            if len(_PLANS) >= _PLAN_LIMIT:
-                _PLANS.clear()
-            plans = _PLANS[op] = {}
-        object.__setattr__(op, "_plans", plans)
-    if key not in plans:
-        plans[key] = _dry_run(op, [type_of(t) for t in operands], mask)
-    found: ResidualPlan | None = plans[key]
-    return found
+        plans = _plans_of(op)
+    found: ResidualPlan | None = plans.get(key, FREED)
+    return _new_plan(op, operands, mask, plans, key) if found is FREED else found
+
+
+def _plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
+    plans = _PLANS.get(op)
+    if plans is None:
+        if len(_PLANS) >= _PLAN_LIMIT:
+            _PLANS.clear()
+        plans = _PLANS[op] = {}
+    object.__setattr__(op, "_plans", plans)
+    return plans
+
+
+def _new_plan(
+    op: Op, operands: Sequence[Tensor], mask: int, plans: dict[Any, ResidualPlan | None], key: Any
+) -> ResidualPlan | None:
+    types = [type_of(t) for t in operands]
+    pattern = (mask, types[0].dtype, "pattern", *[tuple([min(n, 2) for n in t.shape]) for t in types])
+    if len(plans) >= _PLAN_LIMIT:
+        plans.clear()
+    if pattern not in plans:
+        plans[pattern] = _dry_run(op, types, mask)
+    plans[key] = plans[pattern]
+    return plans[key]
 
 
 def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:

@@ -31,6 +31,7 @@ the bits of the result depend on k and dtype, for n = 1 also on A's layout, and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from autojit.codegen.cpu.gemm_dots import add_old_value, dots_function, dots_symbol
@@ -66,6 +67,9 @@ PACK_B_ROWS = 64
 PACK_A_COLUMNS = 128
 PACK_A_STRIDE_BYTES = 1024
 """A is copied if its lines are at least this far apart and it is read for at least `PACK_A_COLUMNS` columns."""
+
+NARROW_DEPTH = 16
+"""Fewer steps of k do not pay for the detour of a product with few columns."""
 
 PADDING = 16
 """Elements between the lines of a copied block of A beyond their length, against strides of a page."""
@@ -126,7 +130,9 @@ def _round_up(value: int, step: int) -> int:
 
 
 def _a_block_elements(dtype: DType) -> int:
-    return (row_block(dtype) + PADDING) * (DEPTH_BLOCK + PADDING)
+    """Room for a copied block of A, whichever way its lines run."""
+    rows = _round_up(row_block(dtype), PADDING)
+    return (rows + PADDING) * (DEPTH_BLOCK + PADDING)
 
 
 def _symbol(tiles: TileSet, name: str) -> str:
@@ -214,6 +220,29 @@ def _blocks_function(tiles: TileSet) -> str:
     return text.finish()
 
 
+@dataclass(frozen=True)
+class _BlockOfB:
+    """Names of what describes the block of B at hand: plain, packed as the loops go, or packed before.
+
+    Args:
+        plain: its address in B.
+        base: where the tiles read it.
+        columns: how many it has.
+        depth: its rows.
+        row_stride: bytes between rows, for the tiles.
+        column_stride: bytes per column, from one panel to the next.
+        column_mask: keeps the columns within one group of panels, if each is used only once after it is packed.
+    """
+
+    plain: str
+    base: str
+    columns: str
+    depth: str
+    row_stride: str
+    column_stride: str
+    column_mask: str
+
+
 class _BlockLoops:
     """Writes the loop nest of the module's head comment."""
 
@@ -259,44 +288,57 @@ class _BlockLoops:
         return text.mul(text.value(f"sdiv i64 {text.add(columns, panel - 1)}, {panel}"), panel)
 
     def _depth_block(self, first_column: str, columns: str, first_depth: str) -> None:
-        text, size, panel = self.text, self.size, self.tiles.panel
-        group = PANELS_AT_ONCE * panel
+        text = self.text
         depth = text.least(text.sub("%k", first_depth), self.depth_step)
         later = text.value(f"zext i1 {text.test('sgt', first_depth, 0)} to i64")
         accumulate = text.value(f"or i64 %accumulate, {later}")
-        plain_b = text.at("%b", text.add(text.mul(first_depth, "%rsb"), text.mul(first_column, "%csb")))
-        done_before = text.add(text.mul(first_depth, self.padded_n), text.mul(first_column, depth))
-        ready_b = text.at("%b", text.mul(done_before, size))
-        packed_row = text.mul(depth, size)  # bytes of one column of a panel
-        in_panels = text.either(self.prepacked, self.packs_b)
-        reuses = text.both(self.packs_b, self.one_row_block)
-        buffered = text.choose(reuses, group - 1, -1)  # each panel is used once, so one group's room does
-        column_step = text.choose(in_panels, packed_row, "%csb")
-        base = text.choose(self.packs_b, self.b_panels, text.choose(self.prepacked, ready_b, plain_b, "ptr"), "ptr")
-        ldb = text.choose(in_panels, panel * size, "%rsb")
+        b = self._block_of_b(first_column, columns, first_depth, depth)
         with text.loop(0, "%m", self.row_step) as first_row:
             rows = text.least(text.sub("%m", first_row), self.row_step)
-            a, rsa, csa = self._block_of_a(first_row, rows, first_depth, depth)
+            a = self._block_of_a(first_row, rows, first_depth, depth)
             packs_now = text.both(self.packs_b, text.test("eq", first_row, 0))
             c_row = text.at("%c", text.add(text.mul(first_row, "%rsc"), text.mul(first_column, "%csc")))
-            start = self._wide_columns(
-                columns, f"i64 {rows}, i64 {depth}, ptr {a}, i64 {rsa}, i64 {csa}", (plain_b, c_row), accumulate
-            )
-            with text.loop(start, columns, panel) as column:
-                width = text.least(text.sub(columns, column), panel)
-                b = text.at(base, text.mul(text.value(f"and i64 {column}, {buffered}"), column_step))
-                begins = text.test("eq", text.value(f"and i64 {column}, {group - 1}"), 0)
-                with text.when(text.both(packs_now, begins)):
-                    source = text.at(plain_b, text.mul(column, "%csb"))
-                    text.line(
-                        f"call void @{pack_panels_symbol(self.tiles)}(i64 {depth}, "
-                        f"i64 {text.least(text.sub(columns, column), group)}, ptr {source}, i64 %rsb, i64 %csb, ptr {b})"
-                    )
+            before = f"i64 {rows}, i64 {depth}, ptr {a[0]}, i64 {a[1]}, i64 {a[2]}"
+            start = self._wide_columns(columns, before, (b.plain, c_row), accumulate)
+            with text.loop(start, columns, self.tiles.panel) as column:
+                width = text.least(text.sub(columns, column), self.tiles.panel)
+                panel = self._panel_of_b(b, column, packs_now)
                 c = text.at(c_row, text.mul(column, "%csc"))
                 self._tiles(
-                    f"i64 {rows}, i64 {depth}, ptr {a}, i64 {rsa}, i64 {csa}, ptr {b}, i64 {ldb}, ptr {c}, i64 %rsc",
-                    f"i64 {width}, i64 {accumulate}",
+                    f"{before}, ptr {panel}, i64 {b.row_stride}, ptr {c}, i64 %rsc", f"i64 {width}, i64 {accumulate}"
                 )
+
+    def _block_of_b(self, first_column: str, columns: str, first_depth: str, depth: str) -> _BlockOfB:
+        text, size, panel = self.text, self.size, self.tiles.panel
+        plain = text.at("%b", text.add(text.mul(first_depth, "%rsb"), text.mul(first_column, "%csb")))
+        done_before = text.add(text.mul(first_depth, self.padded_n), text.mul(first_column, depth))
+        ready = text.at("%b", text.mul(done_before, size))
+        in_panels = text.either(self.prepacked, self.packs_b)
+        panel_column = text.mul(depth, size)
+        reuses = text.both(self.packs_b, self.one_row_block)
+        return _BlockOfB(
+            plain=plain,
+            base=text.choose(self.packs_b, self.b_panels, text.choose(self.prepacked, ready, plain, "ptr"), "ptr"),
+            columns=columns,
+            depth=depth,
+            row_stride=text.choose(in_panels, panel * size, "%rsb"),
+            column_stride=text.choose(in_panels, panel_column, "%csb"),
+            column_mask=text.choose(reuses, PANELS_AT_ONCE * panel - 1, -1),
+        )
+
+    def _panel_of_b(self, b: _BlockOfB, column: str, packs_now: str) -> str:
+        """Where the tiles read the columns from `column` on; packs this panel and the next few if it is time."""
+        text, group = self.text, PANELS_AT_ONCE * self.tiles.panel
+        panel = text.at(b.base, text.mul(text.value(f"and i64 {column}, {b.column_mask}"), b.column_stride))
+        begins = text.test("eq", text.value(f"and i64 {column}, {group - 1}"), 0)
+        with text.when(text.both(packs_now, begins)):
+            source = text.at(b.plain, text.mul(column, "%csb"))
+            columns = text.least(text.sub(b.columns, column), group)
+            text.line(
+                f"call void @{pack_panels_symbol(self.tiles)}(i64 {b.depth}, i64 {columns}, ptr {source}, "
+                f"i64 %rsb, i64 %csb, ptr {panel})"
+            )
+        return panel
 
     def _wide_columns(self, columns: str, a: str, starts: tuple[str, str], accumulate: str) -> str:
         """A single row and a plain B: walk B in wide pieces as far as whole ones go; returns where to go on."""
@@ -359,8 +401,7 @@ def _gemm_function(tiles: TileSet) -> str:
     with text.when(dots):
         _write_dots(text, tiles, stride)
     text.return_when(dots)
-    only_rows = text.both(text.test("ne", "%csc", 1), text.test("eq", "%rsc", 1))
-    turned = text.either(single, only_rows)
+    turned = text.either(single, text.either(_column_major(text), _is_narrow(text, tiles)))
     m, n = text.choose(turned, "%n", "%m"), text.choose(turned, "%m", "%n")
     a, b = text.choose(turned, "%b", "%a", "ptr"), text.choose(turned, "%a", "%b", "ptr")
     rsa, csa = text.choose(turned, stride["csb"], stride["rsa"]), text.choose(turned, stride["rsb"], stride["csa"])
@@ -372,6 +413,18 @@ def _gemm_function(tiles: TileSet) -> str:
         f"i64 {rsb}, i64 {csb}, ptr %c, i64 {rsc}, i64 {csc}, i64 %accumulate, ptr %scratch, i64 0)"
     )
     return text.finish()
+
+
+def _column_major(text: FunctionText) -> str:
+    return text.both(text.test("ne", "%csc", 1), text.test("eq", "%rsc", 1))
+
+
+def _is_narrow(text: FunctionText, tiles: TileSet) -> str:
+    """Few columns of C would leave most lanes idle, while A^T, taken for B, fills them: worth a scattered C."""
+    widest_idle = tiles.rest[0].columns // 2
+    few = text.both(text.test("sle", "%n", widest_idle), text.test("sge", "%m", tiles.rest[0].columns))
+    contiguous = text.both(text.test("eq", "%rsa", 1), text.test("sge", "%k", NARROW_DEPTH))
+    return text.both(few, contiguous)
 
 
 def _return_when_empty(text: FunctionText, tiles: TileSet, stride: dict[str, str]) -> None:

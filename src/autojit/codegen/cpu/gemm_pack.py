@@ -75,21 +75,35 @@ def _copy_rows(text: FunctionText, tiles: TileSet) -> None:
             text.store(vector, value, text.at(place, first * size))
 
 
+TRANSPOSE_ROWS = 128
+"""Rows of a panel that are finished before the next: they stay in the first-level cache while their columns come in."""
+
+
 def _transpose_columns(text: FunctionText, tiles: TileSet) -> None:
+    with (
+        text.loop(0, "%columns", tiles.panel) as first,
+        text.loop(0, "%k", TRANSPOSE_ROWS) as start,
+        text.loop(first, text.least(text.add(first, tiles.panel), "%columns"), tiles.transpose_lanes) as column,
+    ):
+        stop = text.least(text.add(start, TRANSPOSE_ROWS), "%k")
+        panel = text.at("%packed", text.mul(first, "%column_bytes"))
+        place = text.at(panel, text.mul(text.sub(column, first), tiles.dtype.size_bytes))
+        _transpose_strip(text, tiles, column, place, (start, stop))
+
+
+def _transpose_strip(text: FunctionText, tiles: TileSet, column: str, place: str, rows: tuple[str, str]) -> None:
+    """`transpose_lanes` columns from `column` on, for some rows of the panel; `place` is where they begin in it."""
     vector = Vector(tiles.dtype, tiles.transpose_lanes)
     side, size = vector.lanes, tiles.dtype.size_bytes
-    with text.loop(0, "%columns", side) as column:
-        last = text.sub("%columns", 1)
-        sources = [text.at("%b", text.mul(text.least(text.add(column, i), last), "%csb")) for i in range(side)]
-        within = text.value(f"and i64 {column}, {tiles.panel - 1}")
-        target = text.at(_panel_at(text, tiles, column), text.mul(within, size))
-        with text.loop(0, "%k", side) as p:
-            mask = text.mask_below(vector, text.sub("%k", p))
-            skip = text.mul(p, size)
-            rows = [text.masked_load(vector, text.at(source, skip), mask) for source in sources]
-            row = text.at(target, text.mul(p, tiles.panel * size))
-            for i, value in enumerate(transposed(text, vector, rows)):
-                text.store(vector, value, text.at(row, i * tiles.panel * size))
+    last = text.sub("%columns", 1)
+    sources = [text.at("%b", text.mul(text.least(text.add(column, i), last), "%csb")) for i in range(side)]
+    with text.loop(*rows, side) as p:
+        mask = text.mask_below(vector, text.sub("%k", p))
+        skip = text.mul(p, size)
+        block = [text.masked_load(vector, text.at(source, skip), mask) for source in sources]
+        row = text.at(place, text.mul(p, tiles.panel * size))
+        for i, value in enumerate(transposed(text, vector, block)):
+            text.store(vector, value, text.at(row, i * tiles.panel * size))
 
 
 def _copy_elements(text: FunctionText, tiles: TileSet) -> None:

@@ -98,13 +98,13 @@ def tile_set(dtype: DType, host: HostTarget) -> TileSet:
     whole: tuple[TileShape, ...]
     rest: tuple[TileShape, ...]
     if host.vector_bytes == 64:
-        vector, half = TileShape((lanes,), (12, 4, 1)), TileShape((lanes // 2,), (12, 4, 1))
-        whole = TileShape((lanes, lanes), (12, 4, 1), masked=False), vector
+        vector, half = TileShape((lanes,), (12, 4, 2, 1)), TileShape((lanes // 2,), (12, 4, 2, 1))
+        whole = TileShape((lanes, lanes), (12, 4, 2, 1), masked=False), vector
         rest = half, vector
     else:
-        panel = TileShape((lanes,) * (2 if x86 else 4), (6, 4, 1), masked=False)
-        whole = panel, TileShape((lanes,), (12, 4, 1), masked=False)
-        rest = (TileShape((lanes,), (12, 4, 1)),)
+        panel = TileShape((lanes,) * (2 if x86 else 4), (6, 4, 2, 1), masked=False)
+        whole = panel, TileShape((lanes,), (12, 4, 2, 1), masked=False)
+        rest = (TileShape((lanes,), (12, 4, 2, 1)),)
     return TileSet(
         dtype=dtype,
         whole=whole,

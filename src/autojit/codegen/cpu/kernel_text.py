@@ -15,12 +15,12 @@ outside is reported and skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autojit.codegen.emitter import ScalarEmitter
+from autojit.codegen.folding import FoldEmitter
 from autojit.codegen.scalar import Scalar, memory_type, register_type
 from autojit.core.dtypes import DType
 
@@ -64,20 +64,9 @@ class KernelModule:
         return f", !llvm.loop !{number}"
 
     def text(self) -> str:
+        """The module, functions first: a body that opens with ``@`` names a built-in."""
         metadata = ["!0 = distinct !{}", '!1 = !{!"llvm.loop.parallel_accesses", !0}', *self.nodes]
-        return "\n".join([*self.definitions.values(), *self.functions, "attributes #0 = { nounwind }", *metadata])
-
-
-class FoldEmitter(ScalarEmitter):
-    """The emitter of accumulations: reassociable, with the intrinsics of extrema that LLVM vectorises as reductions."""
-
-    def maximum(self, a: object, b: object) -> Scalar:
-        first, second = self._pair(a, b)  # type: ignore[arg-type]
-        return self.intrinsic("maximum", first, second) if first.dtype.kind == "float" else super().maximum(first, second)
-
-    def minimum(self, a: object, b: object) -> Scalar:
-        first, second = self._pair(a, b)  # type: ignore[arg-type]
-        return self.intrinsic("minimum", first, second) if first.dtype.kind == "float" else super().minimum(first, second)
+        return "\n".join([*self.functions, *self.definitions.values(), "attributes #0 = { nounwind }", *metadata])
 
 
 class KernelFunction:
@@ -90,7 +79,7 @@ class KernelFunction:
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.emit = ScalarEmitter(self.lines)
-        self.fold = FoldEmitter(self.lines, prefix="r", flags="reassoc contract ")
+        self.fold = FoldEmitter(self.lines)
         self.block = "entry"
         self.count = 0
         self.attrs = ""

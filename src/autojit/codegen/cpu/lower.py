@@ -6,17 +6,20 @@ runner) and list symbolic arguments; ``runtime.plan`` binds them to memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import Any
 
-from autojit.codegen.cpu.loops import CHUNK_NS, KernelText, print_loops
+from autojit.codegen.cpu.chunks import CHUNK_NS
+from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.cpu.loops import print_loops
 from autojit.codegen.cpu.structured import print_structured
 from autojit.codegen.cpu import gemm
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import CompileError
-from autojit.ir.graph import Value
-from autojit.schedule.bands import Band
+from autojit.ir.graph import Node, Value
+from autojit.schedule.bands import Band, Cut
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
     CopyKernel,
@@ -66,6 +69,11 @@ class Immediate:
 
 
 @dataclass(frozen=True, eq=False)
+class ErrorWords:
+    """The address of the step's error words (see ``kernel_text``)."""
+
+
+@dataclass(frozen=True, eq=False)
 class Callback:
     """An op without native lowering: computed by its eager rule, called from the step; counted as a fallback."""
 
@@ -82,7 +90,7 @@ class Sliced:
     is_local: bool
 
 
-Argument = Value | Words | Offset | Scratch | Immediate | Sliced
+Argument = Value | Words | Offset | Scratch | Immediate | Sliced | ErrorWords
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +118,14 @@ class BandEntry:
 
 
 @dataclass(frozen=True, eq=False)
+class Reporter:
+    """A kernel that can report errors: its nodes, and the node behind each look-up site (1, 2, ...)."""
+
+    nodes: tuple[Node, ...]
+    lookups: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class LoweredStep:
     """Entries in order, with what they need."""
 
@@ -117,6 +133,7 @@ class LoweredStep:
     entries: tuple[Entry | BandEntry, ...]
     gemm_dtypes: frozenset[str]
     fallbacks: tuple[str, ...] = field(default=())
+    reporters: tuple[Reporter, ...] = field(default=())  # by code
 
 
 class _Lowering:
@@ -125,7 +142,9 @@ class _Lowering:
         self.entries: list[Entry | BandEntry] = []
         self.gemms: set[str] = set()
         self.fallbacks: list[str] = []
+        self.reporters: list[Reporter] = []
         self.printed: dict[Any, KernelText] = {}
+        self.worker_scratch = 0  # per worker, while a band is lowered: its kernels run side by side in different slices
 
     def run(self) -> LoweredStep:
         for kernel in self.schedule.kernels:
@@ -135,7 +154,7 @@ class _Lowering:
                 raise
             except Exception as error:
                 raise _failed(kernel, self.schedule, error) from error
-        return LoweredStep(self.schedule, tuple(self.entries), frozenset(self.gemms), tuple(self.fallbacks))
+        return LoweredStep(self.schedule, tuple(self.entries), frozenset(self.gemms), tuple(self.fallbacks), tuple(self.reporters))
 
     def _lower(self, kernel: Kernel) -> None:
         if isinstance(kernel, LoopKernel):
@@ -152,6 +171,7 @@ class _Lowering:
     def _band(self, band: Band) -> None:
         """The band's entries on slices, then what combines the slices' partial results."""
         outer, self.entries = self.entries, []
+        self.worker_scratch = max((gemm_scratch(k, c, band.count) for k, c in zip(band.kernels, band.cuts, strict=True)))
         told: list[bool] = []
         combines: list[Entry] = []
         for kernel, cut in zip(band.kernels, band.cuts, strict=True):
@@ -164,6 +184,7 @@ class _Lowering:
                 assert isinstance(kernel, MatmulKernel)
                 self._matmul(kernel, band)
             told.append(not cut.contracts)
+        self.worker_scratch = 0
         entries = tuple(e for e in self.entries if isinstance(e, Entry))
         estimate = sum(e.estimate_ns for e in entries)
         outer.append(BandEntry(entries, tuple(told), band.count, aligned(band.local_bytes), estimate))
@@ -179,15 +200,16 @@ class _Lowering:
         if text is None:
             text = self.printed[key] = print_loops(program, "kernel", slices)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
-        arguments: list[Argument] = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
-        if text.partial_bytes:
-            arguments.append(Scratch(text.partial_bytes * text.chunks, per_worker=False))
-        entry = Entry(text.text, "kernel", tuple(arguments), text.chunks, text.estimate_ns, label)
+        buffers = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
+        partials = [Scratch(text.partial_bytes * text.chunks, per_worker=False)] if text.partial_bytes else []
+        reports = self._report_arguments(text, kernel.nodes, program.lookup_nodes.values())
+        arguments = (*buffers, *partials, *reports)
+        entry = Entry(text.text, "kernel", arguments, text.chunks, text.estimate_ns, label)
         self.entries.append(entry)
         if not text.partial_bytes:
             return []
         unread = len(program.loads) + len(program.stores)  # the combining function takes the same arguments
-        rest = [*(a.value for a in program.accumulators), arguments[-1]]
+        rest = [*(a.value for a in program.accumulators), *partials]
         combine = Entry(text.text, "kernel_combine", (*([Immediate(0)] * unread), *rest), 1, 500.0, "combine")
         if band is None:
             self.entries.append(combine)
@@ -201,7 +223,7 @@ class _Lowering:
         words, _, estimate = matmul_words(kernel)
         m, n, k = words["m"], words["n"], words["k"] // band.count
         slot = aligned(m * n * size)
-        scratch = -(-gemm.scratch_bytes(dtype, m, n, k) // 64) * 64
+        scratch = self.worker_scratch
         words.update(k=k, row_block=m, row_blocks=1, units_per_chunk=1, units=1, scratch_bytes=scratch)
         self.gemms.add(dtype.short)
         slots = Scratch(slot * band.count, per_worker=False)
@@ -224,7 +246,7 @@ class _Lowering:
         self.gemms.add(dtype.short)
         size = dtype.size_bytes
         m, n, k = words["m"], words["n"], words["k"]
-        scratch = -(-gemm.scratch_bytes(dtype, min(m, words["row_block"]), n, k) // 64) * 64
+        scratch = self.worker_scratch or aligned(gemm.scratch_bytes(dtype, min(m, words["row_block"]), n, k))
         words["scratch_bytes"] = scratch
         arguments = (
             _in_band(kernel.a.value, kernel.a.offset * size, 0, band),
@@ -235,6 +257,15 @@ class _Lowering:
         )
         self.entries.append(Entry(f"@aj_matmul_{dtype.short}", "", arguments, chunks, estimate, f"matmul {m}x{k}x{n}"))
 
+    def _report_arguments(
+        self, text: KernelText, nodes: Sequence[Node], lookups: Iterable[Node]
+    ) -> list[Argument]:
+        """What a kernel that can report errors takes after its other arguments."""
+        if not text.reports:
+            return []
+        self.reporters.append(Reporter(tuple(nodes), tuple(lookups)))
+        return [ErrorWords(), Immediate(len(self.reporters) - 1)]
+
     def _structured(self, kernel: StructuredKernel) -> None:
         found = print_structured(kernel.node)
         arguments: tuple[Argument, ...] = (*kernel.operands, *kernel.node.outputs)
@@ -243,6 +274,7 @@ class _Lowering:
             self.fallbacks.append(name)
             self.entries.append(Entry(Callback(kernel), "", arguments, 1, 20_000.0, f"callback {name}"))
             return
+        arguments = (*arguments, *self._report_arguments(found, kernel.nodes, [kernel.node] * len(kernel.operands)))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
 
 
@@ -257,6 +289,18 @@ def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None
         step = step_bytes - band.slice_bytes(value)
         return Sliced(value, band.offsets[value] + offset_bytes, step, is_local=True)
     return Sliced(value, offset_bytes, step_bytes, is_local=False)
+
+
+def gemm_scratch(kernel: Kernel, cut: Cut, slices: int) -> int:
+    """Bytes one worker needs for a matrix product of a band."""
+    dtype = kernel.nodes[0].outputs[0].type.dtype
+    if not isinstance(kernel, MatmulKernel) or dtype not in GEMM_GFLOPS:
+        return 0
+    words, _, _ = matmul_words(kernel, None if cut.contracts else slices)
+    m, n, k = words["m"], words["n"], words["k"]
+    if cut.contracts:
+        return aligned(gemm.scratch_bytes(dtype, m, n, k // slices))
+    return aligned(gemm.scratch_bytes(dtype, min(m, words["row_block"]), n, k))
 
 
 def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[str, int], int, float]:

@@ -6,7 +6,7 @@ through its eager rule, and counted.
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.loops import KernelText
+from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.ir.graph import Node
 
 

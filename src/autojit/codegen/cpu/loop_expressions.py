@@ -1,0 +1,231 @@
+"""Printing the expressions of a LoopProgram: scalars, addresses, look-ups, guards.
+
+How to read: ``expr`` (memo, row cache) -> ``_computed`` (one kind after the other) -> ``index`` (addresses). A memo maps
+expressions, indices and index terms to what holds them; ``row_memo`` lives for a row, others for one loop body.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule
+from autojit.codegen.scalar import Scalar, register_type
+from autojit.core.dtypes import bool_, int64, uint32, uint64
+from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder
+from autojit.schedule.loops import CACHE_BYTES, CACHE_COST, Expr, LoopProgram
+
+Memo = dict[Any, Any]
+
+
+class ExpressionPrinter(KernelFunction):
+    """A kernel function whose blocks compute expressions of a program."""
+
+    def __init__(self, module: KernelModule, symbol: str, program: LoopProgram, *, is_checked: bool) -> None:
+        super().__init__(module, symbol, is_checked=is_checked)
+        self.program = program
+        self.variables: dict[LoopVariable, str] = {}
+        self.row_memo: Memo = {}
+        self.cached: dict[Expr, tuple[int, str]] = {}  # expression -> (phase that computes it, its row scratch)
+        self.lookup_sites = {e: site for site, e in enumerate(program.lookups.values(), start=1)}
+
+    # -- the row cache
+
+    def plan_cache(self) -> None:
+        """Expensive inner expressions read again in a later phase are kept in row scratch."""
+        program = self.program
+        roots: dict[int, list[Expr]] = {}
+        for item in (*program.reductions, *program.stores, *program.accumulators):
+            roots.setdefault(item.expr.phase, []).append(item.expr)
+        first_seen: dict[Expr, int] = {}
+        room = CACHE_BYTES
+        for phase in sorted(roots):
+            fresh: list[Expr] = []
+            stack = list(roots[phase])
+            visited: set[Expr] = set()
+            while stack:
+                expr = stack.pop()
+                if expr in visited:
+                    continue
+                visited.add(expr)
+                if expr in first_seen and _is_worth_keeping(expr):
+                    size = program.inner_count * expr.dtype.size_bytes
+                    if expr in self.cached:
+                        continue
+                    if size <= room:
+                        self.cached[expr] = (first_seen[expr], "")
+                        room -= size
+                        continue
+                if expr not in first_seen:
+                    fresh.append(expr)
+                stack.extend(expr.args)
+                stack.extend(program.lookups[name] for name in _opaque_names(expr))
+            first_seen.update((expr, phase) for expr in fresh)
+        for expr, (phase, _) in list(self.cached.items()):
+            self.cached[expr] = (phase, self.array(expr.dtype, max(program.inner_count, 2)))
+
+    def inner_position(self) -> Index:
+        """The row-major position among the inner loops."""
+        position = Index()
+        for variable in self.program.inner:
+            position = position * variable.extent + Index.of(variable)
+        return position
+
+    def _cache_address(self, expr: Expr, memo: Memo) -> str:
+        return self.element(self.cached[expr][1], expr.dtype, self.index(self.inner_position(), memo))
+
+    def keep(self, expr: Expr, value: Scalar, memo: Memo) -> None:
+        """Write an expression to its row scratch."""
+        self.emit.store(value, self._cache_address(expr, memo), self.attrs)
+
+    # -- expressions
+
+    def hoist(self, expr: Expr, phase: int, seen: set[Expr]) -> None:
+        """Compute what does not vary inside before the inner loops start."""
+        if expr in seen:
+            return
+        seen.add(expr)
+        if not expr.inner:
+            self.expr(expr, self.row_memo, phase)
+            return
+        if expr in self.cached and self.cached[expr][0] < phase:
+            return
+        if expr.kind == "guard":
+            return
+        for arg in expr.args:
+            self.hoist(arg, phase, seen)
+
+    def expr(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
+        """The value of an expression at the current point."""
+        found = memo.get(expr)
+        if found is None and not expr.inner:
+            found = self.row_memo.get(expr)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        if expr.kind == "row":
+            return self.row_memo["row", expr.slot]  # type: ignore[no-any-return]
+        if expr in self.cached and self.cached[expr][0] < phase:
+            value = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.attrs)
+        else:
+            value = self._computed(expr, memo, phase)
+        memo[expr] = value
+        return value
+
+    def _computed(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
+        emit = self.emit
+        if expr.kind == "load":
+            return self.load(expr.slot, expr.dtype, self.index(expr.index[0], memo, phase))
+        if expr.kind == "op":
+            args = [self.expr(a, memo, phase) for a in expr.args]
+            return Scalar(expr.op.lower(emit, *args).text, expr.dtype)
+        if expr.kind == "const":
+            kind, number = expr.slot
+            return emit.constant(float(number) if kind == "float" else number, expr.dtype)
+        if expr.kind == "source":
+            index = tuple(Scalar(self.index(i, memo, phase), int64) for i in expr.index)
+            return Scalar(expr.op.lower(emit, index).text, expr.dtype)
+        if expr.kind == "guard":
+            return self._guarded(expr, memo, phase)
+        if expr.kind == "lookup":
+            index = emit.cast(self.expr(expr.args[0], memo, phase), int64).text
+            return Scalar(self.clamped(index, expr.slot, self.lookup_sites[expr]), int64)
+        assert expr.kind == "random", expr.kind
+        seed, offset = (self.expr(a, memo, phase) for a in expr.args)
+        return self._random_word(seed, offset, Scalar(self.index(expr.index[0], memo, phase), int64))
+
+    def _random_word(self, seed: Scalar, offset: Scalar, position: Scalar) -> Scalar:
+        """Word ``position % 4`` of the Philox block of counter ``offset + position // 4`` (see ``ops.random``)."""
+        emit = self.emit
+        half = emit.constant(32, uint64)
+        wide = Scalar(position.text, uint64)
+        counter = emit.add(Scalar(offset.text, uint64), emit.shift_right(wide, emit.constant(2, uint64)))
+        zero = emit.constant(0, uint32)
+        counters = (emit.cast(counter, uint32), emit.cast(emit.shift_right(counter, half), uint32), zero, zero)
+        key = Scalar(seed.text, uint64)
+        keys = (emit.cast(key, uint32), emit.cast(emit.shift_right(key, half), uint32))
+        words = emit.philox(counters, keys)
+        which = emit.bitwise_and(emit.cast(wide, uint32), emit.constant(3, uint32))
+        value = words[3]
+        for k in (2, 1, 0):
+            value = emit.select(emit.eq(which, emit.constant(k, uint32)), words[k], value)
+        return value
+
+    # -- guards
+
+    def _guarded(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
+        inside, outside = expr.args
+        condition = self._conditions(expr, memo, phase)
+        otherwise = self.expr(outside, memo, phase)
+        if not _reads_memory(inside):
+            return self.emit.select(condition, self.expr(inside, memo, phase), otherwise)
+        then, join = self.label("in"), self.label("join")
+        before = self.block
+        self.lines.append(f"  br i1 {condition.text}, label %{then}, label %{join}")
+        self.start(then)
+        kept = self.row_memo
+        self.row_memo = dict(self.row_memo)  # what is computed in here is not known outside
+        value = self.expr(inside, dict(memo), phase)
+        self.row_memo = kept
+        end = self.block
+        self.lines.append(f"  br label %{join}")
+        self.start(join)
+        kind = register_type(expr.dtype)
+        name = self.line(f"phi {kind} [ {value.text}, %{end} ], [ {otherwise.text}, %{before} ]")
+        return Scalar(name, expr.dtype)
+
+    def _conditions(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
+        parts: list[str] = []
+        for index, low, high in expr.guards:
+            at = self.index(index, memo, phase)
+            least, greatest = index.bounds()
+            if least < low:
+                parts.append(self.line(f"icmp sge i64 {at}, {low}"))
+            if greatest >= high or not parts:
+                parts.append(self.line(f"icmp slt i64 {at}, {high}"))
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.line(f"and i1 {total}, {part}")
+        return Scalar(total, bool_)
+
+    # -- addresses
+
+    def index(self, index: Index, memo: Memo, phase: int = 0) -> str:
+        """A position at the current point, as an i64."""
+        found = memo.get(index)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        total: str | None = None
+        for term, coefficient in index.terms:
+            part = self._term(term, memo, phase)
+            if coefficient != 1:
+                part = self.line(f"mul nsw i64 {part}, {coefficient}")
+            total = part if total is None else self.line(f"add nsw i64 {total}, {part}")
+        if total is None:
+            total = str(index.offset)
+        elif index.offset:
+            total = self.line(f"add nsw i64 {total}, {index.offset}")
+        memo[index] = total
+        return total
+
+    def _term(self, term: Any, memo: Memo, phase: int) -> str:
+        if isinstance(term, LoopVariable):
+            return self.variables[term]
+        if isinstance(term, Quotient | Remainder):
+            found = memo.get(term)
+            if found is None:
+                base = self.index(term.base, memo, phase)
+                opcode = "udiv" if isinstance(term, Quotient) else "urem"
+                found = memo[term] = self.line(f"{opcode} i64 {base}, {term.divisor}")
+            return found  # type: ignore[no-any-return]
+        return self.expr(self.program.lookups[term.text], memo, phase).text
+
+
+def _is_worth_keeping(expr: Expr) -> bool:
+    return expr.inner and expr.cost >= CACHE_COST and expr.kind != "load"
+
+
+def _opaque_names(expr: Expr) -> list[str]:
+    return [term.text for index in expr.index for term, _ in index.terms if isinstance(term, Opaque)]
+
+
+def _reads_memory(expr: Expr) -> bool:
+    return expr.kind in ("load", "lookup") or any(_reads_memory(a) for a in expr.args)

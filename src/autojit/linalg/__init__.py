@@ -1,0 +1,41 @@
+"""Linear algebra with torch.linalg's names: factorisations, solving, determinants, norms."""
+
+from autojit.linalg.factorizations import (
+    cholesky,
+    cholesky_ex,
+    eigh,
+    eigvalsh,
+    inv,
+    inv_ex,
+    lstsq,
+    pinv,
+    qr,
+    solve,
+    solve_ex,
+    solve_triangular,
+    svd,
+    svdvals,
+)  # fmt: skip
+from autojit.linalg.products import (
+    cond,
+    cross,
+    det,
+    diagonal,
+    matmul,
+    matrix_norm,
+    matrix_power,
+    matrix_rank,
+    multi_dot,
+    norm,
+    slogdet,
+    vander,
+    vecdot,
+    vector_norm,
+)  # fmt: skip
+from autojit.ops.linalg import LinAlgError
+
+__all__ = [
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "inv_ex",
+    "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet",
+    "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "vander", "vecdot", "vector_norm",
+]  # fmt: skip

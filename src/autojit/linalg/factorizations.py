@@ -1,0 +1,171 @@
+"""Factorisations of matrices, and what is solved with them. Leading axes are batches."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from autojit import ops
+from autojit.core.dtypes import int32
+from autojit.core.errors import ArgumentError, DTypeError
+from autojit.tensor import Tensor
+from autojit.tensor.factories import zeros
+from autojit.tensor.tensor import type_of
+
+
+class Eigh(NamedTuple):
+    """``eigenvalues`` ascending, ``eigenvectors`` as columns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class Qr(NamedTuple):
+    """``Q`` with orthonormal columns, ``R`` upper triangular."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class Svd(NamedTuple):
+    """``U @ diag(S) @ Vh``."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class WithInfo(NamedTuple):
+    """A result and per matrix 0 for success."""
+
+    result: Tensor
+    info: Tensor
+
+
+class LeastSquares(NamedTuple):
+    """What ``lstsq`` gives."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+def require_floating(a: Tensor, name: str) -> Tensor:
+    """The operand, or torch's error for integer matrices."""
+    t = type_of(a)
+    if t.dtype.category < 2:
+        raise DTypeError(
+            f"linalg.{name}: Expected a floating point or complex tensor as input. Got {t.dtype}", {"a": a}
+        )
+    if t.ndim < 2:
+        raise ArgumentErrorAsRuntime(
+            f"linalg.{name}: The input tensor A must have at least 2 dimensions.", {"a": a}, "add an axis: a[None]"
+        )
+    return a
+
+
+class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
+    """An impossible argument that torch reports as RuntimeError."""
+
+
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """The lower (or upper) triangular factor of Hermitian positive definite matrices."""
+    return ops.cholesky(require_floating(A, "cholesky"), upper)  # type: ignore[no-any-return]
+
+
+def _no_info(a: Tensor) -> Tensor:
+    return zeros(type_of(a).shape[:-2], dtype=int32)
+
+
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> WithInfo:
+    """``cholesky`` with an info tensor."""
+    return WithInfo(cholesky(A, upper=upper), _no_info(A))
+
+
+def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
+    """Eigenvalues and eigenvectors of Hermitian matrices."""
+    return Eigh(*ops.eigh(_one_triangle(require_floating(A, "eigh"), UPLO)))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """Eigenvalues of Hermitian matrices."""
+    return eigh(A, UPLO).eigenvalues
+
+
+def _one_triangle(a: Tensor, which: str) -> Tensor:
+    """The op reads the lower triangle; for "U" its adjoint is the upper one."""
+    if which.upper() not in ("L", "U"):
+        raise ArgumentErrorAsRuntime(f"Expected UPLO argument to be 'L' or 'U', but got {which}")
+    return a if which.upper() == "L" else a.triu() + a.triu(1).mH
+
+
+def inv(A: Tensor) -> Tensor:
+    """The inverse of square matrices."""
+    return ops.inv(require_floating(A, "inv"))  # type: ignore[no-any-return]
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> WithInfo:
+    """``inv`` with an info tensor."""
+    return WithInfo(inv(A), _no_info(A))
+
+
+def pinv(A: Tensor, *, atol: Any = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
+    """The Moore-Penrose inverse."""
+    return ops.pinv(require_floating(A, "pinv"), rtol)  # type: ignore[no-any-return]
+
+
+def qr(A: Tensor, mode: str = "reduced") -> Qr:
+    """Orthonormal columns times upper triangle."""
+    if mode not in ("reduced", "r"):
+        raise ArgumentErrorAsRuntime(f"qr: mode {mode!r} is not supported; 'reduced' and 'r' are")
+    return Qr(*ops.qr(require_floating(A, "qr")))
+
+
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Svd:
+    """Singular value decomposition. ``full_matrices`` needs a square matrix here; pass False otherwise."""
+    shape = type_of(require_floating(A, "svd")).shape
+    if full_matrices and shape[-1] != shape[-2]:
+        return _full_svd(A)
+    return Svd(*ops.svd(A))
+
+
+def _full_svd(a: Tensor) -> Svd:
+    """Complete the reduced factors to square ones by the QR of their complement (no derivative in the completion)."""
+    u, s, vh = ops.svd(a)
+    return Svd(_completed(u), s, _completed(vh.mH).mH)
+
+
+def _completed(q: Tensor) -> Tensor:
+    shape = type_of(q).shape
+    rows, columns = shape[-2:]
+    if rows == columns:
+        return q
+    whole = q.detach() @ q.detach().mH
+    _, vectors = ops.eigh(whole)
+    return ops.concatenate([q, vectors[..., : rows - columns].detach()], -1)  # type: ignore[no-any-return]
+
+
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """Singular values, descending."""
+    return ops.svdvals(require_floating(A, "svdvals"))  # type: ignore[no-any-return]
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """``X`` with ``A @ X = B`` (or ``X @ A = B``)."""
+    return ops.solve(require_floating(A, "solve"), B, left)  # type: ignore[no-any-return]
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> WithInfo:
+    """``solve`` with an info tensor."""
+    return WithInfo(solve(A, B, left=left), _no_info(A))
+
+
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """``solve`` that reads one triangle of ``A``."""
+    return ops.triangular_solve(require_floating(A, "solve_triangular"), B, upper, left, unitriangular)  # type: ignore[no-any-return]
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
+    """The least squares solution of full-rank systems, through the pseudo-inverse."""
+    x = pinv(A, rtol=rcond) @ B
+    return LeastSquares(x, zeros(0), ops.matrix_rank(A), zeros(0))

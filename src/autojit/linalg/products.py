@@ -1,0 +1,135 @@
+"""Products, determinants, norms of matrices and vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from autojit import ops
+from autojit.core.dtypes import DType
+from autojit.core.errors import ShapeError
+from autojit.linalg.factorizations import inv, require_floating, svdvals
+from autojit.ops.base import normalize_axis
+from autojit.tensor import Tensor
+from autojit.tensor.functions_reduction import norm as vector_p_norm
+from autojit.tensor.functions_shape import diagonal as diagonal_view
+from autojit.tensor.functions_shape import matmul as matmul
+from autojit.tensor.promotion import cast
+from autojit.tensor.tensor import type_of
+
+Dims = int | Sequence[int] | None
+
+
+class Slogdet(NamedTuple):
+    """Sign and log of the absolute value of a determinant."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+def det(A: Tensor) -> Tensor:
+    """The determinant of square matrices."""
+    return ops.det(require_floating(A, "det"))  # type: ignore[no-any-return]
+
+
+def slogdet(A: Tensor) -> Slogdet:
+    """(sign, log of the absolute value) of the determinant."""
+    return Slogdet(*ops.slogdet(require_floating(A, "slogdet")))
+
+
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """``A`` multiplied ``n`` times with itself."""
+    return ops.matrix_power(A, n)  # type: ignore[no-any-return]
+
+
+def matrix_rank(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+    """How many singular values are not negligible."""
+    return ops.matrix_rank(require_floating(A, "matrix_rank"))  # type: ignore[no-any-return]
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """The product of matrices, left to right."""
+    product = tensors[0]
+    for t in tensors[1:]:
+        product = matmul(product, t)
+    return product
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """Sums of products along an axis, the first operand conjugated."""
+    return (x.conj() * y).sum(dim)  # type: ignore[no-any-return]
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The vector product along an axis of extent 3."""
+    if type_of(input).shape[dim] != 3 or type_of(other).shape[dim] != 3:
+        raise ShapeError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
+    a1, b1 = input.roll(-1, dim), other.roll(-1, dim)
+    a2, b2 = input.roll(-2, dim), other.roll(-2, dim)
+    return a1 * b2 - a2 * b1  # type: ignore[no-any-return]
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonals of matrices; a view."""
+    return diagonal_view(A, offset, dim1, dim2)
+
+
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """Powers 0 .. N - 1 of a vector as columns."""
+    return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)  # type: ignore[no-any-return]
+
+
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The p-norm of the elements along ``dim`` (of all of them by default)."""
+    return vector_p_norm(x, ord, dim, keepdim, dtype)
+
+
+def matrix_norm(
+    A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """Norms of matrices: "fro", "nuc", 1, -1, 2, -2, inf, -inf."""
+    x = require_floating(A if dtype is None else cast(A, dtype), "matrix_norm")
+    rows, columns = (normalize_axis(d, type_of(x).ndim, "matrix_norm") for d in dim)
+    if ord == "fro":
+        return vector_p_norm(x, 2, (rows, columns), keepdim)
+    if ord in ("nuc", 2, -2):
+        return _spectral(x, ord, rows, columns, keepdim)
+    along, across = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    if abs(ord) not in (1, inf):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    sums = x.abs().sum(along, keepdim=True)
+    best = sums.amax(across, keepdim=True) if ord > 0 else sums.amin(across, keepdim=True)
+    return best if keepdim else best.squeeze((rows, columns))  # type: ignore[no-any-return]
+
+
+def _spectral(x: Tensor, order: Any, rows: int, columns: int, keepdim: bool) -> Tensor:
+    values = svdvals(x.movedim((rows, columns), (-2, -1)))
+    found = values.sum(-1) if order == "nuc" else values.amax(-1) if order == 2 else values.amin(-1)
+    if keepdim:
+        for axis in sorted((rows, columns)):
+            found = found.unsqueeze(axis)
+    return found  # type: ignore[no-any-return]
+
+
+def norm(A: Tensor, ord: Any = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """A vector or matrix norm, by ``ord`` and ``dim`` as torch.linalg.norm chooses."""
+    if ord is None:
+        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+    is_matrix = (dim is None and type_of(A).ndim == 2) or (
+        not isinstance(dim, int) and dim is not None and len(dim) == 2
+    )
+    if is_matrix:
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)  # type: ignore[arg-type]
+    return vector_norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The condition number in a norm (2 by default)."""
+    if p in (None, 2, -2):
+        values = svdvals(A)
+        top, bottom = values[..., 0], values[..., -1]
+        return bottom / top if p == -2 else top / bottom
+    return matrix_norm(A, p) * matrix_norm(inv(A), p)

@@ -1,0 +1,46 @@
+"""Every example runs at small size, its own assertions hold, and compiled and eager give the same numbers."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.py"))
+TOLERANCE = {"black_scholes": 1e-12, "newton_cg": 1e-9, "leapfrog": 1e-9}  # float64; the others train in float32
+FLOAT32_TOLERANCE = 2e-3  # after tens of steps; the first losses agree to rounding
+
+
+def main_of(path: Path) -> Callable[[list[str]], list[float]]:
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[[list[str]], list[float]] = module.main
+    return found
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_compiled_and_eager_agree(path: Path) -> None:
+    main = main_of(path)
+    eager, compiled = main(["--small", "--eager"]), main(["--small"])
+    rtol = TOLERANCE.get(path.stem, FLOAT32_TOLERANCE)
+    np.testing.assert_allclose(compiled, eager, rtol=rtol, atol=rtol * abs(eager[0]))
+    np.testing.assert_allclose(compiled[:5], eager[:5], rtol=min(rtol, 1e-5))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_one_screen_or_two(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 150
+
+
+def test_gpt_learns_any_text(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("do re mi fa so la ti " * 20, encoding="utf-8")
+    losses = main_of(FOLDER / "gpt.py")(["--small", "--steps", "12", "--data", str(text)])
+    assert losses[-1] < losses[0]
