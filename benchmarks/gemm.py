@@ -209,10 +209,9 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=15)
     options = parser.parse_args()
     target = host_target().limited_to(options.vector_bytes)
-    peaks = peak_gflops()
     for dtype in [d for d in (float32, float64) if d.short in options.dtypes.split(",")]:
         library, compile_ms = compiled(dtype, target)
-        peak = peaks[dtype.name]
+        peak = peak_gflops()[dtype.name]
         print(
             f"\n{dtype.short}: {8 * target.vector_bytes}-bit vectors, peak {peak:.1f}, compiled in {compile_ms:.0f} ms"
         )

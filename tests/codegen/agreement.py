@@ -36,6 +36,8 @@ def disagreement(found: NDArray[Any], expected: NDArray[Any], ulps: float) -> st
 
 
 def _close(found: NDArray[Any], expected: NDArray[Any], ulps: float) -> NDArray[np.bool_]:
+    if expected.dtype.kind == "c":
+        return _close(found.real, expected.real, ulps) & _close(found.imag, expected.imag, ulps)
     epsilon = float(ml_dtypes.finfo(expected.dtype).eps)
     wide, reference = found.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(reference)

@@ -131,4 +131,5 @@ def table_definition(name: str) -> str:
     """The constant array of float64 that `InstructionEmitter.table` reads, row after row."""
     values = [value for row in TABLES[name] for value in row]
     items = ", ".join(f"double {literal(value, float64)}" for value in values)
-    return f"; {name}, row by row\n@aj.{name} = private unnamed_addr constant [{len(values)} x double] [{items}], align 64"
+    array = f"[{len(values)} x double] [{items}]"
+    return f"; {name}, row by row\n@aj.{name} = private unnamed_addr constant {array}, align 64"

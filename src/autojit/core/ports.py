@@ -2,13 +2,14 @@
 
 - ``Trace``: what ``jit`` offers to ``tensor`` while a step is being captured.
 - ``Engine``: what ``autograd`` offers to ``Tensor.backward``.
+- ``source_of``: how ``Tensor.describe`` asks ``jit`` for the line that made a traced tensor.
 
 ``tensor`` talks to the active trace only through ``Trace``; types of higher layers are therefore left open here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 
@@ -38,6 +39,10 @@ class Trace(Protocol):
         """The NumPy array of an IR value that Python control flow needs (``item``, ``bool``): splits the trace."""
         ...
 
+    def item(self, value: Any) -> Any:
+        """The number in an IR value of one element: a stand-in that splits the trace when Python needs its digits."""
+        ...
+
     def read_grad(self, leaf: Any) -> Any:
         """``.grad`` of a concrete tensor as of this point of the trace (a Tensor or None)."""
         ...
@@ -65,6 +70,7 @@ class Ports:
     """Filled in by the higher layers when they are imported."""
 
     backward: Engine | None = None
+    source_of: Callable[[Any], Any] | None = None  # where an IR value of a finished capture was made
 
 
 ports = Ports()

@@ -3,28 +3,36 @@
 The function runs once with traced arguments. Every op on a tensor is recorded in one graph; ``backward`` and optimisers
 are plain Python whose ops are recorded like any other. Tensors reached from outside are *state*: their storage becomes
 a graph input on first use; an in-place change replaces the storage's present value, and what differs at the end is
-written back. Nothing outside the trace changes until the compiled step runs, so a failed capture leaves no trace.
+written back by the compiled step. The capture itself changes nothing outside: ``restore`` takes back version counters
+and histories that in-place ops moved on.
 
-Python control flow on values (``item``, ``bool``) asks ``concretize``: the interpreter computes the value from the
-actual inputs, and the answer becomes a *split* of the trace: a condition under which the rest of this capture holds.
+Python control flow on values (``bool``, ``int``, ``float``) asks ``concretize``: the interpreter computes the value from
+the actual inputs, and the answer becomes a *split* of the trace: what is recorded after it holds for that outcome only.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
+from autojit.core.errors import TraceError
+from autojit.core.ports import ports
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
-from autojit.core.dtypes import dtype_of_numpy
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
+from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.state import grad_mode
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, wrap
+from autojit.tensor.tensor import Tensor, wrap, wrap_value
+
+_finished: weakref.WeakSet[Trace] = weakref.WeakSet()
 
 
 @dataclass(eq=False)
@@ -42,7 +50,7 @@ class StateEntry:
     def root_owner(self) -> Tensor:
         """A tensor that shows the whole storage, connected to the caller's history where there is one."""
         owner = self.owner
-        if owner is not None and owner._view is not None and owner._view.base is not None:
+        if owner is not None and owner._view is not None:
             owner = owner._view.base
         return owner if owner is not None else wrap(self.array)
 
@@ -71,19 +79,29 @@ class Split:
     source: SourceLocation
     position: int  # nodes recorded before
 
+    @property
+    def key(self) -> bytes:
+        """The outcome's bits: what a compiled split compares."""
+        return self.outcome.tobytes()  # type: ignore[no-any-return]
+
 
 class Trace:
-    """What ``tensor`` talks to while a step is captured (``core.ports.Trace``)."""
+    """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
-    def __init__(self) -> None:
+    ``forced`` holds outcomes of the first splits that are known already: a compiled prefix has computed them.
+    """
+
+    def __init__(self, forced: Sequence[Any] = ()) -> None:
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
         self.splits: list[Split] = []
+        self.forced = forced
         self.known: dict[Value, Any] = {}  # values the interpreter has computed
         self.definition: dict[Value, Node] = {}
         self.indexed = 0
-        self.arguments: dict[int, Value] = {}
+        self.asked: dict[Value, Any] = {}  # outcomes given once are given again
+        self._before: dict[int, _Before] = {}
 
     # -- the protocol
 
@@ -100,11 +118,23 @@ class Trace:
             found = self.state[id(array)] = StateEntry(storage, array, value, value, here(), owner)
             if owner is not None:
                 found.requires_grad = owner._requires_grad
+        self._remember(storage, owner)
         return found.value
 
     def in_place(self, storage: Storage, value: Value) -> None:
         self.lift(storage)
         self.state[id(storage.array)].value = value
+
+    def item(self, value: Value) -> Any:
+        """The number in a value of one element: a TracedNumber when it can change from call to call."""
+        dtype = value.type.dtype
+        if dtype is bool_ or dtype.is_complex or not self._depends_on_inputs(value):
+            found = self.concretize(value)
+            return found.item() if dtype.numpy.isbuiltin else float(found.reshape(())[()])
+        kind = float if dtype.is_floating_point else int
+        with grad_mode(False):
+            number = wrap_value(value).reshape(()).to(float64 if kind is float else int64)
+        return TracedNumber(self, number, kind)
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
@@ -125,10 +155,37 @@ class Trace:
 
     def concretize(self, value: Value) -> Any:
         """The value's array for the actual inputs; recorded as a split unless it cannot depend on inputs."""
-        array = self.evaluate(value)
-        if self._depends_on_inputs(value):
-            self.splits.append(Split(value, np.array(array), here(), len(self.builder.nodes)))
+        given = self.asked.get(value)
+        if given is not None:
+            return given
+        if not self._depends_on_inputs(value):
+            return self.evaluate(value)
+        place = len(self.splits)
+        array = self.forced[place] if place < len(self.forced) else np.array(self.evaluate(value))
+        self.splits.append(Split(value, array, here(), len(self.builder.nodes)))
+        self.asked[value] = array
         return array
+
+    # -- leaving no trace
+
+    def _remember(self, storage: Storage, owner: Tensor | None) -> None:
+        if id(storage) not in self._before:
+            self._before[id(storage)] = _Before.of_storage(storage)
+        while owner is not None and id(owner) not in self._before:
+            self._before[id(owner)] = _Before.of_tensor(owner)
+            owner = owner._view.base if owner._view is not None else None
+
+    def restore(self) -> None:
+        """Take back what recording changed on tensors outside: version counters and histories."""
+        for before in self._before.values():
+            before.restore()
+        self._before.clear()
+
+    def finish(self) -> None:
+        """Forget the actual inputs; from now on the trace answers only where a value was made."""
+        self.known = {}
+        self.asked = {}
+        _finished.add(self)
 
     # -- evaluation of what Python asks for
 
@@ -155,15 +212,25 @@ class Trace:
             self.indexed += 1
 
     def _needed(self, value: Value) -> list[Node]:
-        wanted: set[Node] = set()
-        stack = [value]
+        """Nodes to run for a value, operands first."""
+        order: list[Node] = []
+        done: set[Node] = set()
+        stack: list[tuple[Value, bool]] = [(value, False)]
         while stack:
-            node = self.definition.get(stack.pop())
-            if node is None or node in wanted or node.outputs[0] in self.known:
+            current, is_ready = stack.pop()
+            if current in self.known:
                 continue
-            wanted.add(node)
-            stack.extend(v for v in node.inputs if v not in self.known)
-        return [node for node in self.builder.nodes if node in wanted]
+            node = self.definition.get(current)
+            if node is None:
+                raise foreign_error(current, self)
+            if is_ready:
+                if node not in done:
+                    done.add(node)
+                    order.append(node)
+            elif node not in done:
+                stack.append((current, True))
+                stack.extend((v, False) for v in node.inputs)
+        return order
 
     def _depends_on_inputs(self, value: Value) -> bool:
         self._index()
@@ -181,3 +248,64 @@ class Trace:
             if node is not None:
                 stack.extend(node.inputs)
         return False
+
+    def check(self) -> None:
+        """TraceError if a node reads a value of another capture."""
+        known = set(self.builder.inputs)
+        for node in self.builder.nodes:
+            for value in node.inputs:
+                if value not in known:
+                    raise foreign_error(value, self, node)
+            known.update(node.outputs)
+
+
+@dataclass(eq=False)
+class _Before:
+    """Slots of an object as they were before the capture."""
+
+    target: Any
+    slots: tuple[tuple[str, Any], ...]
+
+    @staticmethod
+    def of_storage(storage: Storage) -> _Before:
+        return _slots_of(storage, "version", "changed_at", "changed_by")
+
+    @staticmethod
+    def of_tensor(t: Tensor) -> _Before:
+        return _slots_of(t, "_requires_grad", "_grad_fn", "_output_nr")
+
+    def restore(self) -> None:
+        if isinstance(self.target, Tensor) and self.target._grad_fn is dict(self.slots)["_grad_fn"]:
+            return  # its history did not move; ``requires_grad_`` inside the step is the user's own doing
+        for name, value in self.slots:
+            setattr(self.target, name, value)
+
+
+def _slots_of(target: Any, *names: str) -> _Before:
+    return _Before(target, tuple((name, getattr(target, name)) for name in names))
+
+
+def source_of(value: Value) -> SourceLocation | None:
+    """Where a value of a finished capture was made, if its step still exists."""
+    for trace in tuple(_finished):
+        for node in trace.builder.nodes:
+            if value in node.outputs:
+                return node.source
+        if value in trace.builder.inputs:
+            return None
+    return None
+
+
+def foreign_error(value: Value, trace: Trace, node: Node | None = None) -> TraceError:
+    """The error for a traced tensor that left its capture and came back in another."""
+    facts: dict[str, object] = {"tensor": value.type, "made": source_of(value) or "in an earlier capture"}
+    if node is not None:
+        facts["used"] = f"{node.op.name}  {node.source}"
+    return TraceError(
+        "a tensor of one captured step is used in another capture",
+        facts,
+        "return it from the step that makes it, or keep it in a tensor that the step updates in place (copy_)",
+    )
+
+
+ports.source_of = source_of

@@ -32,8 +32,23 @@ def _in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any
     return _cast(bind(op, *[_cast(x, float32) for x in operands]), dtype)
 
 
-RULES: dict[str, Rule] = {"view_update": _view_update, "matmul": _in_float32, "sum": _in_float32, "prod": _in_float32,
-         "amax": _in_float32, "amin": _in_float32}
+def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
+    """The same for ops with several operands or results, of which some are integers."""
+    if operands[0].type.dtype not in HALVES or getattr(op, "combine", "") == "set":
+        return None
+    dtype = operands[0].type.dtype
+    results = bind(op, *[_cast(x, float32) if x.type.dtype is dtype else x for x in operands])
+    if op.n_outputs == 1:
+        return _cast(results, dtype)
+    return tuple(_cast(y, dtype) if y.type.dtype is float32 else y for y in results)
+
+
+RULES: dict[str, Rule] = {
+    "view_update": _view_update,
+    **dict.fromkeys(("matmul", "sum", "prod", "amax", "amin"), _in_float32),
+    **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
+    **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),
+}
 
 
 def expand(graph: Graph) -> Graph:

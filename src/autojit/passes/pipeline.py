@@ -11,6 +11,7 @@ from autojit.passes.common_subexpressions import eliminate_common_subexpressions
 from autojit.passes.dead_code import eliminate_dead_code
 from autojit.passes.expand import expand
 from autojit.passes.fill_empty import fill_empty
+from autojit.passes.layout import transpose_products
 from autojit.passes.simplify import simplify
 
 Pass = Callable[[Graph], Graph]
@@ -21,6 +22,7 @@ PASSES: tuple[Pass, ...] = (
     expand,
     simplify,
     eliminate_common_subexpressions,
+    transpose_products,
     simplify,
     eliminate_common_subexpressions,
     eliminate_dead_code,

@@ -223,12 +223,15 @@ class PlanBuilder:
             pointers = (ctypes.c_void_p * len(types)).from_address(context)
             arrays = [_array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
             operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
-            with np.errstate(all="ignore"):
-                results = node.op.eager(*operands)
-            if node.op.n_outputs == 1:
-                results = (results,)
-            for target, result in zip(arrays[count:], results, strict=True):
-                target[...] = result
+            try:
+                with np.errstate(all="ignore"):
+                    results = node.op.eager(*operands)
+                if node.op.n_outputs == 1:
+                    results = (results,)
+                for target, result in zip(arrays[count:], results, strict=True):
+                    target[...] = result
+            except BaseException as error:  # native code cannot pass it on: `PlannedStep.run_with` raises it
+                self.failures.append(error)
 
         thunk = Body(guarded)
         self.keep.append(thunk)
@@ -291,7 +294,11 @@ class PlannedStep(Executable):
         self._lock = threading.Lock()
 
     def run_with(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run with addresses for the first inputs and outputs; the others are fixed. Thread-safe."""
+        """Run with addresses for the first inputs and outputs; the others are fixed. Thread-safe.
+
+        Raises:
+            what an op that is called back raised; the outputs' contents are then undefined.
+        """
         with self._lock:
             self._acquire_busy()
             try:
@@ -300,8 +307,12 @@ class PlannedStep(Executable):
                 for index, array in enumerate(outputs):
                     self._table[self.layout.output(index)] = data_address(array)
                 self._step(self.table_address)
+                failures = self._failures[:]
+                self._failures.clear()
             finally:
                 self._busy.value = 0
+        if failures:
+            raise failures[0]
 
     def _step(self, table: int) -> None:
         self._native(table)

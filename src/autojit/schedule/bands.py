@@ -30,6 +30,8 @@ MAX_SLICES = 512
 MAX_CONTRACTED_BYTES = 64 * 1024  # of one slice's partial product
 MIN_BAND_BYTES = 256 * 1024  # values inside the band: below, everything is in cache anyway
 MIN_KERNELS = 2
+RESIDENT_BYTES = 48 * 1024  # a right operand of this size is read in place, a larger one is packed by every slice
+ROWS_PER_PACKING = 96  # rows of a slice that pay for packing it
 
 
 def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> int:
@@ -82,6 +84,7 @@ class Cut:
     reads: dict[Value, int]
     writes: dict[Value, int]
     contracts: bool = False
+    most: int = MAX_SLICES
 
 
 def cut_of(kernel: Kernel) -> Cut | None:
@@ -131,7 +134,15 @@ def _cut_matmul(kernel: MatmulKernel) -> Cut | None:
     b_units = local_units(rows, _position(kernel.b, (*axes[:-1], inner, column)), kernel.b.value.type.size)
     reads[kernel.b.value] = gcd(reads.get(kernel.b.value, 0), b_units)
     units = prod(v.extent for v in rows)
-    return Cut(units, reads, {kernel.node.outputs[0]: units})
+    most = MAX_SLICES
+    if k * n * a_type.dtype.size_bytes > RESIDENT_BYTES and not batch_varies(kernel, count):
+        most = m * count // ROWS_PER_PACKING
+    return Cut(units, reads, {kernel.node.outputs[0]: units}, most=most) if most >= MIN_SLICES else None
+
+
+def batch_varies(kernel: MatmulKernel, count: int) -> bool:
+    """Whether the right operand changes with the batch, so that no slice packs it again."""
+    return count > 1 and any(stride for stride in kernel.b.strides[:-2])
 
 
 def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int) -> Cut:
@@ -180,6 +191,7 @@ class _Grower:
         self.kernels: list[Kernel] = []
         self.cuts: list[Cut] = []
         self.units = 0
+        self.most = MAX_SLICES
         self.produced: set[Value] = set()
         self.unreadable: set[Value] = set()
 
@@ -194,9 +206,10 @@ class _Grower:
             units = gcd(units, bound)
         if cut.contracts and self.produced.isdisjoint(kernel.reads()):
             return False  # nothing of the band in cache: better as a kernel of its own
-        if units < MIN_SLICES:
+        most = min(self.most, cut.most)
+        if units < MIN_SLICES or not any(MIN_SLICES <= d <= most for d in _divisors(units)):
             return False
-        self.units = units
+        self.units, self.most = units, most
         self.kernels.append(kernel)
         self.cuts.append(cut)
         for value in kernel.writes():
@@ -251,7 +264,7 @@ def _finish(grower: _Grower) -> Band | None:
         return None
     best: Band | None = None
     for count in _divisors(grower.units):
-        if count < MIN_SLICES or count > MAX_SLICES:
+        if count < MIN_SLICES or count > grower.most:
             continue
         best = Band(grower.kernels, count, grower.cuts)
         _place_local(best, local)

@@ -24,7 +24,7 @@ from autojit.core.types import Shape
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.index import Index, delinearize, linearize
 from autojit.ops.base import Elementwise, Reduction
-from autojit.schedule.pull import Indices, broadcast_index, is_inline, leaves, loop_indices
+from autojit.schedule.pull import Indices, broadcast_index, is_inline, is_opaque, leaves, loop_indices
 
 FULL, ROW, OUT = "full", "row", "out"
 POINTWISE = ("concatenate", "random_bits", "slice_update")
@@ -37,7 +37,7 @@ EXPANSION = 8  # a cheap node this much larger than what it reads is computed wh
 
 def is_pointwise(node: Node) -> bool:
     """Whether a node's element can be computed from elements of its operands at positions known before running."""
-    return isinstance(node.op, Elementwise) or node.op.name in POINTWISE
+    return (isinstance(node.op, Elementwise) or node.op.name in POINTWISE) and not is_opaque(node)
 
 
 @dataclass(eq=False)
@@ -134,7 +134,7 @@ class Fuser:
                 continue
             if is_pointwise(node) or is_inline(node):
                 self._place(node, self._join_pointwise)
-            elif isinstance(node.op, Reduction):
+            elif isinstance(node.op, Reduction) and not is_opaque(node):
                 self._place(node, self._join_reduction)
             else:
                 self._single(node)

@@ -17,9 +17,16 @@ from autojit.ops.indexing import Gathering
 Indices = tuple[Index, ...]
 
 
+def is_opaque(node: Node) -> bool:
+    """Whether generated code cannot compute the node: complex numbers, elementwise ops without a lowering."""
+    if any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
+        return True
+    return isinstance(node.op, Elementwise) and type(node.op).lower is Elementwise.lower
+
+
 def is_inline(node: Node) -> bool:
     """Whether readers see through the node."""
-    return isinstance(node.op, Reindex | Source | Gathering)
+    return isinstance(node.op, Reindex | Source | Gathering) and not is_opaque(node)
 
 
 def loop_indices(shape: Shape, prefix: str = "i") -> Indices:

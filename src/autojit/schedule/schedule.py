@@ -32,7 +32,7 @@ from autojit.schedule.kernels import (
 )
 from autojit.schedule.loops import build_program
 from autojit.schedule.memory import MemoryPlan, plan_memory
-from autojit.schedule.pull import is_inline
+from autojit.schedule.pull import is_inline, is_opaque
 from autojit.schedule.refine import settle
 
 
@@ -109,7 +109,7 @@ class Scheduler:
             for node in self.graph.nodes:
                 if is_gemm(node):
                     self._gemm_needs(node)
-                elif not (is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction)):
+                elif is_opaque(node) or not (is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction)):
                     self._force(node.inputs)
 
     def _force(self, values: Iterable[Value]) -> None:

@@ -54,6 +54,8 @@ def item(self: Tensor) -> Any:
     """The only element as a Python number."""
     if type_of(self).size != 1:
         raise RuntimeError(f"a Tensor with {type_of(self).size} elements cannot be converted to Scalar")
+    if state.trace is not None:
+        return state.trace.item(value_of(self))
     return array_of(self).item() if type_of(self).dtype is not bfloat16 else float(array_of(self).reshape(())[()])
 
 

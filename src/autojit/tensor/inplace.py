@@ -85,7 +85,7 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
         return False
     (other,) = arguments
     array = x._array
-    if array is None or array.dtype.kind != "f":
+    if array is None or array.dtype.kind != "f" or not array.flags.writeable or 0 in array.strides:
         return False
     if isinstance(other, Tensor):
         if other._array is None or other._array.dtype is not array.dtype:

@@ -13,6 +13,7 @@ import numpy as np
 
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor.size import Size
 from autojit.tensor.storage import Storage, View
@@ -157,6 +158,9 @@ class Tensor:
     def describe(self) -> str:
         """How errors name the tensor: type, and the line that made it where that is known."""
         text = str(type_of(self))
+        if self._array is None and ports.source_of is not None:
+            made = ports.source_of(self._value)
+            return f"{text}  made at {made}" if made is not None else text
         return f"{text}  {self._grad_fn.source}" if self._grad_fn is not None else text
 
 

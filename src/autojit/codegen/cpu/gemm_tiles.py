@@ -20,6 +20,9 @@ from autojit.codegen.cpu.gemm_text import FunctionText, Vector
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
 
+WIDE_VECTORS = 8
+"""Vectors of the single-row tile: enough sums to hide latency, and half the registers of the smallest machines."""
+
 ROWS_PER_BASE = 3
 """Rows 0, 1 and 2 of A are addressed as base, base + stride, base + 2 * stride: one x86 address mode each."""
 
@@ -109,7 +112,7 @@ def tile_set(dtype: DType, host: HostTarget) -> TileSet:
         dtype=dtype,
         whole=whole,
         rest=rest,
-        wide=TileShape((lanes,) * 8, (1,), masked=False),
+        wide=TileShape((lanes,) * WIDE_VECTORS, (1,), masked=False),
         fused=not x86 or "+fma" in host.features.split(","),
         registers=16 if x86 and host.vector_bytes < 64 else 32,
         transpose_lanes=min(host.vector_bytes, 32) // dtype.size_bytes,

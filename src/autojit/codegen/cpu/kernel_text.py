@@ -204,6 +204,10 @@ class KernelFunction:
         with self._checked(argument, index):
             self.emit.store(value, self.element(f"%p{argument}", value.dtype, index))
 
+    def copy_bytes(self, target: str, source: str, size_bytes: str) -> None:
+        """Copy between places that do not overlap."""
+        self.lines.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size_bytes}, i1 false)")
+
     def _checked(self, argument: int, index: str) -> AbstractContextManager[None]:
         self.sites += 1
         outside = self.line(f"icmp uge i64 {index}, {self.sizes[argument]}")

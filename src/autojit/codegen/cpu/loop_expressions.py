@@ -6,6 +6,7 @@ expressions, indices and index terms to what holds them; ``row_memo`` lives for 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule
@@ -34,8 +35,8 @@ class ExpressionPrinter(KernelFunction):
         """Expensive inner expressions read again in a later phase are kept in row scratch."""
         program = self.program
         roots: dict[int, list[Expr]] = {}
-        for item in (*program.reductions, *program.stores, *program.accumulators):
-            roots.setdefault(item.expr.phase, []).append(item.expr)
+        for root in program.roots():
+            roots.setdefault(root.phase, []).append(root)
         first_seen: dict[Expr, int] = {}
         room = CACHE_BYTES
         for phase in sorted(roots):
@@ -58,7 +59,7 @@ class ExpressionPrinter(KernelFunction):
                 if expr not in first_seen:
                     fresh.append(expr)
                 stack.extend(expr.args)
-                stack.extend(program.lookups[name] for name in _opaque_names(expr))
+                stack.extend(program.lookups[name] for name in _opaque_names(expr.index))
             first_seen.update((expr, phase) for expr in fresh)
         for expr, (phase, _) in list(self.cached.items()):
             self.cached[expr] = (phase, self.array(expr.dtype, max(program.inner_count, 2)))
@@ -121,8 +122,8 @@ class ExpressionPrinter(KernelFunction):
             kind, number = expr.slot
             return emit.constant(float(number) if kind == "float" else number, expr.dtype)
         if expr.kind == "source":
-            index = tuple(Scalar(self.index(i, memo, phase), int64) for i in expr.index)
-            return Scalar(expr.op.lower(emit, index).text, expr.dtype)
+            where = tuple(Scalar(self.index(i, memo, phase), int64) for i in expr.index)
+            return Scalar(expr.op.lower(emit, where).text, expr.dtype)
         if expr.kind == "guard":
             return self._guarded(expr, memo, phase)
         if expr.kind == "lookup":
@@ -223,9 +224,18 @@ def _is_worth_keeping(expr: Expr) -> bool:
     return expr.inner and expr.cost >= CACHE_COST and expr.kind != "load"
 
 
-def _opaque_names(expr: Expr) -> list[str]:
-    return [term.text for index in expr.index for term, _ in index.terms if isinstance(term, Opaque)]
+def _opaque_names(indices: Iterable[Index]) -> Iterator[str]:
+    """The look-ups that positions depend on."""
+    for index in indices:
+        for term, _ in index.terms:
+            if isinstance(term, Opaque):
+                yield term.text
+            elif isinstance(term, Quotient | Remainder):
+                yield from _opaque_names((term.base,))
 
 
 def _reads_memory(expr: Expr) -> bool:
-    return expr.kind in ("load", "lookup") or any(_reads_memory(a) for a in expr.args)
+    """Whether computing the expression reads a buffer, perhaps for a position."""
+    if expr.kind in ("load", "lookup") or any(True for _ in _opaque_names(expr.index)):
+        return True
+    return any(_reads_memory(a) for a in expr.args)

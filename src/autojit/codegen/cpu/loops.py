@@ -6,7 +6,7 @@ per accumulator, then one block of partial results when rows are cut into chunks
 alone, so results do not depend on threads. With partial results a second function ``kernel_combine`` folds the chunks
 in order.
 
-How to read: ``print`` -> ``_rows`` -> ``_row`` -> ``_phase`` -> ``_inner_loops``; expressions are in `loop_expressions`,
+How to read: ``print`` -> ``_rows`` -> ``row`` -> ``_phase`` -> ``_inner_loops``; expressions are in `loop_expressions`,
 reductions in `folds`, the division of work in `chunks`.
 """
 
@@ -39,8 +39,8 @@ class Phase:
     kept: list[Expr]
 
     def roots(self) -> list[Expr]:
-        items = (*self.reductions, *(s for _, s in self.stores), *(a for _, a in self.accumulators))
-        return [*(item.expr for item in items), *self.kept]
+        stores, sums = (s.expr for _, s in self.stores), (a.expr for _, a in self.accumulators)
+        return [*(r.expr for r in self.reductions), *stores, *sums, *self.kept]
 
 
 class LoopPrinter(FoldPrinter):
@@ -63,7 +63,7 @@ class LoopPrinter(FoldPrinter):
             high = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {total})")
         self.open_accumulators()
         if self.plan.over_inner:
-            self._row((low, high))
+            self.row((low, high))
         elif program.prefix:
             self.loop("prefix", low, high, self._prefix_block)
         else:
@@ -115,7 +115,11 @@ class LoopPrinter(FoldPrinter):
         self.loop("block", "0", count, block)
 
     def _row_at(self, row: str) -> None:
-        """One row: digits of the row counter, then the phases."""
+        self.set_row(row)
+        self.row(None)
+
+    def set_row(self, row: str) -> None:
+        """The row variables: digits of the row counter."""
         rest = row
         rows = self.program.rows
         for variable in reversed(rows[1:]):
@@ -123,9 +127,9 @@ class LoopPrinter(FoldPrinter):
             rest = self.line(f"udiv i64 {rest}, {variable.extent}")
         if rows:
             self.variables[rows[0]] = rest
-        self._row(None)
 
-    def _row(self, bounds: Bounds | None) -> None:
+    def row(self, bounds: Bounds | None) -> None:
+        """One row: its phases, within bounds of the first inner loop."""
         self.row_memo = {}
         for phase in self._phases():
             self._phase(phase, bounds)
@@ -135,8 +139,8 @@ class LoopPrinter(FoldPrinter):
         program = self.program
         inner = [(k, s) for k, s in enumerate(program.stores) if self._is_full(s.expr, s.index)]
         sums = [(k, a) for k, a in enumerate(program.accumulators) if _accumulates_inside(a)]
-        items = (*program.reductions, *(s for _, s in inner), *(a for _, a in sums))
-        last = max((item.expr.phase for item in items), default=-1)
+        roots = [*(r.expr for r in program.reductions), *(s.expr for _, s in inner), *(a.expr for _, a in sums)]
+        last = max((root.phase for root in roots), default=-1)
         return [
             Phase(
                 number,

@@ -34,8 +34,9 @@ from autojit.schedule.memory import aligned
 from autojit.schedule.schedule import Schedule
 
 GEMM_GFLOPS = {float32: 60.0, float64: 30.0}  # one thread, middling shapes; only cuts work into chunks
-MAX_MATMUL_CHUNKS = 32
+MAX_MATMUL_CHUNKS = 12  # operands are packed again by every chunk; enough for a few threads and for balance
 ROW_BLOCK_STEP = 48  # a multiple of every micro-kernel's rows
+COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,9 @@ class _Lowering:
             text = self.printed[key] = print_loops(program, "kernel", slices)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
         buffers = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
-        partials = [Scratch(text.partial_bytes * text.chunks, per_worker=False)] if text.partial_bytes else []
+        partials: list[Argument] = []
+        if text.partial_bytes:
+            partials.append(Scratch(text.partial_bytes * text.chunks, per_worker=False))
         reports = self._report_arguments(text, kernel.nodes, program.lookup_nodes.values())
         arguments = (*buffers, *partials, *reports)
         entry = Entry(text.text, "kernel", arguments, text.chunks, text.estimate_ns, label)
@@ -225,6 +228,7 @@ class _Lowering:
         slot = aligned(m * n * size)
         scratch = self.worker_scratch
         words.update(k=k, row_block=m, row_blocks=1, units_per_chunk=1, units=1, scratch_bytes=scratch)
+        words.update(col_block=n, col_blocks=1)
         self.gemms.add(dtype.short)
         slots = Scratch(slot * band.count, per_worker=False)
         a_step, b_step = k * words["csa"] * size, k * words["rsb"] * size
@@ -246,7 +250,9 @@ class _Lowering:
         self.gemms.add(dtype.short)
         size = dtype.size_bytes
         m, n, k = words["m"], words["n"], words["k"]
-        scratch = self.worker_scratch or aligned(gemm.scratch_bytes(dtype, min(m, words["row_block"]), n, k))
+        scratch = self.worker_scratch or aligned(
+            gemm.scratch_bytes(dtype, words["row_block"], words["col_block"], k)
+        )
         words["scratch_bytes"] = scratch
         arguments = (
             _in_band(kernel.a.value, kernel.a.offset * size, 0, band),
@@ -312,18 +318,18 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
     dtype = a.type.dtype
     estimate = 2.0 * m * n * k * count / GEMM_GFLOPS[dtype] + 200.0 * count
     wanted = max(1, min(MAX_MATMUL_CHUNKS, int(estimate / CHUNK_NS)))
-    row_block, row_blocks, units_per_chunk = m, 1, 1
+    row_block, row_blocks, col_block, col_blocks, units_per_chunk = m, 1, n, 1, 1
     if slices is not None:
         row_blocks = max(1, slices // gcd(count, slices))
         row_block = m // row_blocks
         units_per_chunk = count * row_blocks // slices
-    elif count >= wanted or m < 2 * ROW_BLOCK_STEP:
+    elif count >= wanted:
         units_per_chunk = max(1, -(-count // wanted))
+    elif m >= n:  # cut the longer side: the other operand is packed again by every block
+        row_block, row_blocks = _blocks(m, -(-wanted // max(count, 1)), ROW_BLOCK_STEP)
     else:
-        blocks = -(-wanted // max(count, 1))
-        row_block = -(-(-(-m // blocks)) // ROW_BLOCK_STEP) * ROW_BLOCK_STEP
-        row_blocks = -(-m // row_block)
-    units = count * row_blocks
+        col_block, col_blocks = _blocks(n, -(-wanted // max(count, 1)), COLUMN_BLOCK_STEP)
+    units = count * row_blocks * col_blocks
     (ao, ai), (bo, bi), (co, ci), inner = _batch_strides(kernel, m * n)
     words = {
         "m": m, "n": n, "k": k,
@@ -333,10 +339,16 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
         "row_block": row_block, "row_blocks": row_blocks,
         "units_per_chunk": units_per_chunk, "units": units, "inner_batch": inner,
         "a_outer": ao, "a_inner": ai, "b_outer": bo, "b_inner": bi, "c_outer": co, "c_inner": ci,
-        "scratch_bytes": 0,
+        "scratch_bytes": 0, "col_block": col_block, "col_blocks": col_blocks,
     }  # fmt: skip
     chunks = -(-units // units_per_chunk) if units else 0
     return words, chunks, estimate
+
+
+def _blocks(extent: int, wanted: int, step: int) -> tuple[int, int]:
+    """(size, number) of about ``wanted`` blocks whose size is a multiple of ``step``."""
+    size = min(extent, -(-(-(-extent // wanted)) // step) * step)
+    return size, -(-extent // size)
 
 
 def _batch_strides(

@@ -23,7 +23,7 @@ from __future__ import annotations
 MATMUL_WORDS = (
     "m", "n", "k", "rsa", "csa", "rsb", "csb", "rsc", "csc", "accumulate",
     "row_block", "row_blocks", "units_per_chunk", "units", "inner_batch",
-    "a_outer", "a_inner", "b_outer", "b_inner", "c_outer", "c_inner", "scratch_bytes",
+    "a_outer", "a_inner", "b_outer", "b_inner", "c_outer", "c_inner", "scratch_bytes", "col_block", "col_blocks",
 )  # fmt: skip
 
 PLAN_IR = """
@@ -217,15 +217,20 @@ head:
   %more = icmp slt i64 %u, %stop
   br i1 %more, label %body, label %done
 body:
-  %batch = udiv i64 %u, %row_blocks
-  %block = urem i64 %u, %row_blocks
+  %tile = udiv i64 %u, %col_blocks
+  %strip = urem i64 %u, %col_blocks
+  %col = mul i64 %strip, %col_block
+  %across = sub i64 %n, %col
+  %cols = call i64 @llvm.smin.i64(i64 %across, i64 %col_block)
+  %batch = udiv i64 %tile, %row_blocks
+  %block = urem i64 %tile, %row_blocks
   %outer = udiv i64 %batch, %inner_batch
   %inner = urem i64 %batch, %inner_batch
   %row = mul i64 %block, %row_block
   %left = sub i64 %m, %row
   %rows = call i64 @llvm.smin.i64(i64 %left, i64 %row_block)
 @OFFSETS@
-  call void @aj_gemm_@T@(i64 %rows, i64 %n, i64 %k, ptr %ap, i64 %rsa, i64 %csa, ptr %bp, i64 %rsb, i64 %csb, ptr %cp, i64 %rsc, i64 %csc, i64 %accumulate, ptr %s)
+  call void @aj_gemm_@T@(i64 %rows, i64 %cols, i64 %k, ptr %ap, i64 %rsa, i64 %csa, ptr %bp, i64 %rsb, i64 %csb, ptr %cp, i64 %rsc, i64 %csc, i64 %accumulate, ptr %s)
   %u.next = add i64 %u, 1
   br label %head
 done:
@@ -234,17 +239,17 @@ done:
 """  # noqa: E501
 
 
-def _offset(name: str, row_stride: str | None, kind: str) -> list[str]:
+def _offset(name: str, shifts: tuple[tuple[str, str], ...], kind: str) -> list[str]:
+    """``name``'s pointer moved to the batch and by (counter, stride) shifts."""
     lines = [
         f"  %{name}o = mul i64 %outer, %{name}_outer",
         f"  %{name}i = mul i64 %inner, %{name}_inner",
-        f"  %{name}s = add i64 %{name}o, %{name}i",
+        f"  %{name}s0 = add i64 %{name}o, %{name}i",
     ]
-    total = f"%{name}s"
-    if row_stride:
-        lines += [f"  %{name}r = mul i64 %row, %{row_stride}", f"  %{name}t = add i64 %{name}s, %{name}r"]
-        total = f"%{name}t"
-    return [*lines, f"  %{name}p = getelementptr {kind}, ptr %{name}0, i64 {total}"]
+    for number, (counter, stride) in enumerate(shifts):
+        lines.append(f"  %{name}m{number} = mul i64 %{counter}, %{stride}")
+        lines.append(f"  %{name}s{number + 1} = add i64 %{name}s{number}, %{name}m{number}")
+    return [*lines, f"  %{name}p = getelementptr {kind}, ptr %{name}0, i64 %{name}s{len(shifts)}"]
 
 
 def matmul_ir(short: str) -> str:
@@ -254,7 +259,12 @@ def matmul_ir(short: str) -> str:
     for position, name in enumerate(MATMUL_WORDS):
         loads.append(f"  %{name}.at = getelementptr i64, ptr %w, i64 {position}")
         loads.append(f"  %{name} = load i64, ptr %{name}.at")
-    offsets = [*_offset("a", "rsa", kind), *_offset("b", None, kind), *_offset("c", "rsc", kind)]
+    rows, columns = ("row", "rsa"), ("col", "csb")
+    offsets = [
+        *_offset("a", (rows,), kind),
+        *_offset("b", (columns,), kind),
+        *_offset("c", (("row", "rsc"), ("col", "csc")), kind),
+    ]
     text = _MATMUL_TEMPLATE.replace("@T@", short).replace("@LOADS@", "\n".join(loads))
     return text.replace("@OFFSETS@", "\n".join(offsets))
 

@@ -1,15 +1,45 @@
-"""Kernels of structured ops on contiguous operands: scatters and scans, as LLVM text.
+"""Kernels of structured ops on contiguous operands, as LLVM text.
 
-Arguments of a kernel: the operands' pointers, then the results'. What has no printer here is called back from the step
-through its eager rule, and counted.
+Arguments of a kernel: the operands' pointers, the results', then those of reports (see `kernel_text`). What has no
+printer here is called back from the step through its eager rule, and counted.
 """
 
 from __future__ import annotations
 
-from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.cpu.structured_matmul import print_matmul
+from autojit.codegen.cpu.structured_scan import print_scan
+from autojit.codegen.cpu.structured_scatter import print_scatter
+from autojit.core.config import config
 from autojit.ir.graph import Node
+from autojit.ops.matmul import Matmul
+from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
+from autojit.ops.scatter import Scattering
+from autojit.ops.sources import Constant
 
 
 def print_structured(node: Node) -> KernelText | None:
     """The kernel of a node, or None when the op has no native lowering."""
-    return None
+    if any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
+        return None
+    if isinstance(node.op, Scattering):
+        return print_scatter(node)
+    if isinstance(node.op, Cumulative | CumulativeExtreme | LinearRecurrence):
+        return print_scan(node)
+    if isinstance(node.op, Matmul):
+        return print_matmul(node)
+    return _print_constant(node) if isinstance(node.op, Constant) else None
+
+
+def _print_constant(node: Node) -> KernelText:
+    """The table as a global of the module, copied to the result."""
+    assert isinstance(node.op, Constant)
+    data = bytes.fromhex(node.op.data)
+    module = KernelModule()
+    escaped = "".join(f"\\{byte:02X}" for byte in data)
+    module.definitions["@table"] = f'@table = private constant [{len(data)} x i8] c"{escaped}", align 64'
+    function = KernelFunction(module, "kernel", is_checked=config.check)
+    function.pointers([node.outputs[0].type.size])
+    function.copy_bytes("%p0", "@table", str(len(data)))
+    function.finish()
+    return KernelText(module.text(), 1, 0, 10.0 + 0.1 * len(data), reports=function.reports)

@@ -1,0 +1,149 @@
+"""Scans along an axis: running folds, running extrema with their positions, the linear recurrence.
+
+Operands are seen as (outer, length, inner) around the axis. A line is the elements of one outer and one inner position;
+lines are independent. With ``inner > 1`` a step handles a block of neighbouring lines as vectors and finds the state of
+the step before in the result; single lines keep it in registers. Chunks cut the lines.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_CHUNKS
+from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.scalar import Scalar
+from autojit.core.config import config
+from autojit.core.dtypes import int64
+from autojit.ir.graph import Node
+from autojit.ir.op import Op
+from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
+
+Scan = Cumulative | CumulativeExtreme | LinearRecurrence
+State = tuple[Scalar, ...]
+STEP_NS = 1.5  # latency of one step of a line, or of a vector of lines
+LOGSUMEXP_STEP_NS = 12.0
+LANES = 64  # columns of a block are a multiple of this
+
+
+def print_scan(node: Node) -> KernelText:
+    """The kernel of a scan; halves were widened by the passes."""
+    return _ScanPrinter(node).print()
+
+
+class _ScanPrinter(KernelFunction):
+    def __init__(self, node: Node) -> None:
+        super().__init__(KernelModule(), "kernel", is_checked=config.check)
+        assert isinstance(node.op, Scan)
+        self.op: Scan = node.op
+        self.node = node
+        shape = node.outputs[0].type.shape
+        axis = node.op.axis
+        self.outer, self.length, self.inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+        self.first_result = len(node.inputs)
+        self.is_reversed = getattr(node.op, "reverse", False)
+
+    def print(self) -> KernelText:
+        types = [v.type for v in (*self.node.inputs, *self.node.outputs)]
+        self.pointers([t.size for t in types])
+        step = LOGSUMEXP_STEP_NS if getattr(self.op, "kind", "") == "logsumexp" else STEP_NS
+        estimate = 50.0 + self.outer * self.length * step * max(1.0, self.inner / 8)
+        wanted = max(1, min(MAX_CHUNKS, int(estimate / CHUNK_NS)))
+        blocks = max(1, min(-(-wanted // max(self.outer, 1)), self.inner // LANES))
+        width = -(-(-(-self.inner // blocks)) // LANES) * LANES if blocks > 1 else self.inner
+        blocks = max(1, -(-self.inner // max(width, 1)))
+        units = self.outer * blocks
+        size = max(1, -(-units // wanted))
+        low = self.line(f"mul i64 %chunk, {size}")
+        high = self.line(f"call i64 @llvm.smin.i64(i64 {self.line(f'add i64 {low}, {size}')}, i64 {units})")
+
+        def unit(number: str) -> None:
+            start = self.line(f"mul i64 {self.line(f'udiv i64 {number}, {blocks}')}, {self.length * self.inner}")
+            first = self.line(f"mul i64 {self.line(f'urem i64 {number}, {blocks}')}, {width}")
+            top = self.line(f"add i64 {first}, {width}")
+            last = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.inner})")
+            if self.inner == 1:
+                self._line(start)
+            else:
+                self._columns(start, first, last)
+
+        if self.length:
+            self.loop("unit", low, high, unit)
+        self.finish()
+        return KernelText(self.module.text(), max(1, -(-units // size)), 0, estimate, reports=self.reports)
+
+    def _place(self, start: str, step: str, column: str) -> str:
+        """The position of a step's element; step 0 comes first in scan order."""
+        if self.is_reversed:
+            step = self.line(f"sub i64 {self.length - 1}, {step}")
+        row = self.line(f"mul i64 {step}, {self.inner}")
+        return self.line(f"add i64 {self.line(f'add i64 {start}, {row}')}, {column}")
+
+    def _line(self, start: str) -> None:
+        """One line with the state in local variables."""
+        place = self._place(start, "0", "0")
+        slots = [(self.slot(v.type.dtype), v.type.dtype) for v in self.node.outputs]
+        self._keep(place, self._initial(place), slots)
+
+        def step(i: str) -> None:
+            place = self._place(start, i, "0")
+            state = tuple(self.get(slot, dtype) for slot, dtype in slots)
+            self._keep(place, self._next(place, i, state), slots)
+
+        self.loop("step", "1", str(self.length), step)
+
+    def _keep(self, place: str, state: State, slots: list[tuple[str, object]]) -> None:
+        self._write(place, state)
+        for (slot, _), value in zip(slots, state, strict=True):
+            self.put(slot, value)
+
+    def _columns(self, start: str, first: str, last: str) -> None:
+        """A block of neighbouring lines, step by step."""
+
+        def initial(column: str) -> None:
+            with self.parallel():
+                place = self._place(start, "0", column)
+                self._write(place, self._initial(place))
+
+        def step(i: str) -> None:
+            before = self.line(f"sub i64 {i}, 1")
+
+            def element(column: str) -> None:
+                with self.parallel():
+                    old = self._place(start, before, column)
+                    place = self._place(start, i, column)
+                    state = tuple(
+                        self.load(self.first_result + k, v.type.dtype, old) for k, v in enumerate(self.node.outputs)
+                    )
+                    self._write(place, self._next(place, i, state))
+
+            self.loop("column", first, last, element, is_parallel=True)
+
+        self.loop("first", first, last, initial, is_parallel=True)
+        self.loop("step", "1", str(self.length), step)
+
+    def _write(self, place: str, state: State) -> None:
+        for k, value in enumerate(state):
+            self.store(self.first_result + k, value, place)
+
+    def _operand(self, number: int, place: str) -> Scalar:
+        return self.load(number, self.node.inputs[number].type.dtype, place)
+
+    def _initial(self, place: str) -> State:
+        """The state after the first element."""
+        if isinstance(self.op, LinearRecurrence):
+            return (self._operand(1, place),)
+        x = self._operand(0, place)
+        return (x, self.emit.constant(0, int64)) if isinstance(self.op, CumulativeExtreme) else (x,)
+
+    def _next(self, place: str, step: str, state: State) -> State:
+        emit, op = self.emit, self.op
+        x = self._operand(0, place)
+        if isinstance(op, LinearRecurrence):
+            return (emit.add(emit.mul(x, state[0]), self._operand(1, place)),)
+        if isinstance(op, CumulativeExtreme):
+            best = emit.maximum(state[0], x) if op.kind == "max" else emit.minimum(state[0], x)
+            reaches = emit.logical_or(emit.eq(x, best), emit.isnan(x))
+            return best, emit.select(reaches, Scalar(step, int64), state[1])
+        if op.kind == "logsumexp":
+            return (Op.registry["logaddexp"]().lower(emit, state[0], x),)  # type: ignore[attr-defined]
+        return (emit.add(state[0], x) if op.kind == "sum" else emit.mul(state[0], x),)

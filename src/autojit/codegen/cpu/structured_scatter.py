@@ -1,0 +1,147 @@
+"""Scatters: ``result = base`` with elements of ``src`` set or added at run-time places, in the order of ``src``.
+
+The loops are those of ``src``: rows over the axes that an index depends on, inner loops over the rest, where places are
+neighbours and never meet, so they vectorise. Rows run in order in one chunk, which makes the result deterministic;
+chunks cut the columns of one wide inner loop. ``result`` may be ``base`` itself: then nothing is copied.
+"""
+
+from __future__ import annotations
+
+from autojit.codegen.cpu.chunks import CHUNK_NS, ChunkPlan
+from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.cpu.loops import LoopPrinter
+from autojit.codegen.scalar import Scalar, memory_type
+from autojit.ir.graph import Node, Value
+from autojit.ir.index import Index, LoopVariable, Opaque, linearize
+from autojit.ops.scatter import Scattering
+from autojit.schedule.loops import Expr, LoopProgram, Store
+from autojit.schedule.pull import Indices, loop_indices
+from autojit.schedule.refine import settle
+
+MAX_COLUMN_CHUNKS = 8
+LEAST_COLUMNS = 64
+ROW_NS = 4.0
+ELEMENT_NS = 0.15
+COPY_NS = 0.1  # per byte
+
+
+def print_scatter(node: Node) -> KernelText:
+    """The kernel of a scatter; sums of halves were widened by the passes."""
+    return _ScatterPrinter(node).print()
+
+
+class _ScatterPrinter(LoopPrinter):
+    def __init__(self, node: Node) -> None:
+        program = scatter_program(node)
+        super().__init__(program, "kernel")
+        self.base = node.inputs[0].type
+        elements = program.row_count * program.inner_count
+        estimate = 50.0 + ROW_NS * program.row_count + ELEMENT_NS * elements + COPY_NS * self.base.size_bytes
+        self.columns = self._whole_columns()
+        wanted = min(MAX_COLUMN_CHUNKS, int(estimate / CHUNK_NS), self.columns // LEAST_COLUMNS)
+        size = -(-self.columns // max(wanted, 1))
+        size = -(-size // LEAST_COLUMNS) * LEAST_COLUMNS if wanted > 1 else max(size, 1)
+        count = max(1, -(-self.columns // size))
+        self.plan = ChunkPlan(count, size, over_inner=False, estimate_ns=estimate)
+
+    def _whole_columns(self) -> int:
+        """The extent of the inner loop if it covers whole contiguous lines of the base, else 0."""
+        program = self.program
+        if len(program.inner) != 1:
+            return 0
+        (variable,) = program.inner
+        shape = list(self.base.shape)
+        line = 1
+        while shape and line < variable.extent:
+            line *= shape.pop()
+        coefficient = dict(program.stores[0].index.terms).get(variable)
+        return line if coefficient == 1 and line == variable.extent else 0
+
+    def print(self) -> KernelText:
+        program = self.program
+        self.plan_cache()
+        self.pointers([v.type.size for v in (*program.loads, program.stores[0].value)])
+        bounds = None
+        if self.plan.count > 1:
+            low = self.line(f"mul i64 %chunk, {self.plan.size}")
+            top = self.line(f"add i64 {low}, {self.plan.size}")
+            bounds = low, self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.columns})")
+        result = f"%p{len(program.loads)}"
+        with self.when(self.line(f"icmp ne ptr {result}, %p0")):
+            self._copy_base(result, bounds)
+
+        def row(number: str) -> None:
+            self.set_row(number)
+            self.row(bounds)
+
+        self.loop("row", "0", str(program.row_count), row)
+        self.finish()
+        return KernelText(self.module.text(), self.plan.count, 0, self.plan.estimate_ns, reports=self.reports)
+
+    def _copy_base(self, result: str, bounds: tuple[str, str] | None) -> None:
+        size = self.base.dtype.size_bytes
+        if bounds is None:
+            self.copy_bytes(result, "%p0", str(self.base.size_bytes))
+            return
+        low, high = bounds
+        length = self.line(f"mul i64 {self.line(f'sub i64 {high}, {low}')}, {size}")
+        kind = memory_type(self.base.dtype)
+
+        def line(number: str) -> None:
+            start = self.line(f"add i64 {self.line(f'mul i64 {number}, {self.columns}')}, {low}")
+            target, source = (self.line(f"getelementptr {kind}, ptr {p}, i64 {start}") for p in (result, "%p0"))
+            self.copy_bytes(target, source, length)
+
+        self.loop("line", "0", str(self.base.size // self.columns), line)
+
+
+class _Add:
+    """What an expression of kind "op" needs to be printed."""
+
+    name = "add"
+    is_cheap = True
+
+    def lower(self, emit: object, old: Scalar, new: Scalar) -> Scalar:
+        return emit.add(old, new)  # type: ignore[attr-defined,no-any-return]
+
+
+def scatter_program(node: Node) -> LoopProgram:
+    """The scatter's loops. Loads: the operands, then the result itself when its elements are added to."""
+    op = node.op
+    assert isinstance(op, Scattering)
+    src = node.inputs[1].type
+    axes = loop_indices(src.shape)
+    program = LoopProgram(rows=[], inner=[], prefix=0, loads=list(node.inputs))
+
+    def make(kind: str, value: Value, **parts: object) -> Expr:
+        expr = Expr(len(program.exprs), kind, value.type.dtype)
+        for name, part in parts.items():
+            setattr(expr, name, part)
+        program.exprs.append(expr)
+        return expr
+
+    looked: set[LoopVariable] = set()
+
+    def fetch(operand: int, where: Indices, extent: int) -> Index:
+        value = node.inputs[operand]
+        looked.update(t for index in where for t, _ in index.terms if isinstance(t, LoopVariable))
+        position = make("load", value, slot=operand, index=(linearize(where, value.type.shape),))
+        name = f"x{operand}"
+        program.lookups[name] = make("lookup", value, args=(position,), slot=extent)
+        program.lookup_nodes[name] = node
+        return Index.of(Opaque(name, extent))
+
+    target = op.target_index_at(axes, [v.type for v in node.inputs], fetch)
+    place = linearize(target, node.inputs[0].type.shape)
+    variables = [t for axis in axes for t, _ in axis.terms if isinstance(t, LoopVariable)]
+    last = max((k for k, v in enumerate(variables) if v in looked), default=-1)
+    program.rows, program.inner = variables[: last + 1], variables[last + 1 :]
+    element = make("load", node.inputs[1], slot=1, index=(linearize(axes, src.shape),))
+    if op.combine == "add":
+        old = make("load", node.outputs[0], slot=len(node.inputs), index=(place,))
+        element = make("op", node.outputs[0], op=_Add(), args=(old, element))
+    program.stores.append(Store(node.outputs[0], element, place))
+    settle(program)
+    return program
+
+

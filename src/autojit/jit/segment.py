@@ -1,0 +1,215 @@
+"""Segment: a part of a captured path, compiled and bound to the memory of the state it touches.
+
+Table order: inputs are [arguments..., carried..., state...], outputs [free..., moving..., fixed...]: free outputs get
+an address per call, moving ones (gradients) when their tensor is replaced, fixed ones (state, values carried to later
+segments) once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autojit.compiler import Compiled, compile
+from autojit.core.types import TensorType
+from autojit.ir.graph import Graph, Node, Value
+from autojit.jit.trace import StateEntry
+from autojit.runtime.executable import data_address
+from autojit.runtime.memory import allocate_array
+from autojit.runtime.plan import build_executable
+from autojit.tensor.tensor import storage_of
+
+
+def allocate(type: TensorType) -> Any:
+    """A fresh array of a type."""
+    return allocate_array(type.shape, type.dtype.numpy)
+
+
+@dataclass(eq=False)
+class Write:
+    """A graph output with a destination: the memory of ``entry``, or ``array``."""
+
+    value: Value
+    array: Any = None
+    entry: StateEntry | None = None
+
+    def target(self) -> Any:
+        return self.array if self.entry is None else self.entry.array
+
+
+def needed_nodes(nodes: Sequence[Node], wanted: Sequence[Value], given: Mapping[Value, Any]) -> tuple[Node, ...]:
+    """The nodes that ``wanted`` needs when the values in ``given`` are there already."""
+    live = {v for v in wanted if v not in given}
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if not live.isdisjoint(node.outputs):
+            kept.append(node)
+            live.update(v for v in node.inputs if v not in given)
+    return tuple(reversed(kept))
+
+
+class Segment:
+    """Compiled code of ``wanted`` outputs over arguments, carried values and state.
+
+    Args:
+        nodes: recorded nodes to choose from, in order.
+        arguments: graph inputs that get an address per call.
+        carried: values computed by earlier segments -> where they lie.
+        entries: state; only what the segment reads or writes is bound.
+        free: outputs with an address per call.
+        moving: outputs whose address ``move`` sets.
+        fixed: outputs with a lasting place.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        arguments: Sequence[Value],
+        carried: Mapping[Value, Any],
+        entries: Sequence[StateEntry],
+        free: Sequence[Value],
+        moving: Sequence[Value] = (),
+        fixed: Sequence[Write] = (),
+    ) -> None:
+        outputs = (*free, *moving, *(w.value for w in fixed))
+        kept = needed_nodes(nodes, outputs, carried)
+        read = {v for node in kept for v in node.inputs} | set(outputs)
+        self.carried = {v: array for v, array in carried.items() if v in read}
+        written = {id(w.entry) for w in fixed}
+        self.entries = [e for e in entries if e.input in read or id(e) in written]
+        self.fixed = list(fixed)
+        self.n_free, self.n_moving = len(free), len(moving)
+        self.graph = Graph((*arguments, *self.carried, *(e.input for e in self.entries)), kept, outputs)
+        self._first_carried = len(arguments)
+        self._first_state = len(arguments) + len(self.carried)
+        self.is_careful = False
+        self.compiled: Compiled = self._compile()
+        if self.compiled.lowered.fallbacks and self.fixed:
+            # An op that is called back can raise: state is then written only after the whole segment has succeeded.
+            self.is_careful = True
+            self.compiled = self._compile()
+        self.executable: Any = self.compiled.executable
+
+    # -- memory
+
+    def _places(self) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+        """(donated, fixed inputs, fixed outputs) for ``compile``; sets what is copied in and out around the call."""
+        self.bound = [e.array for e in self.entries]
+        self.copies_in: list[tuple[Any, Any]] = []
+        self.copies_out: list[tuple[Any, Any]] = []
+        stand_ins: dict[int, Any] = {}
+        inputs = {self._first_carried + k: data_address(a) for k, a in enumerate(self.carried.values())}
+        for k, entry in enumerate(self.entries):
+            array = entry.array
+            if not _is_plain(array):
+                array = stand_ins[id(entry)] = np.array(array, order="C", ndmin=array.ndim)
+                self.copies_in.append((entry.array, array))
+            inputs[self._first_state + k] = data_address(array)
+        outputs: dict[int, int] = {}
+        donated: dict[int, int] = {}
+        place = {id(e): self._first_state + k for k, e in enumerate(self.entries)}
+        for k, write in enumerate(self.fixed, self.n_free + self.n_moving):
+            array = write.target()
+            if self.is_careful:
+                scratch = np.array(array, order="C")
+                self.copies_out.append((array, scratch))
+                array = scratch
+            elif write.entry is not None:
+                if id(write.entry) in stand_ins:
+                    self.copies_out.append((array, stand_ins[id(write.entry)]))
+                    array = stand_ins[id(write.entry)]
+                donated[k] = place[id(write.entry)]
+            outputs[k] = data_address(array)
+        return donated, inputs, outputs
+
+    def _compile(self) -> Compiled:
+        donated, inputs, outputs = self._places()
+        return compile(self.graph, donated, inputs, outputs)
+
+    def rebind(self) -> None:
+        """Point to the present memory of the state; nothing is compiled."""
+        _, inputs, outputs = self._places()
+        self.executable = build_executable(self.compiled.lowered, inputs, outputs)
+
+    def failure(self) -> str | None:
+        """Why the state no longer fits, or None. State whose memory was replaced by memory of the same type is bound
+        again."""
+        changed = False
+        for k, entry in enumerate(self.entries):
+            reason = _follow(entry)
+            if reason is not None:
+                return f"{reason} (first used at {entry.source})"
+            changed = changed or entry.array is not self.bound[k]
+        if changed:
+            if overlapping([(e.array, e.is_modified) for e in self.entries]):
+                return "tensors the step uses now share memory"
+            self.rebind()
+        return None
+
+    def move(self, index: int, array: Any) -> None:
+        """Set the place of a moving output. Not during a call."""
+        layout = self.executable.layout
+        self.executable.set_pointer(layout.output(self.n_free + index), data_address(array))
+
+    # -- running
+
+    def run(self, arguments: Sequence[Any], free: Sequence[Any]) -> None:
+        """Run; ``commit`` then brings into place what native code could not write itself.
+
+        Raises:
+            what an op that is called back raised; no state has changed then.
+        """
+        for original, stand_in in self.copies_in:
+            stand_in[...] = original
+        self.executable.run_with(arguments, free)
+
+    def commit(self) -> None:
+        """Copy results to memory that native code cannot address."""
+        for original, stand_in in self.copies_out:
+            original[...] = stand_in
+
+
+def _follow(entry: StateEntry) -> str | None:
+    """Let an entry follow its owner to new memory of the same type; why that is impossible otherwise."""
+    owner = entry.owner
+    if owner is not None:
+        if owner._requires_grad != entry.requires_grad:
+            before, now = entry.requires_grad, owner._requires_grad
+            return f"requires_grad of a tensor {entry.input.type}: {before} -> {now}"
+        if owner._storage is not entry.storage:
+            if owner._view is not None or owner._array is None:
+                return f"a view {entry.input.type} was replaced"
+            entry.storage = storage_of(owner)
+    array = entry.storage.array
+    if array is not entry.array:
+        before_type, found = entry.input.type, array
+        if found is None or found.shape != before_type.shape or found.dtype != before_type.dtype.numpy:
+            now_type = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
+            return f"memory of a tensor: {before_type} -> {now_type}"
+        entry.array = array
+    return None
+
+
+def _is_plain(array: Any) -> bool:
+    return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
+
+
+def overlapping(arrays: Sequence[tuple[Any, bool]]) -> tuple[int, int] | None:
+    """Positions of two distinct arrays that share memory, one of which (flag) is written; None if there are none."""
+    bounds = []
+    for k, (array, is_written) in enumerate(arrays):
+        if array.size:
+            low, high = np.lib.array_utils.byte_bounds(array)
+            bounds.append((low, high, k, is_written))
+    bounds.sort()
+    active: list[tuple[int, int, bool]] = []
+    for low, high, k, is_written in bounds:
+        active = [item for item in active if item[0] > low]
+        for _, other, other_is_written in active:
+            if (is_written or other_is_written) and np.may_share_memory(arrays[k][0], arrays[other][0]):
+                return other, k
+        active.append((high, k, is_written))
+    return None

@@ -1,0 +1,229 @@
+"""TracedNumber: what ``tensor.item()`` gives while a step is captured.
+
+It stands for a Python number that changes from call to call. Arithmetic and comparisons stay in the graph; returned from
+the step it is a fresh number at every call. Only when Python needs the digits (``float``, ``int``, ``hash``, formatting,
+``math.sqrt``) the capture splits on the value; a comparison used in an ``if`` splits on its outcome alone.
+
+It is no subclass of ``float``: C code reads a float's digits without asking, and would bake in those of the first call.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.dtypes import float64, int64
+from autojit.core.errors import TraceError
+from autojit.core.source import SourceLocation, here
+from autojit.tensor.dispatch import value_of
+from autojit.tensor.state import grad_mode, state
+from autojit.tensor.tensor import Tensor, type_of
+
+if TYPE_CHECKING:
+    from autojit.jit.trace import Trace
+
+
+class TracedNumber:
+    """An int or float of a captured step; ``tensor`` is its 0-d float64 or int64 tensor, ``kind`` int or float."""
+
+    __array_priority__ = 2000
+    __slots__ = ("kind", "source", "tensor", "trace")
+
+    def __init__(self, trace: Trace, tensor: Tensor, kind: type, source: SourceLocation | None = None) -> None:
+        self.trace = trace
+        self.tensor = tensor
+        self.kind = kind
+        self.source = source or here()
+
+    def _check(self) -> None:
+        if state.trace is not self.trace:
+            raise TraceError(
+                "a number that a captured step took from a tensor is used outside the step",
+                {"made": self.source},
+                "return it from the step; what Python stores during a capture is not stored again by later calls",
+            )
+
+    def concrete(self) -> Any:
+        """The plain number; the capture from here on holds for this value only."""
+        self._check()
+        return self.kind(self.trace.concretize(value_of(self.tensor)).item())
+
+    def as_operand(self) -> Tensor:
+        """The number as a 0-d tensor, for functions that take tensors or numbers."""
+        self._check()
+        return self.tensor
+
+    def _beside(self, other: Tensor) -> Tensor:
+        """As the operand of a tensor: a number does not widen the tensor's dtype within its category."""
+        self._check()
+        dtype = type_of(other).dtype
+        if dtype.category >= 2 or (dtype.category == 1 and self.kind is int):
+            return self.tensor.to(dtype)
+        return self.tensor.to(int64) if self.kind is int else self.tensor.to(_default_float())
+
+    def _combine(self, other: Any, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
+        if isinstance(other, Tensor):
+            mine = self._beside(other)
+            return function(other, mine) if swapped else function(mine, other)
+        if isinstance(other, np.ndarray | complex):
+            return function(other, self.concrete()) if swapped else function(self.concrete(), other)
+        if not isinstance(other, int | float | TracedNumber | np.integer | np.floating):
+            return NotImplemented
+        self._check()
+        theirs = other.kind if isinstance(other, TracedNumber) else (int if isinstance(other, int) else float)
+        wide = kind or (int if self.kind is int and theirs is int else float)
+        if function is operator.truediv and (self if swapped else other) == 0:
+            raise ZeroDivisionError("division by zero")
+        with grad_mode(False):
+            a, b = _operand(self, wide), _operand(other, wide)
+            found = function(b, a) if swapped else function(a, b)
+        return TracedNumber(self.trace, found, wide)
+
+    def _compare(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        if isinstance(other, Tensor):
+            return function(self._beside(other), other)
+        if not isinstance(other, int | float | TracedNumber | np.integer | np.floating):
+            return NotImplemented
+        self._check()
+        whole = self.kind is int and (other.kind if isinstance(other, TracedNumber) else type(other)) is int
+        with grad_mode(False):
+            kind = int if whole else float
+            found = function(_operand(self, kind), _operand(other, kind))
+        return bool(found)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare(other, operator.eq)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare(other, operator.ne)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compare(other, operator.lt)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compare(other, operator.le)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compare(other, operator.gt)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compare(other, operator.ge)
+
+    def __bool__(self) -> bool:
+        return bool(self._compare(0, operator.ne))
+
+    def __neg__(self) -> TracedNumber:
+        return TracedNumber(self.trace, -self.as_operand(), self.kind)
+
+    def __pos__(self) -> TracedNumber:
+        return self
+
+    def __abs__(self) -> TracedNumber:
+        return TracedNumber(self.trace, self.as_operand().abs(), self.kind)
+
+    def __float__(self) -> float:
+        return float(self.concrete())
+
+    def __int__(self) -> int:
+        if self.kind is int:
+            return int(self.concrete())
+        self._check()
+        if not bool(self.tensor.isfinite()):
+            return int(self.concrete())  # Python's own error
+        with grad_mode(False):
+            return int(TracedNumber(self.trace, self.tensor.to(int64), int).concrete())
+
+    def __trunc__(self) -> int:
+        return int(self)
+
+    def __floor__(self) -> int:
+        return math.floor(self.concrete())
+
+    def __ceil__(self) -> int:
+        return math.ceil(self.concrete())
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.concrete(), digits)
+
+    def __complex__(self) -> complex:
+        return complex(self.concrete())
+
+    def __index__(self) -> int:
+        if self.kind is not int:
+            raise TypeError("'float' object cannot be interpreted as an integer")
+        return int(self.concrete())
+
+    def __hash__(self) -> int:
+        return hash(self.concrete())
+
+    def __repr__(self) -> str:
+        return repr(self.concrete())
+
+    def __str__(self) -> str:
+        return str(self.concrete())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.concrete(), spec)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self.concrete(), dtype)
+
+    def is_integer(self) -> bool:
+        """As ``float.is_integer``."""
+        return float(self.concrete()).is_integer()
+
+    def item(self) -> TracedNumber:
+        """Itself, as NumPy's scalars."""
+        return self
+
+
+def _default_float() -> Any:
+    from autojit.core.dtypes import default_dtype
+
+    return default_dtype()
+
+
+def _operand(x: Any, kind: type) -> Any:
+    if isinstance(x, TracedNumber):
+        return x.tensor.to(int64 if kind is int else float64)
+    return kind(x)
+
+
+def _arithmetic(name: str, kind: type | None = None) -> None:
+    function = getattr(operator, name)
+
+    def forward(self: TracedNumber, other: Any) -> Any:
+        return self._combine(other, function, kind, swapped=False)
+
+    def reflected(self: TracedNumber, other: Any) -> Any:
+        return self._combine(other, function, kind, swapped=True)
+
+    setattr(TracedNumber, f"__{name}__", forward)
+    setattr(TracedNumber, f"__r{name}__", reflected)
+
+
+def _on_digits(name: str) -> None:
+    """Operators whose type or error depends on the digits: computed by Python on the plain number."""
+    function = getattr(operator, name)
+
+    def forward(self: TracedNumber, other: Any) -> Any:
+        return function(self._beside(other) if isinstance(other, Tensor) else self.concrete(), other)
+
+    def reflected(self: TracedNumber, other: Any) -> Any:
+        return function(other, self._beside(other) if isinstance(other, Tensor) else self.concrete())
+
+    setattr(TracedNumber, f"__{name}__", forward)
+    setattr(TracedNumber, f"__r{name}__", reflected)
+
+
+for _name in ("add", "sub", "mul"):
+    _arithmetic(_name)
+_arithmetic("truediv", float)
+for _name in ("floordiv", "mod", "pow"):
+    _on_digits(_name)
+numbers.Real.register(TracedNumber)

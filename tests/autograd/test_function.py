@@ -1,0 +1,158 @@
+"""Custom functions: every part of the ctx, both calling forms, second derivatives, misuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.autograd import Function, gradcheck, gradgradcheck
+from autojit.autograd.function import once_differentiable
+
+
+def leaf(*values: float) -> aj.Tensor:
+    return aj.tensor(values, dtype=aj.float64, requires_grad=True)
+
+
+class Exp(Function):
+    @staticmethod
+    def forward(ctx: Any, x: aj.Tensor) -> aj.Tensor:
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, y_bar: aj.Tensor) -> aj.Tensor:
+        (y,) = ctx.saved_tensors
+        return y_bar * y
+
+
+class Scale(Function):
+    @staticmethod
+    def forward(ctx: Any, x: aj.Tensor, w: aj.Tensor, factor: float = 1.0, name: str = "") -> tuple[Any, ...]:
+        ctx.save_for_backward(x, w)
+        ctx.factor = factor
+        ctx.set_materialize_grads(False)
+        return x * w * factor, w.sum()
+
+    @staticmethod
+    def backward(ctx: Any, product_bar: Any, sum_bar: Any) -> tuple[Any, ...]:
+        x, w = ctx.saved_tensors
+        assert sum_bar is None
+        assert ctx.needs_input_grad == (True, False, False, False)
+        return product_bar * w * ctx.factor, None, None, None
+
+
+def test_a_function_has_right_first_and_second_derivatives_in_both_calling_forms() -> None:
+    x = leaf(0.3, -1.0)
+    assert gradcheck(Exp.apply, x)
+    assert gradgradcheck(Exp.apply, x)
+    assert aj.equal(Exp()(x), Exp.apply(x))
+    assert Exp.apply(x).grad_fn.name() == "ExpBackward"
+    with aj.no_grad():
+        assert Exp.apply(x).grad_fn is None
+
+
+def test_context_carries_numbers_flags_and_keywords() -> None:
+    x = leaf(2.0)
+    product, total = Scale.apply(x, aj.tensor([3.0], dtype=aj.float64), factor=2.0, name="n")
+    product.sum().backward()
+    assert x.grad.item() == 6
+    assert total.requires_grad
+
+
+def test_forward_without_ctx_and_setup_context() -> None:
+    class Cube(Function):
+        @staticmethod
+        def forward(x: aj.Tensor) -> aj.Tensor:
+            return x**3
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: aj.Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, bar: aj.Tensor) -> aj.Tensor:
+            (x,) = ctx.saved_tensors
+            return bar * 3 * x * x
+
+    assert gradgradcheck(Cube.apply, leaf(1.2, -0.4))
+
+
+def test_non_differentiable_and_dirty_outputs() -> None:
+    class SortOf(Function):
+        @staticmethod
+        def forward(ctx: Any, x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+            positions = x.argsort()
+            ctx.mark_non_differentiable(positions)
+            ctx.save_for_backward(positions)
+            return x.sort().values, positions
+
+        @staticmethod
+        def backward(ctx: Any, bar: aj.Tensor, _: Any) -> aj.Tensor:
+            (positions,) = ctx.saved_tensors
+            return aj.zeros_like(bar).index_add(0, positions, bar)
+
+    class DoubleInPlace(Function):
+        @staticmethod
+        def forward(ctx: Any, x: aj.Tensor) -> aj.Tensor:
+            ctx.mark_dirty(x)
+            return x.mul_(2.0)
+
+        @staticmethod
+        def backward(ctx: Any, bar: aj.Tensor) -> aj.Tensor:
+            return bar * 2
+
+    x = leaf(3.0, 1.0)
+    values, positions = SortOf.apply(x)
+    assert not positions.requires_grad
+    (values * aj.tensor([1.0, 10.0], dtype=aj.float64)).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [10, 1])
+    y = x * 1
+    z = DoubleInPlace.apply(y)
+    assert z is y
+    x.grad = None
+    z.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [2, 2])
+
+
+def test_misuse_raises_at_the_right_time() -> None:
+    class NoBackward(Function):
+        @staticmethod
+        def forward(ctx: Any, x: aj.Tensor) -> aj.Tensor:
+            return x * 2
+
+    class TooMany(NoBackward):
+        @staticmethod
+        def backward(ctx: Any, bar: aj.Tensor) -> tuple[Any, ...]:
+            return bar, bar
+
+    class Once(NoBackward):
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, bar: aj.Tensor) -> aj.Tensor:
+            return bar * 2
+
+    x = leaf(1.0)
+    y = NoBackward.apply(x)
+    with pytest.raises(NotImplementedError):
+        y.sum().backward()
+    with pytest.raises(RuntimeError, match="incorrect number of gradients"):
+        TooMany.apply(x).sum().backward()
+    (gradient,) = aj.autograd.grad((Once.apply(x) ** 2).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_saved_tensors_are_guarded() -> None:
+    x = leaf(1.0)
+    y = Exp.apply(x)
+    y.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.sum().backward()
+    z = Exp.apply(x)
+    z.sum().backward()
+    with pytest.raises(RuntimeError, match="a second time"):
+        z.sum().backward()

@@ -1,0 +1,118 @@
+"""Subscripts agree with NumPy, for reading and for writing, and their derivatives with finite differences.
+
+One difference is torch's: an integer next to index tensors selects first, it does not take part in their broadcasting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+
+SHAPE = (3, 4, 5)
+ROWS = np.array([2, 0, 2])
+
+SUBSCRIPTS: dict[str, Any] = {
+    "integer": 1,
+    "negative": -1,
+    "slice": slice(1, None),
+    "steps": (slice(None), slice(None, None, 2)),
+    "new axis": (None, slice(None), 1),
+    "ellipsis": (..., 1),
+    "mixed": (1, slice(2, None), -1),
+    "list": [0, 2],
+    "pairs": ([0, 2], [1, 1]),
+    "middle": (slice(None), [0, 0, 3]),
+    "separated": ([0, 1], slice(None), [2, 3]),
+    "after slice": (slice(None), slice(1, None), [1, 2]),
+    "broadcast": (ROWS[:, None], ROWS),
+    "mask": np.arange(60).reshape(SHAPE) % 3 == 0,
+    "row mask": np.array([True, False, True]),
+    "empty": (slice(2, 1),),
+    "no index": [],
+    "all": ...,
+}
+
+
+def as_numpy(index: Any) -> Any:
+    """The subscript with an empty list as NumPy wants it."""
+    return np.array([], dtype=np.int64) if isinstance(index, list) and not index else index
+
+
+def ramp() -> np.ndarray[Any, Any]:
+    return np.arange(60.0).reshape(SHAPE) / 7
+
+
+@pytest.mark.parametrize("name", SUBSCRIPTS)
+def test_reading_agrees_with_numpy(name: str) -> None:
+    index = SUBSCRIPTS[name]
+    plain = as_numpy(index)
+    np.testing.assert_array_equal(aj.tensor(ramp())[index].numpy(), ramp()[plain])
+
+
+@pytest.mark.parametrize("name", SUBSCRIPTS)
+def test_writing_agrees_with_numpy(name: str) -> None:
+    index = SUBSCRIPTS[name]
+    plain = as_numpy(index)
+    expected, found = ramp(), aj.tensor(ramp())
+    value = -np.arange(expected[plain].size).reshape(expected[plain].shape) - 1.0
+    expected[plain] = value
+    found[index] = aj.tensor(value)
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("name", SUBSCRIPTS)
+def test_both_have_right_derivatives(name: str) -> None:
+    index = SUBSCRIPTS[name]
+    x = aj.tensor(ramp(), requires_grad=True)
+
+    def read_and_write(x: aj.Tensor) -> aj.Tensor:
+        y = x * x
+        piece = y[index].clone()
+        y[index] = piece * piece
+        return y
+
+    (gradient,) = aj.autograd.grad(read_and_write(x).sum(), x)
+    base = ramp()
+    expected = 2 * base
+    plain = as_numpy(index)
+    expected[plain] = 4 * base[plain] ** 3  # x -> x**4 where indexed
+    if name in ("middle", "broadcast"):  # equal places: which write wins is unspecified
+        assert aj.autograd.gradcheck(lambda x: x[index], x)
+    else:
+        np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-12)
+
+
+def test_basic_subscripts_are_views_and_advanced_ones_copies() -> None:
+    x = aj.zeros(3, 4)
+    x[1][2:] = 5.0
+    x[[0, 1]].fill_(9.0)
+    np.testing.assert_array_equal(x.numpy(), [[0, 0, 0, 0], [0, 0, 5, 5], [0, 0, 0, 0]])
+
+
+def test_an_integer_selects_before_index_tensors_apply() -> None:
+    x = aj.tensor(ramp())
+    np.testing.assert_array_equal(x[0, :, [1, 2]].numpy(), ramp()[0][:, [1, 2]])
+
+
+BAD: dict[str, tuple[Callable[[aj.Tensor], Any], type[Exception]]] = {
+    "out of range": (lambda x: x[3], IndexError),
+    "too many": (lambda x: x[0, 0, 0, 0], IndexError),
+    "float": (lambda x: x[1.5], IndexError),
+    "two ellipses": (lambda x: x[..., 0, ...], IndexError),
+    "negative step": (lambda x: x[::-1], ValueError),
+    "wrong mask": (lambda x: x[aj.tensor([True, False])], IndexError),
+    "index too large": (lambda x: x[[0, 3]], IndexError),
+    "value does not fit": (lambda x: x.__setitem__(0, aj.zeros(7)), RuntimeError),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_subscripts_raise_what_torch_raises(name: str) -> None:
+    attempt, error = BAD[name]
+    with pytest.raises(error):
+        attempt(aj.tensor(ramp()))

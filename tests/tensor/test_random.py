@@ -1,0 +1,58 @@
+"""Random tensors repeat with the seed, continue from a saved state, and have the distribution they claim."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import autojit as aj
+
+
+def draw() -> list[np.ndarray]:
+    return [
+        aj.rand(5).numpy(), aj.randn(3, 2).numpy(), aj.randint(0, 9, (4,)).numpy(), aj.randperm(6).numpy(),
+        aj.bernoulli(aj.full((5,), 0.3)).numpy(), aj.multinomial(aj.ones(4), 2).numpy(), aj.zeros(3).uniform_(1, 2).numpy(),
+    ]  # fmt: skip
+
+
+def test_a_seed_repeats_everything() -> None:
+    aj.manual_seed(7)
+    first = draw()
+    aj.manual_seed(7)
+    for a, b in zip(first, draw(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_saved_state_continues() -> None:
+    aj.manual_seed(1)
+    aj.rand(10)
+    saved = aj.get_rng_state()
+    expected = aj.rand(10)
+    aj.set_rng_state(saved)
+    assert aj.equal(aj.rand(10), expected)
+
+
+def test_generators_are_independent_of_the_default_one() -> None:
+    own = aj.Generator().manual_seed(3)
+    expected = aj.rand(4, generator=aj.Generator().manual_seed(3))
+    aj.rand(100)
+    assert aj.equal(aj.rand(4, generator=own), expected)
+
+
+def test_moments() -> None:
+    aj.manual_seed(0)
+    uniform, gaussian = aj.rand(100_000, dtype=aj.float64), aj.randn(100_000, dtype=aj.float64)
+    assert 0 <= float(uniform.min())
+    assert float(uniform.max()) < 1
+    assert abs(float(uniform.mean()) - 0.5) < 0.005
+    assert abs(float(gaussian.mean())) < 0.02
+    assert abs(float(gaussian.std()) - 1) < 0.02
+    assert sorted(aj.randperm(50).tolist()) == list(range(50))
+    assert set(aj.randint(2, 5, (1000,)).tolist()) == {2, 3, 4}
+
+
+def test_drawing_does_not_disturb_saved_tensors() -> None:
+    x = aj.ones(3, requires_grad=True)
+    y = (x * aj.rand(3)).sum()
+    aj.rand(3)
+    y.backward()
+    assert x.grad is not None
