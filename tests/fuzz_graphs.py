@@ -4,7 +4,7 @@
 broadcasts, reductions over random axes, reshapes, permutations, slices, pads, flips, concatenations, slice updates,
 gathers, scatters, scans, sorts and matrix products, over extents that include 0, 1, primes and more than a chunk.
 
-``python -m tests.fuzz_graphs 2000 [first seed] [fine | checked]`` runs a campaign and prints every seed that fails.
+``python -m tests.fuzz_graphs 2000 [first seed] [fine | checked | donated]`` runs a campaign and prints every seed that fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from autojit.ir import Graph, GraphBuilder, Op, evaluate, verify
 from autojit.ir.op import bind
 from autojit.ops.indexing import Gather, GatherNd, IndexSelect
 from autojit.ops.scatter import IndexPut, IndexUpdate, Scatter
-from tests.codegen.agreement import check_compiled
+from tests.codegen.agreement import check_compiled, check_donated
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 31)
 WEIGHTED_DTYPES = (float32, float32, float32, float64, int64, int32, bool_, uint8, float16)
@@ -413,7 +413,7 @@ FINE = {
 
 @contextmanager
 def cut(how: str) -> Iterator[None]:
-    """Compile ``fine`` (see ``FINE``), ``checked`` (every access tested) or ``usual``."""
+    """Compile ``fine`` (see ``FINE``), ``checked`` (every access tested), ``donated`` (in place) or ``usual``."""
     saved = {(module, name): getattr(import_module(module), name) for module, names in FINE.items() for name in names}
     was_checked = config.check
     try:
@@ -435,7 +435,7 @@ def check_seed(seed: int, how: str = "usual") -> bool:
         if not is_stable(graph, inputs):
             return False
     with cut(how):
-        check_compiled(graph, inputs, ULPS)
+        (check_donated if how == "donated" else check_compiled)(graph, inputs, ULPS)
     return True
 
 

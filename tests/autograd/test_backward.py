@@ -200,6 +200,6 @@ def test_batched_vectors_give_a_jacobian() -> None:
 
 def test_anomaly_mode_names_the_forward_line(capsys: pytest.CaptureFixture[str]) -> None:
     x = leaf(-1.0)
-    with aj.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="SqrtBackward0.*nan"):
+    with aj.autograd.detect_anomaly(), pytest.raises(RuntimeError, match=r"SqrtBackward0.*nan"):
         x.sqrt().sum().backward()
     assert "test_backward.py" in capsys.readouterr().err

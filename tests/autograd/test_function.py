@@ -39,7 +39,7 @@ class Scale(Function):
 
     @staticmethod
     def backward(ctx: Any, product_bar: Any, sum_bar: Any) -> tuple[Any, ...]:
-        x, w = ctx.saved_tensors
+        _, w = ctx.saved_tensors
         assert sum_bar is None
         assert ctx.needs_input_grad == (True, False, False, False)
         return product_bar * w * ctx.factor, None, None, None

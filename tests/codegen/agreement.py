@@ -61,3 +61,33 @@ def check_compiled(graph: Graph, inputs: Arrays, ulps: float = 8.0) -> Compiled:
     for position, (x, kept) in enumerate(zip(contiguous, before, strict=True)):
         assert x.tobytes() == kept.tobytes(), f"input {position} was overwritten\n{graph}\n{compiled.schedule}"
     return compiled
+
+
+def donations(graph: Graph) -> dict[int, int]:
+    """Outputs that could overwrite an input of their type: output position -> input position, each at most once."""
+    found: dict[int, int] = {}
+    taken = {position for position, v in enumerate(graph.inputs) if v in graph.outputs}
+    for position, output in enumerate(graph.outputs):
+        if output in graph.inputs or graph.outputs.count(output) > 1:
+            continue
+        same = [k for k, v in enumerate(graph.inputs) if v.type == output.type and k not in taken and v.type.size]
+        if same:
+            found[position] = same[0]
+            taken.add(same[0])
+    return found
+
+
+def check_donated(graph: Graph, inputs: Arrays, ulps: float = 8.0) -> Compiled:
+    """Compile with every possible donation, run in place, compare with the interpreter."""
+    arrays = [np.array(x, order="C", copy=True) for x in inputs]
+    expected = [y.copy() for y in evaluate(graph, arrays)]  # views would see what is written in place
+    donated = donations(graph)
+    compiled = compile(graph, donated)
+    outputs = [np.empty(y.shape, y.dtype) for y in expected]
+    for position, source in donated.items():
+        outputs[position] = arrays[source]
+    compiled.executable.run(arrays, outputs)
+    for position, (y, reference) in enumerate(zip(outputs, expected, strict=True)):
+        wrong = disagreement(y, reference, ulps)
+        assert not wrong, f"output {position} of donation {donated}: {wrong}\n{graph}\n{compiled.schedule}"
+    return compiled

@@ -8,10 +8,16 @@ import autojit as aj
 
 
 def draw() -> list[np.ndarray]:
-    return [
-        aj.rand(5).numpy(), aj.randn(3, 2).numpy(), aj.randint(0, 9, (4,)).numpy(), aj.randperm(6).numpy(),
-        aj.bernoulli(aj.full((5,), 0.3)).numpy(), aj.multinomial(aj.ones(4), 2).numpy(), aj.zeros(3).uniform_(1, 2).numpy(),
-    ]  # fmt: skip
+    drawn = [
+        aj.rand(5),
+        aj.randn(3, 2),
+        aj.randint(0, 9, (4,)),
+        aj.randperm(6),
+        aj.bernoulli(aj.full((5,), 0.3)),
+        aj.multinomial(aj.ones(4), 2),
+        aj.zeros(3).uniform_(1, 2),
+    ]
+    return [t.numpy() for t in drawn]
 
 
 def test_a_seed_repeats_everything() -> None:

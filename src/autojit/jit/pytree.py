@@ -1,33 +1,42 @@
-"""Pytrees: nested tuples, lists, dicts and named tuples with tensors and Python values at the leaves."""
+"""Pytrees: nested tuples, lists, dicts, named tuples and dataclass instances with tensors and Python values as leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSpec:
-    """The structure of a pytree. ``kind`` is None for a leaf; ``keys`` are a dict's keys."""
+    """The structure of a pytree. ``kind`` is None for a leaf; ``keys`` are a dict's keys or a dataclass's fields."""
 
     kind: Any
     children: tuple[TreeSpec, ...] = ()
     keys: tuple[Any, ...] = ()
 
-    def unflatten(self, leaves: list[Any]) -> Any:
-        """Rebuild the tree; consumes ``leaves`` from the front."""
-        return self._build(iter(leaves))
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """Rebuild the tree."""
+        return leaves[0] if self.kind is None else self._build(iter(leaves))
 
     def _build(self, leaves: Any) -> Any:
-        if self.kind is None:
+        kind = self.kind
+        if kind is None:
             return next(leaves)
         parts = [child._build(leaves) for child in self.children]
-        if issubclass(self.kind, dict):
-            return self.kind(zip(self.keys, parts, strict=True))
-        if hasattr(self.kind, "_fields"):
-            return self.kind(*parts)
-        return self.kind(parts)
+        if kind is tuple:
+            return tuple(parts)
+        if kind is list:
+            return parts
+        if kind is dict or kind is OrderedDict:
+            return kind(zip(self.keys, parts, strict=True))
+        if self.keys:
+            made = object.__new__(kind)
+            for name, part in zip(self.keys, parts, strict=True):
+                object.__setattr__(made, name, part)
+            return made
+        return kind(*parts)
 
 
 LEAF = TreeSpec(None)
@@ -42,8 +51,17 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
 def _flatten(tree: Any, add: Callable[[Any], None]) -> TreeSpec:
     kind = type(tree)
     if kind is tuple or kind is list or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
-        return TreeSpec(kind, tuple(_flatten(item, add) for item in tree))
-    if isinstance(tree, dict):
-        return TreeSpec(kind, tuple(_flatten(item, add) for item in tree.values()), tuple(tree))
+        return TreeSpec(kind, tuple([_flatten(item, add) for item in tree]))
+    if kind is dict or kind is OrderedDict:
+        return TreeSpec(kind, tuple([_flatten(item, add) for item in tree.values()]), tuple(tree))
+    if is_dataclass(kind) and _is_record(tree):
+        names = tuple(f.name for f in fields(kind))
+        return TreeSpec(kind, tuple([_flatten(getattr(tree, name), add) for name in names]), names)
     add(tree)
     return LEAF
+
+
+def _is_record(tree: Any) -> bool:
+    """Whether a dataclass instance is its fields and nothing more (a module or a stateful object is not)."""
+    names = {f.name for f in fields(tree)}
+    return bool(names) and set(getattr(tree, "__dict__", names)) <= names and not hasattr(tree, "named_modules")

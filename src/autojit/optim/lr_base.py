@@ -110,7 +110,9 @@ class LRScheduler:
         self._last_lr = self._current()
 
     def _warn_about_order(self) -> None:
-        if self._step_count == 1 and not self._is_initial and self.optimizer._step_calls == self._optimizer_calls:
+        if self._step_count != 1 or self._is_initial or self.optimizer._is_captured:
+            return
+        if self.optimizer._step_calls == self._optimizer_calls:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should call them in the "
                 "opposite order: `optimizer.step()` before `lr_scheduler.step()`; otherwise the first value of the "

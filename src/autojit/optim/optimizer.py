@@ -16,7 +16,7 @@ import autojit as aj
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
-from autojit.tensor.state import bump_guard_epoch
+from autojit.tensor.state import bump_guard_epoch, is_tracing
 
 Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
@@ -66,6 +66,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 args, kwargs = found
         result = step(self, *args, **kwargs)
         self._step_calls += 1
+        self._is_captured = self._is_captured or is_tracing()
         for hook in list(self._step_post_hooks.values()):
             hook(self, args, kwargs)
         return result
@@ -114,9 +115,10 @@ class Optimizer:
         self._step_post_hooks: dict[int, Callable[..., Any]] = {}
         self._state_hooks: dict[str, dict[int, Callable[..., Any]]] = defaultdict(OrderedDict)
         self._step_calls = 0  # how often step ran; schedulers warn when it never did
+        self._is_captured = False  # compiled steps run unseen and are not counted
 
     def __getstate__(self) -> dict[str, Any]:
-        hooks = ("_step_pre_hooks", "_step_post_hooks", "_state_hooks", "_step_calls")
+        hooks = ("_step_pre_hooks", "_step_post_hooks", "_state_hooks", "_step_calls", "_is_captured")
         return {name: value for name, value in self.__dict__.items() if name not in hooks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

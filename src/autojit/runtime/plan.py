@@ -58,7 +58,8 @@ def _gemm_object(short: str) -> LoadedObject:
     from autojit.codegen.cpu.gemm import gemm_module
 
     target = cached_host_target()
-    content = default_cache().object(gemm_module(BY_SHORT[short], target), target)
+    # LLVM's passes would double the compile time and gain nothing: the tiles are written as they shall run.
+    content = default_cache().object(gemm_module(BY_SHORT[short], target), target, pass_level=0)
     return load(content)
 
 

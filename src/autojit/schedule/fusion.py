@@ -104,8 +104,6 @@ def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]
     if not isinstance(op, Elementwise) or not op.is_cheap:
         return False
     size = prod(node.outputs[0].type.shape)
-    if size <= SMALL_DOMAIN:
-        return False
     read = 0
     for operand in node.inputs:
         index = loop_indices(operand.type.shape)
@@ -165,14 +163,19 @@ class Fuser:
         made = set(other.level)
         if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group.id):
             return False
-        if prod(group.shape) <= SMALL_DOMAIN and self.dependencies[group.id] & ~(
-            self.dependencies[other.id] | 1 << other.id
-        ):
-            return False  # the producer's values would wait for what only the reader needs
+        if prod(group.shape) <= SMALL_DOMAIN and self._others_wait(other, group):
+            return False
         if not all(self._reads_in_place(node, group, other) for node in group.members):
             return False
         self._absorb(other, group, place)
         return True
+
+    def _others_wait(self, other: Group, group: Group) -> bool:
+        """Whether a third unit reads the producer's values and would now wait for what only the reader needs."""
+        if not self.dependencies[group.id] & ~(self.dependencies[other.id] | 1 << other.id):
+            return False
+        readers = {unit for value in other.level for unit in self.readers.get(value, ())}
+        return not readers <= {other.id, group.id}
 
     def _is_between(self, first: int, last: int) -> bool:
         rest = self.dependencies[last] & ~(1 << first)

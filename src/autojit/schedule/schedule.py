@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Reduction
+from autojit.ops.scatter import Scattering
 from autojit.ops.shape import Reshape
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values, is_pointwise
@@ -217,7 +218,12 @@ class Scheduler:
             kernel = writer.get(output)
             if kernel is None or old not in kernel.reads():
                 continue
-            if not isinstance(kernel, LoopKernel) or not _same_positions(kernel, output, old):
+            if isinstance(kernel, StructuredKernel):
+                safe = isinstance(kernel.node.op, Scattering) and kernel.operands.index(old) == 0
+                safe = safe and kernel.operands.count(old) == 1
+            else:
+                safe = isinstance(kernel, LoopKernel) and _same_positions(kernel, output, old)
+            if not safe:
                 unsafe.add(position)
         return unsafe
 

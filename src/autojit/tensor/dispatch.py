@@ -15,7 +15,7 @@ from autojit.core.errors import TraceError
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.sources import Full
-from autojit.tensor.recording import record, refresh_view, symbolic_node, wants_any
+from autojit.tensor.recording import record, record_pair, refresh_view, symbolic_node, wants_any
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import View
 from autojit.tensor.tensor import Tensor, storage_chain, storage_of, type_of, wrap, wrap_value
@@ -63,8 +63,11 @@ def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
     except Exception as error:
         out = _retry(op, (x, y), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
-    if now["grad_enabled"] and (x._requires_grad or y._requires_grad or x._view is not None or y._view is not None):
-        _record_one(op, (x, y), result)
+    if now["grad_enabled"]:
+        if x._view is not None or y._view is not None or now["recording_hooks"] is not None:
+            _record_one(op, (x, y), result)
+        elif x._requires_grad or y._requires_grad:
+            record_pair(op, x, y, result)
     return result
 
 

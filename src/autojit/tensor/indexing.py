@@ -74,7 +74,8 @@ def _fill_masked(x: Tensor, mask: Tensor, value: Tensor) -> None:
     shape, ndim = type_of(mask).shape, type_of(x).ndim
     if shape != type_of(x).shape[: len(shape)]:
         raise IndexError(
-            f"The shape of the mask {list(shape)} does not match the shape of the indexed tensor {list(type_of(x).shape)}"
+            f"The shape of the mask {list(shape)} does not match the shape of the indexed tensor "
+            f"{list(type_of(x).shape)}"
         )
     aligned = mask.reshape((*shape, *(1,) * (ndim - len(shape))))
     in_place(x, "index_put_", lambda old: where(aligned, value, old), (), {})

@@ -37,15 +37,13 @@ ALIASES = {
 
 ONLY_FUNCTIONS = {
     "cat", "stack", "hstack", "vstack", "meshgrid", "einsum", "broadcast_tensors", "broadcast_shapes", "complex",
-    "polar",
-    "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d", "one_hot_like", "broadcastable_sum",
-    "real",
-    "imag", "concat", "concatenate", "row_stack", "resolve_conj", "neg_op", "sign_op",
-    "square_op", "vander",
+    "polar", "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d",
+    "one_hot_like", "broadcastable_sum", "real", "imag", "concat", "concatenate", "row_stack", "resolve_conj", "neg_op",
+    "sign_op", "square_op", "sizes_of", "vander",
 }  # fmt: skip
 ONLY_METHODS = {
-    "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "sign_op", "square_op", "broadcastable_sum",
-    "one_hot_like", "sizes_of",
+    "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "sign_op", "square_op",
+    "broadcastable_sum", "one_hot_like", "sizes_of",
 }  # fmt: skip
 
 IN_PLACE = (

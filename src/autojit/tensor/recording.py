@@ -53,7 +53,7 @@ class OpNode(Node):
     mask: int
     primals: list[Any]
     results: list[Any]
-    versions: list[int]
+    versions: Sequence[int]
     label: str | None
 
     def __init__(self) -> None:
@@ -175,15 +175,14 @@ def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan
     exact sizes, so a dry run is needed only once per such pattern.
     """
     first = operands[0]._array
-    if first is not None:
+    if first is not None and state.trace is None:  # in a capture some operands may hold no array
         key: Any = (mask, first.dtype, *[t._array.shape for t in operands])
     else:
         key = (mask, *[type_of(t) for t in operands])
     plans = op.__dict__.get("_plans")
     if plans is None:
         plans = _plans_of(op)
-    found: ResidualPlan | None = plans.get(key, FREED)
-    return _new_plan(op, operands, mask, plans, key) if found is FREED else found
+    return plans[key] if key in plans else _new_plan(op, operands, mask, plans, key)
 
 
 def _plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
@@ -314,6 +313,44 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
     node.results = kept
     node.versions = versions
     node.out_metas = metas
+
+
+def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
+    """``record`` for two concrete operands and one result, written out: this is what small eager ops pay."""
+    x_fn, y_fn = x._grad_fn, y._grad_fn
+    x_edge = y_edge = None
+    mask = 0
+    if x._requires_grad:
+        x_edge = (accumulator_of(x) if x_fn is None else x_fn, x._output_nr)
+        mask = 1
+    if y._requires_grad:
+        y_edge = (accumulator_of(y) if y_fn is None else y_fn, y._output_nr)
+        mask += 2
+    a, b, out = x._array, y._array, result._array
+    x_meta, y_meta, dtype = (a.shape, a.dtype), (b.shape, b.dtype), out.dtype
+    plans = op.__dict__.get("_plans")
+    if plans is None:
+        plans = _plans_of(op)
+    key = (mask, x_meta, y_meta)
+    plan = plans[key] if key in plans else _new_plan(op, (x, y), mask, plans, key)
+    if plan is None:
+        return
+    (keep_x, keep_y), (keep_result,) = plan
+    meta = (out.shape, dtype)
+    node = OpNode()
+    node.op = op
+    node.mask = mask
+    node.edges = (x_edge, y_edge)
+    node.source = here()
+    node.primals = [x if keep_x else x_meta, y if keep_y else y_meta]
+    node.results = [_shell(result) if keep_result else meta]
+    x_storage, y_storage = x._storage, y._storage
+    node.versions = (
+        0 if x_storage is None else x_storage.version, 0 if y_storage is None else y_storage.version, 0
+    )  # fmt: skip
+    node.out_metas = (meta,)
+    result._requires_grad = True
+    result._grad_fn = node
 
 
 def _shell(t: Tensor) -> Tensor:

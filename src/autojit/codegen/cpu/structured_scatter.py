@@ -19,7 +19,7 @@ from autojit.schedule.pull import Indices, loop_indices
 from autojit.schedule.refine import settle
 
 MAX_COLUMN_CHUNKS = 8
-LEAST_COLUMNS = 64
+LEAST_COLUMNS = 32
 ROW_NS = 4.0
 ELEMENT_NS = 0.15
 COPY_NS = 0.1  # per byte

@@ -1,0 +1,161 @@
+"""Arguments of a jitted call: their signature, and the traced stand-ins (shells) a capture gives the function.
+
+Tensors and arrays become graph inputs; a float seen with a second value too; everything else is baked in and part of
+the signature. An argument whose memory the step also changes by another way (it is a parameter the step updates, or
+overlaps another argument that is written) is *bound*: the capture treats it as state, and holds for this very tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autojit.core.device import Device
+from autojit.core.dtypes import DType, float64
+from autojit.core.types import TensorType
+from autojit.ir.graph import Value
+from autojit.jit.pytree import TreeSpec
+from autojit.jit.trace import Trace
+from autojit.tensor.recording import wants_grad
+from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
+
+BAKED = (bool, int, float, complex, str, bytes, type(None), DType, Device)
+
+
+@dataclass(eq=False)
+class ArgumentLeaf:
+    """One leaf of the call's arguments.
+
+    ``kind`` is "tensor" or "array" (``value`` and ``shell`` set), "float" (``value`` and ``cell`` set), "twin" (the same
+    tensor as leaf ``twin``), "bound" or "object" (``original`` is baked in).
+    """
+
+    kind: str
+    original: Any = None
+    value: Value | None = None
+    shell: Tensor | None = None
+    cell: Any = None  # 0-d float64 of a dynamic float
+    twin: int = -1
+    grad_value: Value | None = None  # the ``.grad`` the tensor had at the call
+    grad_shell: Tensor | None = None
+    is_leaf: bool = True
+
+    @property
+    def is_input(self) -> bool:
+        return self.value is not None
+
+    def array(self, given: Any) -> Any:
+        """The array of a call's argument as native code can address it."""
+        if self.cell is not None:
+            self.cell[...] = given
+            return self.cell
+        return np.ascontiguousarray(given._array if isinstance(given, Tensor) else given)
+
+
+def make_leaves(
+    trace: Trace, leaves: Sequence[Any], dynamic_floats: Collection[int], bound: Collection[int]
+) -> list[ArgumentLeaf]:
+    """Stand-ins for the leaves of a call; graph inputs are made in order."""
+    made: list[ArgumentLeaf] = []
+    first: dict[int, int] = {}
+    for k, leaf in enumerate(leaves):
+        if k in bound:
+            made.append(ArgumentLeaf("bound", leaf))
+        elif isinstance(leaf, Tensor):
+            if leaf._requires_grad and id(leaf) in first:
+                made.append(ArgumentLeaf("twin", twin=first[id(leaf)]))
+                continue
+            first[id(leaf)] = k
+            made.append(_tensor_leaf(trace, leaf))
+        elif isinstance(leaf, np.ndarray):
+            found = _tensor_leaf(trace, wrap(leaf))
+            found.kind = "array"
+            made.append(found)
+        elif type(leaf) is float and k in dynamic_floats:
+            value = trace.builder.input(TensorType((), float64))
+            cell = trace.known[value] = np.array(leaf)
+            made.append(ArgumentLeaf("float", leaf, value, wrap_value(value), cell))
+        else:
+            made.append(ArgumentLeaf("object", leaf))
+    return made
+
+
+def _tensor_leaf(trace: Trace, leaf: Tensor) -> ArgumentLeaf:
+    value = trace.builder.input(type_of(leaf))
+    trace.known[value] = leaf._array
+    shell = wrap_value(value)
+    shell._requires_grad = wants_grad(leaf)
+    found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
+    if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
+        found.grad_value = trace.builder.input(type_of(leaf._grad))
+        trace.known[found.grad_value] = leaf._grad._array
+        found.grad_shell = shell._grad = wrap_value(found.grad_value)
+    return found
+
+
+def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> list[Any]:
+    """What the function is called with during the capture."""
+    found: list[Any] = []
+    for leaf, given in zip(made, leaves, strict=True):
+        if leaf.kind == "twin":
+            found.append(made[leaf.twin].shell)
+        elif leaf.shell is None:
+            found.append(given)
+        else:
+            found.append(leaf.shell)
+    return found
+
+
+def signature(leaves: Sequence[Any], tree: TreeSpec, dynamic_floats: Collection[int]) -> tuple[Any, ...]:
+    """What two calls must share to share a capture: structure, types, baked-in values, gradients in place."""
+    first: dict[int, int] = {}
+    parts: list[Any] = []
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            if wants_grad(leaf):
+                twin = first.setdefault(id(leaf), k)
+                parts.append((type_of(leaf), True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k))
+            else:
+                parts.append((type_of(leaf), False, type(leaf)))
+        else:
+            parts.append(_plain_signature(leaf, k in dynamic_floats))
+    return tree, tuple(parts)
+
+
+def _plain_signature(leaf: Any, dynamic: bool) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return "array", leaf.shape, leaf.dtype
+    if type(leaf) is float:
+        return "float" if dynamic else ("float", repr(leaf))
+    if isinstance(leaf, BAKED):
+        return type(leaf), leaf
+    return "object", id(leaf)
+
+
+def describe_difference(old: tuple[Any, ...], new: tuple[Any, ...], names: Sequence[str]) -> str:
+    """How a call's signature differs from the one captured last."""
+    if old[0] != new[0]:
+        return "arguments: structure changed (number, nesting or keywords)"
+    for k, (a, b) in enumerate(zip(old[1], new[1], strict=True)):
+        if a != b:
+            name = names[k] if k < len(names) else f"leaf {k}"
+            return f"argument {name}: {_shown(a)} -> {_shown(b)}"
+    return "gradient mode changed"
+
+
+def _shown(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part[0], TensorType):
+        more = " requires_grad" if part[1] else ""
+        if part[1]:
+            more += "" if part[2] else " with .grad"
+        return f"{part[0]}{more}"
+    if part[0] == "object":
+        return "another object"
+    if part[0] == "array":
+        return f"array {part[2]}{list(part[1])}"
+    return repr(part[1]) if not isinstance(part[0], str) else str(part[1])

@@ -1,0 +1,194 @@
+"""Results of a jitted call: from the compiled step's output tensors to what the function returns.
+
+Every output leaf has a Place: an argument or outside tensor handed back, a result of the graph, a number, or a constant;
+views are taken again at every call, so that results alias arguments, state and each other as they do in eager mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autojit.core.dtypes import bfloat16
+from autojit.core.errors import TraceError
+from autojit.ir.graph import Value
+from autojit.ir.op import Op
+from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.pytree import TreeSpec
+from autojit.jit.trace import Trace, foreign_error
+from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.dispatch import apply, value_of
+from autojit.tensor.node import FREED
+from autojit.tensor.recording import OpNode, wants_grad
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, alias, type_of
+
+
+@dataclass(eq=False)
+class Place:
+    """Where an output leaf comes from.
+
+    ``kind``: "constant" (``what`` itself), "argument" (the call's leaf ``index``), "result" (output ``index``),
+    "number" (the Python number in output ``index``), "same" (the object of output leaf ``index``). ``chain`` are view
+    ops applied to it. ``requires_grad``: whether the leaf carries history; ``aliases``: another leaf has this output.
+    """
+
+    kind: str
+    index: int = -1
+    what: Any = None
+    chain: tuple[Op, ...] = ()
+    requires_grad: bool = False
+    aliases: bool = False
+    number: type = float
+
+
+class Results:
+    """The layout of a step's results: ``values`` are graph outputs, ``places`` one per output leaf."""
+
+    def __init__(self, trace: Trace, outputs: Sequence[Any], tree: TreeSpec, arguments: Sequence[ArgumentLeaf]) -> None:
+        self.tree = tree
+        self.values: list[Value] = []
+        self.tensors: list[Tensor] = []  # the traced tensors behind ``values``
+        self._trace = trace
+        self._position: dict[Value, int] = {}
+        self._shells = {id(leaf.shell): k for k, leaf in enumerate(arguments) if leaf.shell is not None}
+        self._roots = _shared_roots(outputs)
+        seen: dict[int, int] = {}
+        self.places: list[Place] = []
+        for k, leaf in enumerate(outputs):
+            if id(leaf) in seen and isinstance(leaf, Tensor | TracedNumber):
+                self.places.append(Place("same", seen[id(leaf)]))
+                continue
+            seen[id(leaf)] = k
+            self.places.append(self._place(leaf, arguments))
+        self.is_plain = _is_plain(tree, self.places)
+
+    def _place(self, leaf: Any, arguments: Sequence[ArgumentLeaf]) -> Place:
+        if isinstance(leaf, TracedNumber):
+            return Place("number", self._result(leaf.tensor)[0], number=leaf.kind)
+        if not isinstance(leaf, Tensor) or leaf._array is not None:
+            return Place("constant", what=leaf)
+        if id(leaf) in self._shells:
+            k = self._shells[id(leaf)]
+            if arguments[k].kind == "tensor":
+                return Place("argument", k)
+        view = leaf._view
+        if view is not None and view.base is not None:
+            base = view.base
+            if id(base) in self._shells and arguments[self._shells[id(base)]].kind == "tensor":
+                return Place("argument", self._shells[id(base)], chain=view.chain)
+            if base._array is not None:
+                return Place("constant", what=base, chain=view.chain)
+            if self._roots.get(id(base), 0) > 1:
+                index, known = self._result(base)
+                return Place("result", index, chain=view.chain, requires_grad=has_history(base), aliases=known)
+        index, known = self._result(leaf)
+        return Place("result", index, requires_grad=has_history(leaf), aliases=known)
+
+    def _result(self, leaf: Tensor) -> tuple[int, bool]:
+        before, state.trace = state.trace, self._trace
+        try:
+            value = value_of(leaf)
+        finally:
+            state.trace = before
+        known = value in self._position
+        if not known:
+            self._position[value] = len(self.values)
+            self.values.append(value)
+            self.tensors.append(leaf)
+        return self._position[value], known
+
+    @property
+    def carries_history(self) -> bool:
+        """Whether a result can be differentiated by the caller."""
+        return any(place.requires_grad for place in self.places)
+
+    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any]) -> Any:
+        """The call's result from one tensor per graph output; ``leaves`` are the call's arguments."""
+        found: list[Any] = []
+        for place in self.places:
+            found.append(self._leaf(place, tensors, leaves, found))
+        return self.tree.unflatten(found)
+
+    def _leaf(self, place: Place, tensors: Sequence[Tensor], leaves: Sequence[Any], found: list[Any]) -> Any:
+        kind = place.kind
+        if kind == "same":
+            return found[place.index]
+        if kind == "number":
+            t = tensors[place.index]
+            return place.number(t._array.item() if type_of(t).dtype is not bfloat16 else float(t._array))
+        if kind == "result":
+            t = tensors[place.index]
+            if t._requires_grad and not place.requires_grad:
+                t = alias(t)
+            elif place.aliases and not place.chain:
+                t = _second_handle(t)
+        elif kind == "argument":
+            t = leaves[place.index]
+        else:
+            t = place.what
+        for op in place.chain:
+            t = apply(op, t)
+        return t
+
+
+def _second_handle(t: Tensor) -> Tensor:
+    made = alias(t)
+    made._requires_grad, made._grad_fn, made._output_nr = t._requires_grad, t._grad_fn, t._output_nr
+    return made
+
+
+def _shared_roots(outputs: Sequence[Any]) -> dict[int, int]:
+    """id of a root tensor -> how many distinct output leaves look at it."""
+    counts: dict[int, int] = {}
+    for leaf in {id(o): o for o in outputs if isinstance(o, Tensor)}.values():
+        root = leaf if leaf._view is None or leaf._view.base is None else leaf._view.base
+        counts[id(root)] = counts.get(id(root), 0) + 1
+    return counts
+
+
+def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
+    """Whether the native entry point can make the result by itself: one leaf or a flat tuple of separate tensors."""
+    if tree.kind is not None and not (tree.kind is tuple and all(child.kind is None for child in tree.children)):
+        return False
+    return all(
+        (p.kind == "result" and not p.chain and not p.aliases) or (p.kind == "constant" and not p.chain) for p in places
+    )
+
+
+def has_history(t: Tensor) -> bool:
+    """Whether a traced tensor can still be differentiated: it requires gradients and ``backward`` has not freed it."""
+    if not wants_grad(t) or t._grad_fn is None:
+        return bool(t._requires_grad)
+    stack = [t._grad_fn]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, OpNode) and (FREED in node.primals or FREED in node.results):
+            return False
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return True
+
+
+def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
+    """TraceError for outputs that a later call could not give again."""
+    known: set[Value] | None = None
+    for leaf in outputs:
+        if hasattr(leaf, "__next__"):
+            raise TraceError(
+                "jit: the function returned a generator or iterator, which can be walked only once",
+                {"returned": type(leaf).__name__},
+                "return a list or a tuple",
+            )
+        if isinstance(leaf, TracedNumber) and leaf.trace is not trace:
+            leaf._check()
+        if isinstance(leaf, Tensor) and leaf._array is None and leaf._storage is None:
+            if known is None:
+                known = {v for node in trace.builder.nodes for v in node.outputs} | set(trace.builder.inputs)
+            if leaf._value not in known:
+                assert leaf._value is not None
+                raise foreign_error(leaf._value, trace)
