@@ -27,7 +27,9 @@ COMMANDS = {
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    top = argparse.ArgumentParser(prog="python -m autojit", description="autojit: a tracing compiler with PyTorch's face")
+    top = argparse.ArgumentParser(
+        prog="python -m autojit", description="autojit: a tracing compiler with PyTorch's face"
+    )
     top.add_argument("--version", action="version", version=f"autojit {aj.__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for name, command in COMMANDS.items():

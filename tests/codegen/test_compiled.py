@@ -12,10 +12,11 @@ import autojit.ops  # noqa: F401
 from autojit.core.dtypes import ALL_DTYPES, DType
 from autojit.ir import Graph, GraphBuilder, Op
 from tests.codegen.agreement import check_compiled
+from tests.fuzz_graphs import campaign, check_seed
 from tests.ops.laws import type_of
 
 OPS = [op for op in Op.registry.values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
-USUAL = ("f32", "i64", "bool", "bf16", "c128")
+USUAL = ("f32", "i64", "bf16")
 ULPS = 8.0
 
 
@@ -49,3 +50,16 @@ def test_compiled_equals_eager(op_class: type[Op]) -> None:
 def test_compiled_equals_eager_in_every_dtype(op_class: type[Op]) -> None:
     for dtype in ALL_DTYPES:
         check_op(op_class, dtype)
+
+
+@pytest.mark.parametrize("how", ["usual", "fine", "checked", "fine,donated"])
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_random_graphs_compile_to_what_the_interpreter_computes(first: int, how: str) -> None:
+    for seed in range(first, first + (20 if how in ("usual", "fine") else 8)):
+        check_seed(seed, how)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["usual", "fine", "checked", "donated", "fine,checked", "fine,donated"])
+def test_long_campaign_of_random_graphs(how: str) -> None:
+    assert campaign(1000, 10_000, how) == []

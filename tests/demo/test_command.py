@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from autojit.__main__ import main
 from autojit.core.config import config
 from autojit.demo.command import STAGES
 from autojit.demo.digits import bundled_digits, mnist
 from autojit.demo.report import loss_difference, write_plot
 from autojit.demo.training import train
-
 from tests.demo.test_idx import idx_bytes
 
 
@@ -117,7 +117,9 @@ def test_without_matplotlib_the_figures_are_still_printed(
     assert "matplotlib is not installed" in capsys.readouterr().out
 
 
-def test_a_demo_that_cannot_compile_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_demo_that_cannot_compile_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(config, "disable", True)
     assert main(["demo", "--small"]) == 2
     assert "AUTOJIT_DISABLE" in capsys.readouterr().err

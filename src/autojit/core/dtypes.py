@@ -21,7 +21,7 @@ class DType:
     def __init__(self, name: str, short: str, numpy: object, kind: str) -> None:
         self.name = name
         self.short = short
-        self.numpy: np.dtype = np.dtype(numpy)  # type: ignore[type-arg,call-overload]
+        self.numpy: np.dtype = np.dtype(numpy)  # type: ignore[call-overload]
         self.kind = kind
         self.size_bytes = int(self.numpy.itemsize)
         self.category = _KIND_ORDER[kind]
@@ -99,7 +99,7 @@ def dtype_of_name(name: str) -> DType:
     return BY_NAME[name]
 
 
-def dtype_of_numpy(numpy_dtype: np.dtype) -> DType:  # type: ignore[type-arg]
+def dtype_of_numpy(numpy_dtype: np.dtype) -> DType:
     """The dtype of a NumPy array; TypeError when there is none (strings, objects, structured, ...)."""
     try:
         return _BY_NUMPY[numpy_dtype]

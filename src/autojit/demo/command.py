@@ -73,5 +73,7 @@ def _verdict(goal: float | None, *runs: Run) -> int:
         return 0
     short = [run for run in runs if run.accuracy < goal]
     for run in short:
-        print(f"demo: {run.mode} reached {run.accuracy:.1%} of the held-out digits, short of {goal:.0%}", file=sys.stderr)
+        print(
+            f"demo: {run.mode} reached {run.accuracy:.1%} of the held-out digits, short of {goal:.0%}", file=sys.stderr
+        )
     return 1 if short else 0

@@ -73,7 +73,9 @@ def mnist(directory: Path) -> Digits:
         ((prefix, (images, labels)),) = halves.items()
         return _split(f"MNIST ({prefix} files)", images, labels, brightest=255.0)
     (images, labels), (held_out_images, held_out_labels) = halves["train"], halves["t10k"]
-    return Digits("MNIST", _flat(images, 255.0), _labels(labels), _flat(held_out_images, 255.0), _labels(held_out_labels))
+    return Digits(
+        "MNIST", _flat(images, 255.0), _labels(labels), _flat(held_out_images, 255.0), _labels(held_out_labels)
+    )
 
 
 def _half(directory: Path, prefix: str) -> tuple[NDArray[Any], NDArray[Any]] | None:

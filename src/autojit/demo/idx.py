@@ -60,4 +60,6 @@ def _content(path: Path) -> bytes:
     try:
         return gzip.decompress(raw)
     except (OSError, EOFError, zlib.error) as error:
-        raise ArgumentError("demo: a gzip file is damaged", {"file": path, "because": error}, "fetch it again") from None
+        raise ArgumentError(
+            "demo: a gzip file is damaged", {"file": path, "because": error}, "fetch it again"
+        ) from None

@@ -54,7 +54,11 @@ def table(eager: Run, compiled: Run, cache: CacheStats) -> str:
         ("held-out accuracy", f"{eager.accuracy:.1%}", f"{compiled.accuracy:.1%}"),
         ("last loss", f"{eager.losses[-1]:.5f}", f"{compiled.losses[-1]:.5f}"),
         ("first step", duration(eager.step_s[0]), duration(compiled.step_s[0])),
-        ("time per step", duration(eager.median_step_s), f"{duration(compiled.median_step_s)}   ({ratio:.1f} times faster)"),
+        (
+            "time per step",
+            duration(eager.median_step_s),
+            f"{duration(compiled.median_step_s)}   ({ratio:.1f} times faster)",
+        ),
     ]
     lines = [f"{name:<20}{left:<12}{right}".rstrip() for name, left, right in rows]
     stats = compiled.stats

@@ -8,6 +8,7 @@ its extent, so divisions that split a variable exactly are simplified away.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 
 
@@ -171,6 +172,12 @@ def _greatest(term: Term) -> int:
     if isinstance(term, Remainder):
         return term.divisor - 1
     return term.extent - 1
+
+
+@lru_cache(maxsize=16384)
+def reshaped(index: tuple[Index, ...], shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[Index, ...]:
+    """The index in ``target`` of the element at ``index`` of ``shape`` when both hold one row-major sequence."""
+    return delinearize(linearize(index, shape), target)
 
 
 def linearize(index: tuple[Index, ...], shape: tuple[int, ...]) -> Index:

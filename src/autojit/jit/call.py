@@ -1,33 +1,60 @@
-"""CompiledCall: a compiled graph as one op, so that results of compiled functions can be differentiated to any order.
+"""CompiledCall: a captured function as one op, so that its results can be differentiated to any order.
 
-Its VJP is another CompiledCall, of the graph's adjoint; its eager rule runs the compiled code.
+Its eager rule runs compiled code. Its VJP is another CompiledCall, recorded by running the engine over the history that
+the capture left, inside the same trace: ``detach``, hooks and custom ``Function``s count as they do in eager mode, and
+because that pass is recorded with its own history, the next order works the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from autojit.autograd.engine import run_backward, zeros_of
 from autojit.compiler import Compiled, compile
 from autojit.core.types import TensorType
-from autojit.ir.graph import Graph
+from autojit.ir.graph import Graph, Value
 from autojit.ir.op import Op, Operands, bind
-from autojit.transforms.adjoint import adjoint
+from autojit.jit.graph_call import GraphCall
+from autojit.jit.results import has_history
+from autojit.jit.segment import needed_nodes
+from autojit.jit.trace import StateEntry, Trace
+from autojit.tensor.dispatch import value_of
+from autojit.tensor.recording import edge_of
+from autojit.tensor.tensor import Tensor, wrap_value
 from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
 
 
 class CompiledCall(Op):
-    """``outputs = graph(*inputs)`` by native code. Compared by identity of the graph."""
+    """``outputs = graph(*inputs)`` by native code. Compared by identity of the graph.
 
-    def __init__(self, graph: Graph, compiled: Compiled | None = None) -> None:
-        self.graph = graph
-        self.n_outputs = len(graph.outputs)  # type: ignore[misc]
-        self._compiled = compiled
-        self._adjoints: dict[tuple[int, ...], CompiledCall] = {}
-        self._tangents: CompiledCall | None = None
+    Args:
+        trace: the finished capture.
+        inputs: (graph input, the tensor behind it in the capture or None).
+        outputs: (value, the traced tensor behind it or None when it has no history).
+    """
+
+    def __init__(
+        self, trace: Trace, inputs: Sequence[tuple[Value, Tensor | None]], outputs: Sequence[tuple[Value, Any]]
+    ) -> None:
+        self.trace = trace
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
+        values = [v for v, _ in inputs]
+        known = dict.fromkeys(values)
+        wanted = [v for v, _ in outputs]
+        nodes = needed_nodes(trace.builder.nodes, wanted, known)
+        read = {v for node in nodes for v in node.inputs} | set(wanted)
+        self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
+        self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
+        self.n_outputs = len(wanted)  # type: ignore[misc]
+        self._compiled: Compiled | None = None
+        self._adjoint_call: CompiledCall | None = None
+        self._tangents: Op | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CompiledCall) and other.graph is self.graph
@@ -45,7 +72,8 @@ class CompiledCall(Op):
     def eager(self, *arrays: Any) -> Any:
         if self._compiled is None:
             self._compiled = compile(self.graph)
-        found = self._compiled.executable.run([np.ascontiguousarray(a) for a in arrays])
+        given = [*arrays, *(e.storage.array for e in self.extra)]
+        found = self._compiled.executable.run([_contiguous(a) for a in given])
         return found[0] if self.n_outputs == 1 else tuple(found)
 
     def expand(self, *operands: Any) -> Any:
@@ -59,27 +87,56 @@ class CompiledCall(Op):
         found = tuple(environment[v] for v in self.graph.outputs)
         return found[0] if self.n_outputs == 1 else found
 
+    # -- derivatives
+
+    def _wanted(self) -> list[int]:
+        return [
+            k for k, (v, t) in enumerate(self._inputs) if t is not None and t._requires_grad and v.type.dtype.is_differentiable
+        ]
+
+    def _with_history(self) -> list[int]:
+        return [k for k, (_, t) in enumerate(self._outputs) if t is not None]
+
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        wrt = tuple(k for k, p in enumerate(primals) if p.type.dtype.is_differentiable)
-        call = self._adjoints.get(wrt)
-        if call is None:
-            call = self._adjoints[wrt] = CompiledCall(adjoint(self.graph, wrt))
+        placed: list[Any] = [None] * len(primals)
+        wanted = self._wanted()
+        if not wanted:
+            return tuple(placed)
+        if self._adjoint_call is None:
+            self._adjoint_call = self._record_adjoint(wanted)
+        call = self._adjoint_call
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
         filled = [
-            primals[0]._literal(0, v.type) if bar is None else bar
-            for v, bar in zip(self.graph.outputs, bars, strict=True)
-            if v.type.dtype.is_differentiable
+            primals[0]._literal(0, self.graph.outputs[k].type) if bars[k] is None else bars[k]
+            for k in self._with_history()
         ]
         found = bind(call, *primals, *filled)
         found = (found,) if call.n_outputs == 1 else found
-        placed: list[Any] = [None] * len(primals)
-        for k, bar in zip(wrt, found, strict=True):
+        for k, bar in zip(wanted, found, strict=True):
             placed[k] = bar
         return tuple(placed)
 
+    def _record_adjoint(self, wanted: Sequence[int]) -> CompiledCall:
+        with self.trace.resumed():
+            bars = []
+            for k in self._with_history():
+                bar = wrap_value(self.trace.builder.input(self._outputs[k][0].type))
+                bar._requires_grad = True
+                bars.append(bar)
+            tensors = [self._outputs[k][1] for k in self._with_history()]
+            roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
+            leaves = [self._inputs[k][1] for k in wanted]
+            targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
+            with _without_hooks(leaves):
+                found = run_backward(roots, True, True, targets, False)  # type: ignore[arg-type]
+            grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
+            grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
+            outputs = [(value_of(g), g if has_history(g) else None) for g in grads]
+        return CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], outputs)  # type: ignore[list-item,misc]
+
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         if self._tangents is None:
-            self._tangents = CompiledCall(jvp(self.graph))
+            self._tangents = GraphCall(jvp(self.graph))
         filled = [
             p._literal(0, p.type) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
@@ -89,4 +146,21 @@ class CompiledCall(Op):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         sizes = [a.type.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
-        return bind(CompiledCall(vmap(self.graph, batched, sizes[0])), *args)
+        return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
+
+
+def _contiguous(array: Any) -> Any:
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
+
+
+@contextmanager
+def _without_hooks(leaves: Sequence[Any]) -> Iterator[None]:
+    """Leaf hooks run where the gradient arrives in the caller's history, not inside the op as well."""
+    kept = [(leaf, leaf._leaf_hooks) for leaf in leaves]
+    for leaf in leaves:
+        leaf._leaf_hooks = None
+    try:
+        yield
+    finally:
+        for leaf, hooks in kept:
+            leaf._leaf_hooks = hooks

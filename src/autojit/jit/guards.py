@@ -3,14 +3,20 @@
 A capture reads Python state through the function's closure cells, the globals its code names, attributes of the objects
 found there, and modules. ``collect`` walks what the function can reach and snapshots it as guards, each with the name a
 user would write. Cheap ones are checked natively by identity on every call; all are checked by equality when the native
-check fails. Modules and optimiser groups count their changes in the guard epoch, so they cost one comparison.
+check fails. Modules and optimiser groups count their changes in the guard epoch, so they cost one comparison; contents of
+lists and class attributes are compared by Python before each call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dis
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,29 +28,44 @@ from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
 from autojit.tensor.tensor import Tensor
 
 PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
-CONTAINER_LIMIT = 64
+CONTAINER_LIMIT = 256
 DEPTH_LIMIT = 6
+_STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
 @dataclass(eq=False)
 class Guard:
-    """One fact: ``read()`` still gives something equal to ``expected``."""
+    """One fact: ``read()`` still gives something equal to ``expected``.
+
+    ``native``: checked by the entry point; ``by_epoch``: its changes are counted in the guard epoch. A guard that is
+    neither is read before every call.
+    """
 
     name: str
     read: Callable[[], Any]
     expected: Any
     native: CellGuard | DictGuard | None = None
+    by_epoch: bool = False
+    code: CodeType | None = None
     position: int = -1  # of the native guard in the entry point
 
     def holds(self) -> bool:
         return same(self.read(), self.expected)
 
     def describe(self) -> str:
-        return f"{self.name}: {_short(self.expected)} -> {_short(self.read())}"
+        return f"{self.name}: {_short(self.expected)} -> {_short(self.read())}{self.place()}"
+
+    def place(self) -> str:
+        """Where the user's code reads the name, as " at file.py:41"."""
+        if self.code is None:
+            return ""
+        name = self.name.rpartition(".")[2].rpartition(" ")[2].partition("[")[0]
+        line = next((i.positions.lineno for i in dis.get_instructions(self.code) if i.argval == name and i.positions), None)
+        return f" at {os.path.basename(self.code.co_filename)}:{line or self.code.co_firstlineno}"
 
 
 def _short(value: Any) -> str:
-    text = "<deleted>" if value is MISSING else repr(value)
+    text = "<deleted>" if value is MISSING else " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -60,13 +81,9 @@ def same(a: Any, b: Any) -> bool:
         return bool(a == b)
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, MethodType):
+        return a.__self__ is b.__self__ and a.__func__ is b.__func__
     return False
-
-
-def _is_snapshot(value: Any) -> bool:
-    return isinstance(value, list | tuple) and len(value) <= CONTAINER_LIMIT and all(
-        isinstance(v, PRIMITIVES) or _is_snapshot(v) for v in value
-    )
 
 
 class Collector:
@@ -74,27 +91,46 @@ class Collector:
 
     def __init__(self) -> None:
         self.guards: list[Guard] = []
-        self.seen: set[int] = set()
-        self.modules: list[Any] = []
+        self.seen: set[Any] = set()
         self.kept: list[Any] = []
+        self.tensors: list[Tensor] = []
+        self.code: CodeType | None = None
+
+    # -- functions
 
     def function(self, function: Any, depth: int = 0) -> None:
+        """Everything a callable reads: cells, globals, defaults, the object it is bound to, what it calls."""
+        if isinstance(function, functools.partial):
+            self.function(function.func, depth)
+            for k, value in enumerate((*function.args, *function.keywords.values())):
+                self.follow(value, f"partial argument {k}", _names_of(function.func), depth)
+            return
         if isinstance(function, MethodType):
-            self.object(function.__self__, "self", _names(function.__func__.__code__), depth)
+            self.follow(function.__self__, "self", _names_of(function), depth)
             function = function.__func__
-        if not isinstance(function, FunctionType) or id(function) in self.seen or depth > DEPTH_LIMIT:
+        function = getattr(function, "__wrapped__", function) if not isinstance(function, FunctionType) else function
+        if not isinstance(function, FunctionType):
+            if not isinstance(function, type | BuiltinFunctionType | ModuleType):
+                self.follow(function, type(function).__name__, frozenset(), depth)
             return
-        if is_own(function.__code__):
+        if function in self.seen or depth > DEPTH_LIMIT or is_foreign(function.__code__):
             return
-        self.seen.add(id(function))
+        self.seen.add(function)
         self.kept.append(function)
+        before, self.code = self.code, function.__code__
+        names = _names(function.__code__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            self._cell(name, cell, function, depth)
-        for name in _names(function.__code__):
+            self._cell(name, cell, function, names, depth)
+        for name in sorted(names):
             if name in function.__globals__:
-                self._global(name, function, depth)
+                self._global(name, function.__globals__, names, depth)
+        for k, value in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
+            self.follow(value, f"default {k} of {function.__name__}", names, depth)
+        if hasattr(function, "__wrapped__"):
+            self.function(function.__wrapped__, depth + 1)
+        self.code = before
 
-    def _cell(self, name: str, cell: Any, function: FunctionType, depth: int) -> None:
+    def _cell(self, name: str, cell: Any, function: FunctionType, names: frozenset[str], depth: int) -> None:
         try:
             value = cell.cell_contents
         except ValueError:
@@ -107,76 +143,180 @@ class Collector:
                 return MISSING
 
         self._add(f"{function.__name__}: {name}", read, value, CellGuard(cell, value))
-        self._follow(value, name, _names(function.__code__), depth)
+        self.follow(value, name, names, depth)
 
-    def _global(self, name: str, function: FunctionType, depth: int) -> None:
-        table = function.__globals__
+    def _global(self, name: str, table: dict[str, Any], names: frozenset[str], depth: int) -> None:
         value = table[name]
         self._add(f"global {name}", lambda: table.get(name, MISSING), value, DictGuard(table, name, value))
-        self._follow(value, name, _names(function.__code__), depth)
+        self.follow(value, name, names, depth)
 
-    def _add(self, name: str, read: Callable[[], Any], value: Any, native: CellGuard | DictGuard | None) -> None:
-        if isinstance(value, list) and _is_snapshot(value):
-            self.guards.append(Guard(name, lambda: list(read()), list(value)))
-            return
-        if isinstance(value, Tensor | np.ndarray) or not isinstance(value, ModuleType | type | BuiltinFunctionType):
-            self.guards.append(Guard(name, read, value, native))
+    def _add(
+        self, name: str, read: Callable[[], Any], value: Any, native: CellGuard | DictGuard | None, by_epoch: bool = False
+    ) -> None:
+        if not isinstance(value, ModuleType | BuiltinFunctionType) and not (isinstance(value, type) and native is None):
+            self.guards.append(Guard(name, read, value, native, by_epoch, self.code))
 
-    def _follow(self, value: Any, name: str, names: frozenset[str], depth: int) -> None:
-        if isinstance(value, FunctionType | MethodType):
+    # -- values
+
+    def follow(self, value: Any, name: str, names: frozenset[str], depth: int) -> None:
+        """Look into a value the code can reach."""
+        if isinstance(value, Tensor):
+            self.tensors.append(value)
+        elif isinstance(value, FunctionType | MethodType | functools.partial):
             self.function(value, depth + 1)
-        elif not isinstance(value, (*PRIMITIVES, Tensor, np.ndarray, ModuleType, type, BuiltinFunctionType)):
+        elif isinstance(value, ModuleType):
+            self._module_globals(value, name, names, depth)
+        elif hasattr(type(value), "_captured_function"):  # another jitted function: it is inlined
+            self.function(value._captured_function, depth + 1)
+        elif not isinstance(value, (*PRIMITIVES, np.ndarray, np.generic, type, BuiltinFunctionType)):
             self.object(value, name, names, depth)
 
     def object(self, value: Any, name: str, names: frozenset[str], depth: int = 0) -> None:
-        """Attributes of an instance that the code names; modules are followed to their parts."""
-        if id(value) in self.seen or depth > DEPTH_LIMIT or isinstance(value, Tensor):
+        """Attributes of an instance that the code names; modules and optimisers are followed to their parts."""
+        if id(value) in self.seen or depth > DEPTH_LIMIT:
             return
         self.seen.add(id(value))
         self.kept.append(value)
-        if isinstance(value, list | tuple | dict):
-            items = value.values() if isinstance(value, dict) else value
-            for k, item in enumerate(items):
-                if k >= CONTAINER_LIMIT:
-                    break
-                self._follow(item, f"{name}[{k}]", names, depth + 1)
-            return
-        if hasattr(value, "named_modules"):
-            self._module(value, name, depth)
-            return
-        table = getattr(value, "__dict__", None)
-        if not isinstance(table, dict) or is_own_instance(value):
-            return
-        for attribute in names:
-            if attribute in table:
-                found = table[attribute]
-                self._add(
-                    f"{name}.{attribute}",
-                    lambda table=table, attribute=attribute: table.get(attribute, MISSING),  # type: ignore[misc]
-                    found,
-                    DictGuard(table, attribute, found),
-                )
-                self._follow(found, f"{name}.{attribute}", names, depth + 1)
+        if isinstance(value, dict) and not is_own_instance(value):
+            self._dict(value, name, names, depth)
+        elif isinstance(value, list | tuple):
+            self._sequence(value, name, names, depth)
+        elif hasattr(value, "named_modules"):
+            self._module(value, name, names, depth)
+        elif hasattr(value, "_guard_snapshot"):
+            self._add(f"{name} (parameters and options)", value._guard_snapshot, value._guard_snapshot(), None, True)
+            self.tensors += [p for group in value.param_groups for p in group["params"]]
+        elif not is_own_instance(value):
+            self._instance(value, name, names, depth)
 
-    def _module(self, module: Any, name: str, depth: int) -> None:
+    def _dict(self, table: dict[Any, Any], name: str, names: frozenset[str], depth: int) -> None:
+        self._add(f"keys of {name}", lambda: tuple(table), tuple(table), None)
+        for k, (key, item) in enumerate(table.items()):
+            if k >= CONTAINER_LIMIT:
+                break
+            where = f"{name}[{key!r}]"
+            native = DictGuard(table, key, item) if type(key) is str and type(table) is dict else None
+            self._add(where, lambda key=key: table.get(key, MISSING), item, native)  # type: ignore[misc]
+            self.follow(item, where, names, depth + 1)
+
+    def _sequence(self, items: Any, name: str, names: frozenset[str], depth: int) -> None:
+        if isinstance(items, list):
+            self._add(name, lambda: tuple(items), tuple(items), None)
+        for k, item in enumerate(items):
+            if k >= CONTAINER_LIMIT:
+                break
+            self.follow(item, f"{name}[{k}]", names, depth + 1)
+
+    def _module_globals(self, module: ModuleType, name: str, names: frozenset[str], depth: int) -> None:
+        if module in self.seen or depth > DEPTH_LIMIT or _is_library(module):
+            return
+        self.seen.add(module)
+        table = module.__dict__
+        for attribute in sorted(names):
+            if attribute in table:
+                value = table[attribute]
+                where = f"{name}.{attribute}"
+                self._add(where, lambda a=attribute: table.get(a, MISSING), value, DictGuard(table, attribute, value))  # type: ignore[misc]
+                self.follow(value, where, names, depth + 1)
+
+    def _instance(self, value: Any, name: str, names: frozenset[str], depth: int) -> None:
+        names = self._methods(value, names, depth)
+        table = getattr(value, "__dict__", None)
+        for attribute in sorted(names):
+            where = f"{name}.{attribute}"
+            if isinstance(table, dict) and attribute in table:
+                found = table[attribute]
+                read = lambda a=attribute, t=table: t.get(a, MISSING)  # noqa: E731
+                self._add(where, read, found, DictGuard(table, attribute, found))
+                self.follow(found, where, names, depth + 1)
+                continue
+            found = inspect.getattr_static(value, attribute, MISSING)
+            if isinstance(found, MemberDescriptorType):  # a slot
+                found = getattr(value, attribute, MISSING)
+                self._add(where, lambda a=attribute: getattr(value, a, MISSING), found, None)  # type: ignore[misc]
+                self.follow(found, where, names, depth + 1)
+            elif isinstance(found, PRIMITIVES) or isinstance(found, list | dict | tuple | Tensor):
+                cls = type(value)
+                self._add(where, lambda a=attribute: inspect.getattr_static(cls, a, MISSING), found, None)  # type: ignore[misc]
+                self.follow(found, where, names, depth + 1)
+
+    def _methods(self, value: Any, names: frozenset[str], depth: int) -> frozenset[str]:
+        """Follow the methods the code names; the names with those that the methods use."""
+        found = set(names)
+        waiting = list(names) + ["__call__"]
+        while waiting:
+            member = inspect.getattr_static(type(value), waiting.pop(), None)
+            member = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if isinstance(member, FunctionType) and not is_foreign(member.__code__):
+                more = _names(member.__code__) - found
+                found |= more
+                waiting += more
+                self.function(member, depth + 1)
+        return frozenset(found)
+
+    def _module(self, module: Any, name: str, names: frozenset[str], depth: int) -> None:
         for path, part in module.named_modules():
+            self.kept.append(part)
             where = f"{name}.{path}" if path else name
-            for attribute, found in part.__dict__.items():
+            table = part.__dict__
+            for attribute, found in table.items():
                 if isinstance(found, PRIMITIVES) and not attribute.startswith("_"):
-                    self.guards.append(
-                        Guard(
-                            f"{where}.{attribute}",
-                            lambda part=part, attribute=attribute: part.__dict__.get(attribute, MISSING),  # type: ignore[misc]
-                            found,
-                        )
-                    )
-            self.function(type(part).forward, depth + 1)
-        self.modules.append(module)
+                    self._add(f"{where}.{attribute}", lambda t=table, a=attribute: t.get(a, MISSING), found, None, True)  # type: ignore[misc]
+                elif not is_own_class(type(part)) and not attribute.startswith("_"):
+                    self._module_attribute(part, attribute, found, where, names, depth)
+            self._add(f"members of {where}", lambda part=part: _members(part), _members(part), None, True)  # type: ignore[misc]
+            self.tensors += [p for p in part._parameters.values() if p is not None]
+            if not is_own_class(type(part)):
+                self._methods(part, frozenset({"forward"}), depth)
+
+    def _module_attribute(
+        self, part: Any, attribute: str, found: Any, where: str, names: frozenset[str], depth: int
+    ) -> None:
+        table = part.__dict__
+        more = _names_of(type(part).forward) | names
+        if attribute in more:
+            self._add(
+                f"{where}.{attribute}", lambda: table.get(attribute, MISSING), found, DictGuard(table, attribute, found)
+            )
+            self.follow(found, f"{where}.{attribute}", more, depth + 1)
+
+
+def _members(part: Any) -> tuple[Any, ...]:
+    return (*part._parameters.values(), *part._buffers.values(), *part._modules.values())
+
+
+def is_own_class(cls: type) -> bool:
+    """Whether a class is autojit's own (its state is counted in the epoch or is tensors)."""
+    return cls.__module__.partition(".")[0] == "autojit"
 
 
 def is_own_instance(value: Any) -> bool:
-    """Whether the class of an object is autojit's own (its state is counted in the epoch or is tensors)."""
-    return type(value).__module__.partition(".")[0] == "autojit"
+    """Whether the class of an object is autojit's own."""
+    return is_own_class(type(value))
+
+
+def is_foreign(code: CodeType) -> bool:
+    """Whether code is autojit's or a library's: nobody changes the constants it reads between two calls."""
+    return is_own(code) or _is_library_file(code.co_filename)
+
+
+def _is_library_file(path: str) -> bool:
+    return path.startswith((_STDLIB, "<frozen")) or "site-packages" in path
+
+
+def _is_library(module: ModuleType) -> bool:
+    root = module.__name__.partition(".")[0]
+    if root == "autojit" or root in sys.stdlib_module_names and root != "__main__":
+        return True
+    return _is_library_file(getattr(module, "__file__", None) or "")
+
+
+def _names_of(function: Any) -> frozenset[str]:
+    if isinstance(function, functools.partial):
+        return _names_of(function.func)
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    return _names(code) if code is not None else frozenset()
 
 
 def _names(code: CodeType) -> frozenset[str]:
@@ -190,8 +330,10 @@ def _all_names(code: CodeType) -> Iterator[str]:
             yield from _all_names(constant)
 
 
-def collect(function: Any) -> Collector:
-    """Guards of everything ``function`` reads from outside its arguments."""
+def collect(function: Any, objects: Sequence[tuple[str, Any]] = ()) -> Collector:
+    """Guards of everything ``function`` reads from outside its tensor arguments; ``objects`` are baked-in arguments."""
     collector = Collector()
     collector.function(function)
+    for name, value in objects:
+        collector.follow(value, name, _names_of(function), 0)
     return collector

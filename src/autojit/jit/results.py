@@ -165,7 +165,7 @@ def has_history(t: Tensor) -> bool:
     seen = set(stack)
     while stack:
         node = stack.pop()
-        if isinstance(node, OpNode) and (FREED in node.primals or FREED in node.results):
+        if isinstance(node, OpNode) and any(kept is FREED for kept in (*node.primals, *node.results)):
             return False
         for edge in node.edges:
             if edge is not None and edge[0] not in seen:

@@ -1,41 +1,29 @@
-"""A compiled step: one capture, compiled and bound to the state it reads and updates.
+"""A compiled step: the last segment of a captured path, with its results and effects.
 
-How to read: ``Capture`` is what tracing leaves; ``CompiledStep`` compiles it, lays out its pointer table and runs it;
-``entry_spec`` describes the same call to the native entry point.
+How to read: ``Capture`` is what tracing leaves; ``CompiledStep`` compiles it and runs it from Python; ``Decision`` is an
+earlier segment that computes what Python decides on; ``native.py`` describes a step to the native entry point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from autojit.compiler import Compiled, compile
-from autojit.ir.graph import Graph, Value
+from autojit.core.errors import TraceError
+from autojit.ir.graph import Value
+from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.call import CompiledCall
+from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.guards import Guard
 from autojit.jit.pytree import TreeSpec
-from autojit.jit.trace import GradEntry, Split, StateEntry, Trace
-from autojit.runtime.entry_spec import (
-    Argument, ArrayCheck, CellGuard, Constant, DictGuard, EntrySpec, FloatArgument, ObjectArgument, Output, OutputRing,
-    SlotGuard, TensorArgument, WordGuard,
-)  # fmt: skip
-from autojit.runtime.memory import allocate_array
-from autojit.tensor.state import guard_epoch
+from autojit.jit.results import Results, check_outputs
+from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
+from autojit.jit.trace import Split, Trace
+from autojit.tensor.dispatch import apply
 from autojit.tensor.tensor import Tensor, wrap
-
-GIL_RELEASE_NS = 50_000.0  # estimated step time above which other Python threads may run meanwhile
-
-
-@dataclass(eq=False)
-class ArgumentLeaf:
-    """One leaf of the call's arguments: a traced tensor (``value`` set), a dynamic float, or a baked-in object."""
-
-    original: Any
-    value: Value | None = None
-    shell: Tensor | None = None
-    cell: Any = None  # 0-d float64 of a dynamic float
 
 
 @dataclass(eq=False)
@@ -49,315 +37,255 @@ class Capture:
     output_tree: TreeSpec
     guards: list[Guard]
     kept: list[Any]
+    inputs: list[Value] = field(default_factory=list)  # of arguments: values, then gradients
+
+    def __post_init__(self) -> None:
+        given = [leaf.value for leaf in self.arguments if leaf.value is not None]
+        given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
+        self.inputs = given
+
+    def arrays(self, leaves: Sequence[Any]) -> list[Any]:
+        """The arrays of a call's arguments, in the order of ``inputs``."""
+        pairs = list(zip(self.arguments, leaves, strict=True))
+        found = [leaf.array(given) for leaf, given in pairs if leaf.value is not None]
+        found += [np.ascontiguousarray(given._grad._array) for leaf, given in pairs if leaf.grad_value is not None]
+        return found
 
 
-@dataclass(eq=False)
-class GradResult:
-    """A leaf's ``.grad`` after the step: a tensor with a fixed place, or None."""
+class Decision:
+    """A segment that computes what Python decides on; ``children`` lists what was captured per outcome."""
 
-    leaf: Tensor
-    tensor: Tensor | None
+    def __init__(self, capture: Capture, split: Split, carried: Mapping[Value, Any], later: Sequence[Value]) -> None:
+        trace = capture.trace
+        self.capture = capture
+        self.split = split
+        nodes = trace.builder.nodes[: split.position]
+        mine = needed_nodes(nodes, [split.value], carried)
+        computed = {v for node in mine for v in node.outputs} - {split.value}
+        given = dict.fromkeys([*carried, *computed])
+        rest = needed_nodes(trace.builder.nodes, later, given)
+        read = {v for node in rest for v in node.inputs} | set(later)
+        self.exports = {v: allocate(v.type) for v in computed if v in read}
+        self.outcome = allocate(split.value.type)
+        writes = [Write(split.value, self.outcome), *(Write(v, array) for v, array in self.exports.items())]
+        self.segment = Segment(nodes, capture.inputs, carried, list(trace.state.values()), (), (), writes)
+        self.children: dict[bytes, list[Decision | CompiledStep]] = {}
+        self.calls = 0
 
+    def failure(self, leaves: Sequence[Any]) -> str | None:
+        """Why the decision cannot be used for this call, or None."""
+        return self.segment.failure()
 
-@dataclass(eq=False)
-class _Write:
-    """A graph output with a fixed destination array."""
-
-    value: Value
-    array: Any
-    donates: Value | None = None
+    def decide(self, arrays: Sequence[Any]) -> Any:
+        """Compute the outcome (an array that the next call overwrites)."""
+        self.segment.run(arrays, ())
+        self.segment.commit()
+        self.calls += 1
+        return self.outcome
 
 
 class CompiledStep:
-    """One capture, compiled.
+    """One capture, compiled. Runs from Python here; ``native.py`` gives it a native entry point."""
 
-    Table order: graph inputs are [arguments..., state...]; graph outputs are [results..., state and gradients...].
-    """
-
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: Capture, carried: Mapping[Value, Any]) -> None:
         self.capture = capture
         self.trace = capture.trace
-        self.entries = list(self.trace.state.values())
-        self.grad_results: list[GradResult] = []
-        self.results: list[Value] = []
-        self.result_of_leaf: list[Any] = []
-        self._layout_results()
-        writes = self._writes()
-        self.graph = self._graph(writes)
-        self.compiled: Compiled = self._compile(writes)
-        self.executable = self.compiled.executable
-        self._bind_state()
+        self.is_whole = not self.trace.splits
+        check_outputs(capture.outputs, self.trace)
+        self.results = Results(self.trace, capture.outputs, capture.output_tree, capture.arguments)
+        self.effects = Effects(self.trace, capture.arguments)
+        self.trace.check()
+        self._check_state()
+        self.is_differentiable = self.results.carries_history
         self.calls = 0
         self.entry: Any = None
-        self.call: Any = None
-        self.guard_epoch = int(guard_epoch[0])
+        self.call: CompiledCall | None = None
+        entries = list(self.trace.state.values())
+        self.segment = Segment(
+            self.trace.builder.nodes,
+            capture.inputs,
+            carried,
+            entries,
+            [*self.results.values, *self.effects.free],
+            [g.value for g in self.effects.moving if g.value is not None],
+            [Write(e.value, entry=e) for e in self.effects.modified],
+        )
+        self.entries = self.segment.entries
+        self.effects.bind(self.segment)
+        if self.is_differentiable:
+            self.call = self._differentiable_call()
 
-    @property
-    def is_differentiable(self) -> bool:
-        """Whether results carry gradients to the caller: they need them and no state was updated meanwhile."""
-        if self.argument_writes or self.grad_results or any(e.is_modified for e in self.entries):
-            return False
-        return any(place is not None and place[1]._requires_grad for place in self.result_of_leaf)
+    def _check_state(self) -> None:
+        entries = list(self.trace.state.values())
+        shared = overlapping([(e.array, e.is_modified) for e in entries])
+        if shared is not None:
+            a, b = (entries[k] for k in shared)
+            raise TraceError(
+                "two tensors of the step share memory in a way that only NumPy knows, and one of them is changed",
+                {"first": f"{a.input.type}  {a.source}", "second": f"{b.input.type}  {b.source}"},
+                "make one a view of the other with tensor indexing (base[2:]), or clone() one of them",
+            )
 
-    def state_failure(self, leaves: Sequence[Any]) -> str | None:
-        """Whether the outside tensors are still the ones the step is bound to."""
-        for entry in self.entries:
-            if entry.storage.array is not entry.array:
-                return f"state {entry.input.type} first used at {entry.source} has new storage"
-            owner = entry.owner
-            if owner is not None and (owner._storage is not entry.storage or owner._requires_grad != entry.requires_grad):
-                return f"a tensor first used at {entry.source} was replaced or changed requires_grad"
-        for grad in self.trace.grads.values():
-            if grad.was_read and grad.leaf._grad is not grad.initial:
-                return "a gradient the step reads was replaced (None or another tensor)"
-        return None
-
-    def refresh_entry(self) -> None:
-        """Python has verified every guard: the native ones get their present values."""
-        self.entry.set_expected(0, int(guard_epoch[0]))
-        for guard in self.capture.guards:
-            if guard.position >= 0:
-                self.entry.set_expected(guard.position, guard.read())
-
-    # -- graph
-
-    def _layout_results(self) -> None:
-        position: dict[Value, int] = {}
-        for leaf in self.capture.outputs:
-            if isinstance(leaf, Tensor) and leaf._array is None:
-                value = self._value_of(leaf)
-                if value not in position:
-                    position[value] = len(self.results)
-                    self.results.append(value)
-                self.result_of_leaf.append((position[value], leaf))
-            else:
-                self.result_of_leaf.append(None)
-
-    def _value_of(self, t: Tensor) -> Value:
-        from autojit.tensor.dispatch import value_of
-        from autojit.tensor.state import state
-
-        before, state.trace = state.trace, self.trace
-        try:
-            return value_of(t)
-        finally:
-            state.trace = before
-
-    def _writes(self) -> list[_Write]:
-        writes = [_Write(e.value, e.array, e.input) for e in self.entries if e.is_modified]
-        for grad in self.trace.grads.values():
-            if grad.is_written:
-                writes.extend(self._grad_write(grad))
-        for leaf in self.capture.arguments:
-            shell = leaf.shell
-            if shell is None:
-                continue
-            if shell._grad is not None and isinstance(leaf.original, Tensor):
-                writes.extend(self._grad_write(GradEntry(leaf.original, None, False, shell._grad, True)))
-        self.argument_writes = [
-            (k, leaf) for k, leaf in enumerate(self.capture.arguments) if self._argument_changed(leaf)
-        ]
-        return writes
-
-    def _argument_changed(self, leaf: ArgumentLeaf) -> bool:
-        if leaf.shell is None or leaf.shell._storage is None:
-            return False
-        return leaf.shell._storage.value is not leaf.value
-
-    def _grad_write(self, grad: GradEntry) -> list[_Write]:
-        current = grad.current
-        if current is None:
-            self.grad_results.append(GradResult(grad.leaf, None))
-            return []
-        if current._array is not None:  # the same concrete tensor, changed in place: its storage is state
-            self.grad_results.append(GradResult(grad.leaf, current))
-            return []
-        value = self._value_of(current)
-        array = allocate_array(value.type.shape, value.type.dtype.numpy)
-        tensor = wrap(array)
-        self.grad_results.append(GradResult(grad.leaf, tensor))
-        return [_Write(value, array)]
-
-    def _graph(self, writes: list[_Write]) -> Graph:
-        arguments = [leaf.value for leaf in self.capture.arguments if leaf.value is not None]
-        inputs = [*arguments, *(e.input for e in self.entries)]
-        changed = [leaf.shell._storage.value for _, leaf in self.argument_writes]  # type: ignore[union-attr]
-        outputs = [*self.results, *changed, *(w.value for w in writes)]
-        self.n_arguments = len(arguments)
-        self.n_results = len(self.results)
-        self.n_changed = len(changed)
-        return Graph(tuple(inputs), tuple(self.trace.builder.nodes), tuple(outputs))  # type: ignore[arg-type]
-
-    def _compile(self, writes: list[_Write]) -> Compiled:
-        position = {v: k for k, v in enumerate(self.graph.inputs)}
-        donated: dict[int, int] = {}
-        fixed_outputs: dict[int, int] = {}
-        first = self.n_results + self.n_changed
-        self.copies_out: list[tuple[Any, Any]] = []
-        for k, write in enumerate(writes):
-            array = self._native_array(write.array, out=True)
-            fixed_outputs[first + k] = _address(array)
-            if write.donates is not None:
-                donated[first + k] = position[write.donates]
-        self.copies_in: list[tuple[Any, Any]] = []
-        fixed_inputs: dict[int, int] = {}
-        for entry in self.entries:
-            array = self._native_array(entry.array, out=False)
-            fixed_inputs[position[entry.input]] = _address(array)
-        return compile(self.graph, donated, fixed_inputs, fixed_outputs)
-
-    def _native_array(self, array: Any, *, out: bool) -> Any:
-        """The array itself when native code can address it, else a contiguous stand-in copied at every call."""
-        if array.flags.c_contiguous and array.flags.aligned:
-            return array
-        for original, stand_in in (*self.copies_out, *getattr(self, "copies_in", ())):
-            if original is array:
-                found = stand_in
-                break
-        else:
-            found = np.ascontiguousarray(array)
-        (self.copies_out if out else self.copies_in).append((array, found))
+    def conflicts(self, leaves: Sequence[Any]) -> set[int]:
+        """Argument leaves whose memory the step also changes by another way."""
+        written = [e.array for e in self.effects.modified]
+        writing = {w.index for w in self.effects.writes if w.what == "array"}
+        found: set[int] = set()
+        arrays = {
+            k: given._array if isinstance(given, Tensor) else given
+            for k, (given, leaf) in enumerate(zip(leaves, self.capture.arguments, strict=True))
+            if leaf.kind in ("tensor", "array")
+        }
+        for k, array in arrays.items():
+            others = [(j, arrays[j]) for j in writing if j != k]
+            for j, other in others:
+                if np.may_share_memory(array, other):
+                    found |= {j, k}
+            if any(np.may_share_memory(array, other) for other in written):
+                found.add(k)
+            elif k in writing and any(np.may_share_memory(array, e.array) for e in self.trace.state.values()):
+                found.add(k)
         return found
 
-    def _bind_state(self) -> None:
-        self.output_specs = [(v.type.shape, v.type.dtype.numpy) for v in self.results]
+    def failure(self, leaves: Sequence[Any]) -> str | None:
+        """Why the step cannot be used for this call, or None when state, gradients and aliasing are as captured."""
+        for leaf, given in zip(self.capture.arguments, leaves, strict=True):
+            if leaf.kind == "bound" and leaf.original is not given:
+                return "an argument that shares memory with the step's state was replaced"
+        reason = self.segment.failure() or self.effects.failure()
+        if reason is None and (self.effects.modified or self.effects.writes) and self.conflicts(leaves):
+            reason = "an argument shares memory with what the step changes"
+        return reason
 
     # -- running from Python
 
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """Run with the call's argument leaves: the portable path."""
-        arrays = []
-        for given, leaf in zip(leaves, self.capture.arguments, strict=True):
-            if leaf.cell is not None:
-                leaf.cell[...] = given
-                arrays.append(leaf.cell)
-            elif leaf.value is not None:
-                arrays.append(np.ascontiguousarray(given._array if isinstance(given, Tensor) else given))
-        results = [allocate_array(shape, dtype) for shape, dtype in self.output_specs]
-        changed = [np.empty(leaf.value.type.shape, leaf.value.type.dtype.numpy) for _, leaf in self.argument_writes]  # type: ignore[union-attr]
-        for original, stand_in in self.copies_in:
-            stand_in[...] = original
-        self.executable.run_with(arrays, [*results, *changed])
-        for original, stand_in in self.copies_out:
-            original[...] = stand_in
-        for (k, _), array in zip(self.argument_writes, changed, strict=True):
-            leaves[k]._array[...] = array
-        self._publish()
+    def run(self, leaves: Sequence[Any], arrays: Sequence[Any]) -> Any:
+        """Run with the call's argument leaves (and their ``arrays``)."""
         self.calls += 1
-        return self._package(results)
+        if self.call is not None:
+            return self._run_differentiable(leaves)
+        found = [allocate(v.type) for v in (*self.results.values, *self.effects.free)]
+        results = found[: len(self.results.values)]
+        if self.effects.modified or self.effects.grads or self.effects.writes:
+            with uninterrupted():
+                self.effects.prepare(self.segment)
+                self.segment.run(arrays, found)
+                self.segment.commit()
+                self.effects.commit(leaves, found[len(results) :])
+                self.effects.count_versions(leaves)
+        else:
+            self.segment.run(arrays, found)
+        return self.results.package([wrap(array) for array in results], leaves)
 
-    def _publish(self) -> None:
-        """Python-visible effects: gradients and version counters."""
-        for grad in self.grad_results:
-            if grad.leaf._grad is not grad.tensor:
-                grad.leaf._grad = grad.tensor
-        for entry in self.entries:
-            if entry.is_modified:
-                entry.storage.version += 1
+    # -- results that the caller differentiates
 
-    def _package(self, results: list[Any]) -> Any:
-        return self.package_tensors([wrap(array) for array in results])
+    def _differentiable_call(self) -> CompiledCall:
+        """The whole graph as one op: results, then effects."""
+        given = {leaf.value: leaf.shell for leaf in self.capture.arguments if leaf.value is not None}
+        inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in self.capture.inputs]
+        self.all_entries = list(self.trace.state.values())
+        for entry in self.all_entries:
+            owner = entry.root_owner()
+            inputs.append((entry.input, owner if owner._requires_grad else None))
+        live = {p.index for p in self.results.places if p.kind == "result" and p.requires_grad}
+        outputs: list[tuple[Value, Tensor | None]] = [
+            (v, self.results.tensors[k] if k in live else None) for k, v in enumerate(self.results.values)
+        ]
+        outputs += [(v, None) for v in self.effects.free]
+        outputs += [(g.value, None) for g in self.effects.moving if g.value is not None]
+        outputs += [(e.value, None) for e in self.effects.modified]
+        return CompiledCall(self.trace, inputs, outputs)
 
-    def package_tensors(self, tensors: Sequence[Tensor]) -> Any:
-        """The call's result from one tensor per distinct result value."""
-        leaves: list[Any] = []
-        for leaf, place in zip(self.capture.outputs, self.result_of_leaf, strict=True):
-            leaves.append(leaf if place is None else tensors[place[0]])
-        return self.capture.output_tree.unflatten(leaves)
+    def _run_differentiable(self, leaves: Sequence[Any]) -> Any:
+        assert self.call is not None
+        operands: list[Tensor] = []
+        for given, leaf in zip(leaves, self.capture.arguments, strict=True):
+            if leaf.value is not None:
+                operands.append(given if isinstance(given, Tensor) else wrap(np.asarray(given)))
+        operands += [g._grad for g, leaf in zip(leaves, self.capture.arguments, strict=True) if leaf.grad_value is not None]
+        modified = {id(e) for e in self.effects.modified}
+        for entry in self.all_entries:
+            owner = entry.root_owner()
+            # what the step changes below is read by the derivative as it was before
+            operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
+        found = apply(self.call, *operands)
+        found = found if isinstance(found, tuple) else (found,)
+        count = len(self.results.values)
+        with uninterrupted():
+            self._commit_differentiable(leaves, [t._array for t in found[count:]])
+        return self.results.package(found[:count], leaves)
 
-    # -- the native entry point
+    def _commit_differentiable(self, leaves: Sequence[Any], arrays: list[Any]) -> None:
+        effects = self.effects
+        free, rest = arrays[: len(effects.free)], arrays[len(effects.free) :]
+        effects.prepare(self.segment)
+        for grad, array in zip(effects.moving, rest[: len(effects.moving)], strict=True):
+            assert grad.tensor is not None
+            grad.tensor._array[...] = array
+        for entry, array in zip(effects.modified, rest[len(effects.moving) :], strict=True):
+            entry.array[...] = array
+        effects.commit(leaves, free)
+        effects.count_versions(leaves)
 
-    def native_spec(self, fallback: Any) -> EntrySpec | None:
-        """The call described for ``runtime.entry``; None when a call needs Python work."""
-        if self.copies_in or self.copies_out or self.argument_writes or self.trace.splits:
-            return None
-        shape = self._result_shape()
-        arguments = self._native_arguments()
-        if shape is None or arguments is None:
-            return None
-        results, returns_tuple = shape
-        layout = self.executable.layout
-        rings = tuple(
-            OutputRing(
-                lambda spec=spec: wrap(allocate_array(*spec)),  # type: ignore[misc]
-                layout.output(k),
-                slot_equals=(("_requires_grad", False), ("_grad_fn", None), ("_grad", None), ("_storage", None)),
-            )
-            for k, spec in enumerate(self.output_specs)
-        )
-        return EntrySpec(
-            step_address=self.executable.step_address,
-            table_address=self.executable.table_address,
-            busy_address=self.executable.busy_address,
-            arguments=tuple(arguments),
-            guards=tuple(self._native_guards()),
-            rings=rings,
-            results=results,
-            returns_tuple=returns_tuple,
-            releases_gil=self.estimate_ns() > GIL_RELEASE_NS,
-            fallback=fallback,
-            keep=self,
-        )
+    @property
+    def compiled(self) -> Any:
+        """Every stage of the step's last segment."""
+        return self.segment.compiled
 
-    def estimate_ns(self) -> float:
-        return sum(e.estimate_ns for e in self.compiled.lowered.entries)
-
-    def _result_shape(self) -> tuple[tuple[Output | Constant, ...], bool] | None:
-        tree = self.capture.output_tree
-        leaves = list(zip(self.capture.outputs, self.result_of_leaf, strict=True))
-        items = tuple(Constant(leaf) if place is None else Output(place[0]) for leaf, place in leaves)
-        used = [place[0] for _, place in leaves if place is not None]
-        if len(set(used)) != len(used) or any(place and place[1]._requires_grad for _, place in leaves):
-            return None
-        if tree.kind is None:
-            return items, False
-        flat = all(child.kind is None for child in tree.children)
-        return (items, True) if tree.kind is tuple and flat else None
-
-    def _native_arguments(self) -> list[Argument] | None:
-        tree = self.capture.argument_tree
-        args, kwargs = tree.children
-        if kwargs.children or any(child.kind is not None for child in args.children):
-            return None
-        found: list[Argument] = []
-        index = 0
-        for leaf in self.capture.arguments:
-            if leaf.cell is not None:
-                found.append(FloatArgument(leaf.cell))
-            elif leaf.value is None:
-                if not isinstance(leaf.original, bool | None | str):
-                    return None
-                found.append(ObjectArgument(leaf.original))
-                continue
-            else:
-                original = leaf.original
-                if type(original) is not Tensor:
-                    return None
-                check = ArrayCheck(original._array.shape, original._array.dtype)
-                flags = (("_requires_grad", original._requires_grad),)
-                found.append(TensorArgument(Tensor, check, index, slot_equals=flags))
-            if leaf.cell is not None:
-                self.executable.set_pointer(index, _address(leaf.cell))
-            index += 1
-        return found
-
-    def _native_guards(self) -> list[Any]:
-        guards: list[Any] = [WordGuard(guard_epoch, int(guard_epoch[0]))]
-        for entry in self.entries:
-            if entry.owner is not None:
-                guards.append(SlotGuard(entry.owner, "_array", entry.owner._array))
-        for grad in self.grad_results:
-            guards.append(SlotGuard(grad.leaf, "_grad", grad.tensor))
-        for guard in self.capture.guards:
-            if isinstance(guard.native, CellGuard | DictGuard):
-                guard.position = len(guards)
-                guards.append(guard.native)
-        return guards
+    @property
+    def graph(self) -> Any:
+        """The graph of the last segment as recorded."""
+        return self.segment.graph
 
 
-def _address(array: Any) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+def build_path(
+    capture: Capture, branch: list[Decision | CompiledStep], path: Sequence[Decision]
+) -> list[Decision | CompiledStep]:
+    """Compile what follows ``path`` (the decisions this call has passed) and add it to ``branch``; the new nodes."""
+    trace = capture.trace
+    carried: dict[Value, Any] = {}
+    for decision in path:
+        carried.update(_matching_exports(decision, capture))
+    step_values = _final_values(capture) if len(path) < len(trace.splits) else []
+    made: list[Decision | CompiledStep] = []
+    for place in range(len(path), len(trace.splits)):
+        split = trace.splits[place]
+        later = [s.value for s in trace.splits[place + 1 :]] + step_values
+        decision = Decision(capture, split, carried, later)
+        carried.update(decision.exports)
+        carried[split.value] = decision.outcome
+        branch.append(decision)
+        made.append(decision)
+        branch = decision.children.setdefault(split.key, [])
+    step = CompiledStep(capture, carried)
+    branch.append(step)
+    return [*made, step]
 
 
-__all__ = ["ArgumentLeaf", "Capture", "CompiledStep", "Split", "StateEntry", "field"]
+def _final_values(capture: Capture) -> list[Value]:
+    results = Results(capture.trace, capture.outputs, capture.output_tree, capture.arguments)
+    effects = Effects(capture.trace, capture.arguments)
+    moving = [g.value for g in effects.moving if g.value is not None]
+    return [*results.values, *effects.free, *moving, *(e.value for e in effects.modified)]
+
+
+def _matching_exports(decision: Decision, capture: Capture) -> dict[Value, Any]:
+    """What an existing decision computed, as values of a new capture of the same prefix; nothing where they differ."""
+    old, trace = decision.capture.trace, capture.trace
+    stop = decision.split.position
+    same = dict(zip(decision.capture.inputs, capture.inputs, strict=True))
+    by_array = {id(e.array): e.input for e in trace.state.values()}
+    for entry in old.state.values():
+        if id(entry.array) in by_array:
+            same[entry.input] = by_array[id(entry.array)]
+    for a, b in zip(old.builder.nodes[:stop], trace.builder.nodes[:stop], strict=False):
+        if a.op != b.op or [same.get(v) for v in a.inputs] != list(b.inputs):
+            break
+        same.update(zip(a.outputs, b.outputs, strict=True))
+    found = {same[v]: array for v, array in decision.exports.items() if v in same}
+    if decision.split.value in same:
+        found[same[decision.split.value]] = decision.outcome
+    return found
+
+
+__all__ = ["Capture", "CompiledStep", "Decision", "build_path"]

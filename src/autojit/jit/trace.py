@@ -13,7 +13,8 @@ the actual inputs, and the answer becomes a *split* of the trace: what is record
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +29,9 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.state import grad_mode
+from autojit.tensor.state import grad_mode, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, lent_gradient, wrap, wrap_value
 
 _finished: weakref.WeakSet[Trace] = weakref.WeakSet()
 
@@ -102,6 +103,7 @@ class Trace:
         self.indexed = 0
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
         self._before: dict[int, _Before] = {}
+        self._after: list[_Before] = []
 
     # -- the protocol
 
@@ -150,7 +152,8 @@ class Trace:
     def _grad_entry(self, leaf: Tensor) -> GradEntry:
         found = self.grads.get(id(leaf))
         if found is None:
-            found = self.grads[id(leaf)] = GradEntry(leaf, leaf._grad, False, leaf._grad)
+            initial = lent_gradient(leaf)
+            found = self.grads[id(leaf)] = GradEntry(leaf, initial, False, initial)
         return found
 
     def concretize(self, value: Value) -> Any:
@@ -177,8 +180,27 @@ class Trace:
 
     def restore(self) -> None:
         """Take back what recording changed on tensors outside: version counters and histories."""
+        self._after = [before.exchange() for before in self._before.values()]
+        self._before.clear()
+
+    @contextmanager
+    def resumed(self) -> Iterator[None]:
+        """Continue a finished capture, to record derivatives of what it recorded."""
+        before, state.trace = state.trace, self
+        outside = [after.exchange() for after in self._after]
+        try:
+            with grad_mode(True):
+                yield
+        finally:
+            state.trace = before
+            for slots in outside:
+                slots.exchange()
+            self.restore_new()
+
+    def restore_new(self) -> None:
+        """Take back what recording changed on tensors first met after ``restore``."""
         for before in self._before.values():
-            before.restore()
+            before.exchange()
         self._before.clear()
 
     def finish(self) -> None:
@@ -274,11 +296,14 @@ class _Before:
     def of_tensor(t: Tensor) -> _Before:
         return _slots_of(t, "_requires_grad", "_grad_fn", "_output_nr")
 
-    def restore(self) -> None:
+    def exchange(self) -> _Before:
+        """Put the slots back; what they held is returned."""
+        after = _slots_of(self.target, *(name for name, _ in self.slots))
         if isinstance(self.target, Tensor) and self.target._grad_fn is dict(self.slots)["_grad_fn"]:
-            return  # its history did not move; ``requires_grad_`` inside the step is the user's own doing
+            return after  # its history did not move; ``requires_grad_`` inside the step is the user's own doing
         for name, value in self.slots:
             setattr(self.target, name, value)
+        return after
 
 
 def _slots_of(target: Any, *names: str) -> _Before:

@@ -93,7 +93,7 @@ def _distinct(shape: Shape, dtype: DType, seed: int) -> NDArray[Any]:
 def _sum(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return np.asarray(np.sum(x.astype(np.float32), axis=axis)).astype(x.dtype)
-    return np.sum(x, axis=axis, dtype=x.dtype)
+    return np.add.reduce(x, axis=axis, dtype=x.dtype)
 
 
 class Sum(Fold):

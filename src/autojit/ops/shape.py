@@ -16,7 +16,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.types import Shape, TensorType
-from autojit.ir.index import Index, delinearize, linearize
+from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.base import Axes, Reindex, Structured, normalize_axes, normalize_axis, sum_to
 from autojit.ops.samples import Samples, ramp
@@ -61,7 +61,7 @@ class Reshape(View):
         return x.reshape(self.shape)
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
-        return delinearize(linearize(index, self.shape), x.shape)
+        return reshaped(index, self.shape, x.shape)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals

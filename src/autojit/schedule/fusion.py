@@ -22,7 +22,7 @@ from math import prod
 
 from autojit.core.types import Shape
 from autojit.ir.graph import Graph, Node, Value
-from autojit.ir.index import Index, delinearize, linearize
+from autojit.ir.index import Index, reshaped
 from autojit.ops.base import Elementwise, Reduction
 from autojit.schedule.pull import Indices, broadcast_index, is_inline, is_opaque, leaves, loop_indices
 
@@ -80,7 +80,7 @@ def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:
     if [n for n in shape if n != 1] == [n for n in target if n != 1]:
         remaining = iter(dense)
         return tuple(Index() if n == 1 else next(remaining) for n in target)
-    return delinearize(linearize(index, shape), target)
+    return reshaped(index, shape, target)
 
 
 def inline_values(graph: Graph, definitions: dict[Value, Node], forced: set[Value]) -> set[Value]:
@@ -161,7 +161,7 @@ class Fuser:
         if len(other.members) + len(group.members) > MAX_MEMBERS:
             return False
         made = set(other.level)
-        if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group.id):
+        if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group):
             return False
         if prod(group.shape) <= SMALL_DOMAIN and self._others_wait(other, group):
             return False
@@ -177,9 +177,10 @@ class Fuser:
         readers = {unit for value in other.level for unit in self.readers.get(value, ())}
         return not readers <= {other.id, group.id}
 
-    def _is_between(self, first: int, last: int) -> bool:
-        rest = self.dependencies[last] & ~(1 << first)
-        return any(rest >> unit & 1 and bits >> first & 1 for unit, bits in enumerate(self.dependencies))
+    def _is_between(self, first: int, group: Group) -> bool:
+        """Whether a path leads from ``first`` to ``group`` through a third unit: its last step is a direct producer."""
+        producers = {self.owner[v] for v in group.buffers if v in self.owner}
+        return any(self.dependencies[unit] >> first & 1 for unit in producers if unit != first)
 
     def _reads_in_place(self, node: Node, group: Group, other: Group) -> bool:
         (output,) = node.outputs

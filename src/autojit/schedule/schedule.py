@@ -215,6 +215,8 @@ class Scheduler:
         unsafe: set[int] = set()
         for position, source in self.donated.items():
             output, old = self.outputs[position], self.graph.inputs[source]
+            if any(copy.source is old for copy in self.copies):
+                unsafe.add(position)  # the old value is an output of its own, copied at the end
             kernel = writer.get(output)
             if kernel is None or old not in kernel.reads():
                 continue

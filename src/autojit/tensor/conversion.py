@@ -35,7 +35,7 @@ from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.size import Size
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, alias, type_of, wrap
+from autojit.tensor.tensor import Tensor, alias, lent_gradient, type_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -356,7 +356,7 @@ def get_grad(self: Tensor) -> Tensor | None:
             UserWarning,
             stacklevel=3,
         )
-    return self._grad
+    return lent_gradient(self)
 
 
 def assign_grad(self: Tensor, grad: Tensor | None) -> None:

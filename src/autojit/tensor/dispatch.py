@@ -15,7 +15,7 @@ from autojit.core.errors import TraceError
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.sources import Full
-from autojit.tensor.recording import record, record_pair, refresh_view, symbolic_node, wants_any
+from autojit.tensor.recording import record, record_pair, record_single, refresh_view, symbolic_node, wants_any
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import View
 from autojit.tensor.tensor import Tensor, storage_chain, storage_of, type_of, wrap, wrap_value
@@ -68,6 +68,24 @@ def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
             _record_one(op, (x, y), result)
         elif x._requires_grad or y._requires_grad:
             record_pair(op, x, y, result)
+    return result
+
+
+def apply_single(op: Op, x: Tensor) -> Tensor:
+    """``apply`` of an op with one operand and one result that is not a view."""
+    now = state.__dict__
+    if now["trace"] is not None:
+        return _apply_traced(op, (x,))  # type: ignore[no-any-return]
+    try:
+        out = now["run"](op.eager, x._array)
+    except Exception as error:
+        out = _retry(op, (x,), error)
+    result = wrap(out if type(out) is _ndarray else np.asarray(out))
+    if now["grad_enabled"]:
+        if x._view is not None or now["recording_hooks"] is not None:
+            _record_one(op, (x,), result)
+        elif x._requires_grad:
+            record_single(op, x, result)
     return result
 
 
@@ -147,6 +165,11 @@ def _attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
     array = result._array
     if array is not None and op.name == "reshape" and not _aliases(operand._array, array):
         return
+    attach_views((op,), operand, result)
+
+
+def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
+    """Let ``result``, the views ``ops`` of ``operand`` in turn, share its storage and follow its base's history."""
     storage = storage_of(operand)
     result._storage = storage
     view = operand._view
@@ -154,7 +177,7 @@ def _attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
         base, chain = operand, NO_VIEWS
     else:
         base, chain = view.base, view.chain
-    result._view = View(base, (*chain, op), base._grad_fn, storage.version)
+    result._view = View(base, (*chain, *ops), base._grad_fn, storage.version)
     if not state.grad_enabled:
         result._view.creation = "no_grad"
 

@@ -12,7 +12,7 @@ from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float64, int64, promote_with_number
 from autojit.core.errors import ArgumentError, DTypeError
 from autojit.ir.op import Op
-from autojit.tensor.dispatch import apply, number
+from autojit.tensor.dispatch import apply, apply_single, number
 from autojit.tensor.promotion import (
     NUMBERS,
     all_together,
@@ -37,9 +37,7 @@ def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
     op = _op(op_name)
 
     def function(input: Any) -> Tensor:
-        t = floating(input, name) if floats else as_operand(input, name)
-        found: Tensor = apply(op, t)
-        return found
+        return apply_single(op, floating(input, name) if floats else as_operand(input, name))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Elementwise {doc}, in the operand's shape" + (

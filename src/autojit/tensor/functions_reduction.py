@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError
+from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
+from autojit.tensor.dispatch import apply_single
 from autojit.tensor.functions_elementwise import (
     div,
     isnan,
@@ -53,7 +56,15 @@ def _require_float(t: Tensor, what: str) -> None:
 
 def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
+    if dim is None and not keepdim and dtype is None and isinstance(input, Tensor):
+        t = _whole(input, None, "sum")
+        return apply_single(_sum_of_all(t.ndim), t)
     return ops.sum(_whole(input, dtype, "sum"), dim, keepdim)  # type: ignore[no-any-return]
+
+
+@cache
+def _sum_of_all(ndim: int) -> Op:
+    return ops.Sum(tuple(range(ndim)))
 
 
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:

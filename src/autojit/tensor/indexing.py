@@ -17,10 +17,12 @@ from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexOutOfRangeError
 from autojit.ir.op import bind
-from autojit.ops.shape import Slice, permute, reshape
+from autojit.ops.shape import Reshape, Slice, permute, reshape
+from autojit.tensor.dispatch import attach_views
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.promotion import NUMBERS, as_operand, cast
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -45,6 +47,10 @@ class Subscript(NamedTuple):
 
 def getitem(x: Tensor, index: Any) -> Tensor:
     """``x[index]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
+    if type(index) is int and state.trace is None and x._array is not None:
+        found = _row(x, index)
+        if found is not None:
+            return found
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
         return x.masked_select(index)  # type: ignore[no-any-return]
     subscript = normalize(x, index)
@@ -52,6 +58,20 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     if not subscript.is_advanced:
         return seen if seen is not x else x.view(x.shape)
     return _gather(seen, subscript)
+
+
+def _row(x: Tensor, index: int) -> Tensor | None:
+    """``x[index]`` the short way: no history to record, index in range; None when that does not hold."""
+    array = x._array
+    shape = array.shape
+    if not shape or not -shape[0] <= index < shape[0] or (state.grad_enabled and wants_grad(x)):
+        return None
+    place = index if index >= 0 else index + shape[0]
+    found = wrap(array[place, ...])
+    rest = (0,) * (len(shape) - 1)
+    first = Slice((place, *rest), (place + 1, *shape[1:]), (1,) * len(shape))
+    attach_views((first, Reshape(shape[1:])), x, found)
+    return found
 
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:

@@ -97,7 +97,7 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
             return False
     elif type(other) not in (int, float) or (state.grad_enabled and wants_grad(x)):
         return False
-    quietly(lambda: ufunc(array, other, out=array))
+    quietly(ufunc, array, other, array)
     storage_of(x).bump(method, here())
     return True
 

@@ -78,7 +78,9 @@ def all_together(values: list[Any], what: str) -> list[Tensor]:
 
 def floating(x: Any, what: str = "op") -> Tensor:
     """``x`` itself when it is float or complex; integers and bools become the default float."""
-    t = as_operand(x, what)
+    t = x if type(x) is Tensor else as_operand(x, what)
+    if t._array is not None and t._array.dtype.kind in "fc":
+        return t
     return t if type_of(t).dtype.category >= 2 else cast(t, default_dtype())
 
 

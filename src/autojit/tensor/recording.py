@@ -326,8 +326,8 @@ def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
     if y._requires_grad:
         y_edge = (accumulator_of(y) if y_fn is None else y_fn, y._output_nr)
         mask += 2
-    a, b, out = x._array, y._array, result._array
-    x_meta, y_meta, dtype = (a.shape, a.dtype), (b.shape, b.dtype), out.dtype
+    a, b = x._array, y._array
+    x_meta, y_meta = (a.shape, a.dtype), (b.shape, b.dtype)
     plans = op.__dict__.get("_plans")
     if plans is None:
         plans = _plans_of(op)
@@ -336,18 +336,43 @@ def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
     if plan is None:
         return
     (keep_x, keep_y), (keep_result,) = plan
-    meta = (out.shape, dtype)
+    x_storage, y_storage = x._storage, y._storage
     node = OpNode()
     node.op = op
     node.mask = mask
     node.edges = (x_edge, y_edge)
-    node.source = here()
     node.primals = [x if keep_x else x_meta, y if keep_y else y_meta]
-    node.results = [_shell(result) if keep_result else meta]
-    x_storage, y_storage = x._storage, y._storage
     node.versions = (
         0 if x_storage is None else x_storage.version, 0 if y_storage is None else y_storage.version, 0
     )  # fmt: skip
+    _connect(node, result, keep_result)
+
+
+def record_single(op: Op, x: Tensor, result: Tensor) -> None:
+    """``record`` for one concrete operand that requires gradients and one result."""
+    fn, a, storage = x._grad_fn, x._array, x._storage
+    meta = (a.shape, a.dtype)
+    plans = op.__dict__.get("_plans")
+    if plans is None:
+        plans = _plans_of(op)
+    key = (1, meta)
+    plan = plans[key] if key in plans else _new_plan(op, (x,), 1, plans, key)
+    if plan is None:
+        return
+    node = OpNode()
+    node.op = op
+    node.mask = 1
+    node.edges = ((accumulator_of(x) if fn is None else fn, x._output_nr),)
+    node.primals = [x if plan[0][0] else meta]
+    node.versions = (0 if storage is None else storage.version, 0)
+    _connect(node, result, plan[1][0])
+
+
+def _connect(node: OpNode, result: Tensor, keep_result: bool) -> None:
+    out = result._array
+    meta = (out.shape, out.dtype)
+    node.source = here()
+    node.results = [_shell(result) if keep_result else meta]
     node.out_metas = (meta,)
     result._requires_grad = True
     result._grad_fn = node

@@ -203,6 +203,29 @@ def wrap_value(value: Value) -> Tensor:
     return t
 
 
+class StepGradient(Tensor):
+    """A ``.grad`` whose memory a compiled step writes again at every call; readers get ``lent_gradient``."""
+
+    __slots__ = ()
+
+
+def step_gradient(array: NDArray[Any]) -> StepGradient:
+    """A gradient that belongs to a compiled step."""
+    made: StepGradient = alias(wrap(array), StepGradient)  # type: ignore[assignment]
+    made._storage = None
+    return made
+
+
+def lent_gradient(leaf: Tensor) -> Tensor | None:
+    """``leaf._grad`` for a reader, who may keep it: a step's own gradient becomes a plain tensor, by which the step
+    sees at its next call that the memory may be in use.
+    """
+    grad = leaf._grad
+    if type(grad) is StepGradient:
+        grad = leaf._grad = wrap(grad._array)
+    return grad
+
+
 def storage_of(t: Tensor) -> Storage:
     """The tensor's storage, made now if it had none."""
     found = t._storage

@@ -1,0 +1,222 @@
+"""Effects: what a step changes besides returning results, and how it becomes visible outside.
+
+State is written by the native code itself. Here: gradients of outside leaves, changes of arguments and of their
+gradients, version counters. ``commit`` may run twice (after an interrupt) and then changes nothing more.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from autojit.core.ports import ports
+from autojit.ir.graph import Value
+from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.segment import Segment, allocate
+from autojit.jit.trace import GradEntry, StateEntry, Trace
+from autojit.tensor.dispatch import value_of
+from autojit.tensor.state import grad_mode, state
+from autojit.tensor.tensor import StepGradient, Tensor, step_gradient, wrap
+
+
+@dataclass(eq=False)
+class GradResult:
+    """A leaf's ``.grad`` after the step.
+
+    ``value`` None: it is ``tensor`` (None, or a concrete tensor). Otherwise ``tensor`` belongs to the step, which writes
+    it at every call; ``entry`` knows what the step read before.
+    """
+
+    leaf: Tensor
+    entry: GradEntry
+    tensor: Tensor | None
+    value: Value | None = None
+
+    def failure(self) -> str | None:
+        if self.entry.was_read and self.leaf._grad is not self.entry.initial:
+            if self.entry.initial is not None and _is_returned(self.leaf._grad, self.entry.initial):
+                return None
+            before, now = _shown(self.entry.initial), _shown(self.leaf._grad)
+            return f".grad of a tensor {list(self.leaf.shape)} that the step reads: {before} -> {now}"
+        return None
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the gradient is the same object before and after the step, so that native code need not set it."""
+        return not self.entry.was_read or self.entry.initial is self.tensor
+
+    def is_free(self) -> bool:
+        """Whether nobody but the step and the leaf holds the gradient's memory."""
+        own = self.tensor
+        assert own is not None
+        shown = self.leaf._grad
+        held = 2  # own._array and the argument of getrefcount
+        if shown is not None and shown is not own and shown._array is own._array:
+            if sys.getrefcount(shown) > 3 or shown._requires_grad:  # the leaf's slot, `shown`, the argument
+                return False
+            held += 1
+            if shown._storage is not None:
+                held += 1 if shown._storage.array is own._array else 0
+        elif sys.getrefcount(own) > (4 if shown is own else 3):  # self, `own`, the argument; the leaf and `shown`
+            return False
+        return sys.getrefcount(own._array) <= held
+
+
+def _is_returned(now: Tensor | None, initial: Tensor) -> bool:
+    return now is initial
+
+
+def _shown(grad: Tensor | None) -> str:
+    return "None" if grad is None else f"a tensor at {id(grad):#x}"
+
+
+@dataclass(eq=False)
+class ArgumentWrite:
+    """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad")."""
+
+    index: int
+    what: str
+    value: Value | None  # None: ``.grad`` becomes None
+
+
+class Effects:
+    """All effects of one capture, collected from its trace."""
+
+    def __init__(self, trace: Trace, arguments: Sequence[ArgumentLeaf]) -> None:
+        self.trace = trace
+        self.modified: list[StateEntry] = [e for e in trace.state.values() if e.is_modified]
+        before, state.trace = state.trace, trace
+        try:
+            self.writes = [w for k, leaf in enumerate(arguments) for w in _argument_writes(k, leaf)]
+            self.grads = [_grad_result(g) for g in trace.grads.values() if g.is_written or g.was_read]
+        finally:
+            state.trace = before
+        self.moving = [g for g in self.grads if g.value is not None]
+        self.free = [w.value for w in self.writes if w.value is not None]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the native entry point can leave everything to native code."""
+        return not self.writes and all(g.is_stable for g in self.grads)
+
+    def failure(self) -> str | None:
+        """Why the gradients no longer fit, or None."""
+        for grad in self.grads:
+            reason = grad.failure()
+            if reason is not None:
+                return reason
+        return None
+
+    def prepare(self, segment: Segment) -> None:
+        """Before a call: gradients that somebody holds get new memory."""
+        for index, grad in enumerate(self.moving):
+            if not grad.is_free():
+                assert grad.tensor is not None
+                grad.tensor = step_gradient(_like(grad.tensor))
+                segment.move(index, grad.tensor._array)
+
+    def bind(self, segment: Segment) -> None:
+        """Tell a segment where the gradients lie."""
+        for index, grad in enumerate(self.moving):
+            assert grad.tensor is not None
+            segment.move(index, grad.tensor._array)
+
+    def commit(self, leaves: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Show everything outside; ``arrays`` are the free outputs of ``self.free``."""
+        place = iter(arrays)
+        for write in self.writes:
+            _commit_write(write, leaves[write.index], next(place) if write.value is not None else None)
+        for grad in self.grads:
+            if grad.entry.is_written and grad.leaf._grad is not grad.tensor:
+                grad.leaf._grad = grad.tensor
+
+    def count_versions(self, leaves: Sequence[Any]) -> None:
+        """Version counters grow by one per written storage."""
+        for entry in self.modified:
+            entry.storage.version += 1
+        for write in self.writes:
+            if write.what == "array" and isinstance(leaves[write.index], Tensor):
+                t = leaves[write.index]
+                if t._storage is not None:
+                    t._storage.version += 1
+
+
+def _like(t: Tensor) -> Any:
+    from autojit.tensor.tensor import type_of
+
+    return allocate(type_of(t))
+
+
+def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
+    shell = leaf.shell
+    if shell is None or leaf.kind == "float":
+        return []
+    found: list[ArgumentWrite] = []
+    if shell._storage is not None and shell._storage.value is not leaf.value:
+        found.append(ArgumentWrite(k, "array", shell._storage.value))
+    grad = shell._grad
+    if grad is not leaf.grad_shell:
+        found.append(ArgumentWrite(k, "new grad", None if grad is None else value_of(grad)))
+    elif grad is not None and grad._storage is not None and grad._storage.value is not leaf.grad_value:
+        found.append(ArgumentWrite(k, "grad", grad._storage.value))
+    return found
+
+
+def _grad_result(grad: GradEntry) -> GradResult:
+    current = grad.current
+    if current is None or current._array is not None:  # concrete: changed in place, its storage is state
+        return GradResult(grad.leaf, grad, current)
+    value = value_of(current)
+    return GradResult(grad.leaf, grad, step_gradient(allocate(value.type)), value)
+
+
+def _commit_write(write: ArgumentWrite, given: Any, array: Any) -> None:
+    if write.what == "array":
+        target = given._array if isinstance(given, Tensor) else given
+        target[...] = array
+    elif write.what == "grad":
+        given._grad._array[...] = array
+    elif given._grad_fn is None:
+        given._grad = None if array is None else wrap(array)
+    elif array is not None:  # the argument has a history of its own: the gradient goes on through it
+        assert ports.backward is not None
+        with grad_mode(False):
+            ports.backward(given, wrap(array))
+
+
+class _Interrupt:
+    """Holds back Ctrl-C between the native call and the end of ``commit``."""
+
+    def __init__(self) -> None:
+        self.noted: tuple[Any, ...] | None = None
+
+    def note(self, *arguments: Any) -> None:
+        self.noted = arguments
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C arrives before or after the body, not within (main thread; elsewhere Python delivers none)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        yield
+        return
+    waiting = _Interrupt()
+    signal.signal(signal.SIGINT, waiting.note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if waiting.noted is not None:
+            handler(*waiting.noted)
+
+
+__all__ = ["ArgumentWrite", "Effects", "GradResult", "StepGradient", "uninterrupted"]

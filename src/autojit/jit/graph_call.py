@@ -1,0 +1,90 @@
+"""GraphCall: a graph as one op, differentiated by the graph transforms: tangents and batches of compiled calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autojit.compiler import Compiled, compile
+from autojit.core.types import TensorType
+from autojit.ir.graph import Graph
+from autojit.ir.op import Op, Operands, bind
+from autojit.transforms.adjoint import adjoint
+from autojit.transforms.batch import vmap
+from autojit.transforms.jvp import jvp
+
+
+class GraphCall(Op):
+    """``outputs = graph(*inputs)`` by native code. Compared by identity of the graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.n_outputs = len(graph.outputs)  # type: ignore[misc]
+        self._compiled: Compiled | None = None
+        self._adjoints: dict[tuple[int, ...], GraphCall] = {}
+        self._tangents: GraphCall | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GraphCall) and other.graph is self.graph
+
+    def __hash__(self) -> int:
+        return hash((GraphCall, id(self.graph)))
+
+    def parameters(self) -> tuple[tuple[str, object], ...]:
+        return (("nodes", len(self.graph.nodes)),)
+
+    def result_type(self, *types: TensorType) -> Any:
+        found = tuple(v.type for v in self.graph.outputs)
+        return found[0] if self.n_outputs == 1 else found
+
+    def eager(self, *arrays: Any) -> Any:
+        if self._compiled is None:
+            self._compiled = compile(self.graph)
+        given = [np.array(a, order="C", copy=None, subok=False) for a in arrays]
+        found = self._compiled.executable.run(given)
+        return found[0] if self.n_outputs == 1 else tuple(found)
+
+    def expand(self, *operands: Any) -> Any:
+        """Apply the graph's own nodes instead: how a trace inlines a compiled function."""
+        environment = dict(zip(self.graph.inputs, operands, strict=True))
+        for node in self.graph.nodes:
+            like = environment[node.inputs[0]] if node.inputs else operands[0]
+            results = like._bind(node.op, [environment[v] for v in node.inputs])
+            results = (results,) if node.op.n_outputs == 1 else results
+            environment.update(zip(node.outputs, results, strict=True))
+        found = tuple(environment[v] for v in self.graph.outputs)
+        return found[0] if self.n_outputs == 1 else found
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        wrt = tuple(k for k, p in enumerate(primals) if p.type.dtype.is_differentiable)
+        call = self._adjoints.get(wrt)
+        if call is None:
+            call = self._adjoints[wrt] = GraphCall(adjoint(self.graph, wrt))
+        bars = (y_bar,) if self.n_outputs == 1 else y_bar
+        filled = [
+            primals[0]._literal(0, v.type) if bar is None else bar
+            for v, bar in zip(self.graph.outputs, bars, strict=True)
+            if v.type.dtype.is_differentiable
+        ]
+        found = bind(call, *primals, *filled)
+        found = (found,) if call.n_outputs == 1 else found
+        placed: list[Any] = [None] * len(primals)
+        for k, bar in zip(wrt, found, strict=True):
+            placed[k] = bar
+        return tuple(placed)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        if self._tangents is None:
+            self._tangents = GraphCall(jvp(self.graph))
+        filled = [
+            p._literal(0, p.type) if t is None else t
+            for p, t in zip(primals, tangents, strict=True)
+            if p.type.dtype.is_differentiable
+        ]
+        return bind(self._tangents, *primals, *filled)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        sizes = [a.type.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
+        return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
