@@ -2,7 +2,8 @@
 
     python examples/black_scholes.py [--options N] [--small] [--eager]
 
-Price, delta, vega, theta, rho, gamma and vanna come out of one compiled call that reads every input once; the closed forms judge.
+Price, delta, vega, theta, rho, gamma and vanna come out of one compiled call that reads every input once; the closed
+forms judge.
 """
 
 from __future__ import annotations

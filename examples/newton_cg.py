@@ -2,8 +2,8 @@
 
     python examples/newton_cg.py [--small] [--eager]
 
-Logistic regression on 50 features. A Hessian-vector product is the gradient of ``gradient . v``: two reverse sweeps, one
-compiled call. Source: Nocedal and Wright, Numerical Optimization, 2nd edition, algorithm 7.1.
+Logistic regression on 50 features. A Hessian-vector product is the gradient of ``gradient . v``: two reverse sweeps,
+one compiled call. Source: Nocedal and Wright, Numerical Optimization, 2nd edition, algorithm 7.1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def problem(samples: int, features: int) -> tuple[aj.Tensor, aj.Tensor]:
 
 
 def conjugate_gradients(multiply: Product, b: aj.Tensor, tolerance: float, most: int) -> tuple[aj.Tensor, int]:
-    """Solve ``A s = b`` for a positive definite ``A`` given as ``multiply``; the solution and the number of products."""
+    """Solve ``A s = b`` for a positive definite ``A`` given as ``multiply``: the solution, the number of products."""
     s, r = aj.zeros_like(b), b.clone()
     p, rr = r.clone(), float(r @ r)
     for count in range(1, most + 1):
@@ -70,6 +71,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
     if not options.eager:
         value_and_gradient, hessian_product = aj.jit(value_and_gradient), aj.jit(hessian_product)
     w = aj.zeros(features, dtype=aj.float64, requires_grad=True)
+    multiply = partial(hessian_product, w)  # w is updated in place
     start = time.perf_counter()
     losses, products = [], 0
     for number in range(30):
@@ -80,13 +82,13 @@ def main(arguments: list[str] | None = None) -> list[float]:
         if size <= TOLERANCE:
             break
         forcing = min(0.5, size**0.5) * size  # solve each system only as well as its point deserves
-        step, used = conjugate_gradients(lambda v: hessian_product(w, v), -gradient, forcing, most=4 * features)
+        step, used = conjugate_gradients(multiply, -gradient, forcing, most=4 * features)
         products += used
         with aj.no_grad():
             scale = 1.0
             while float(loss(w + scale * step)) > losses[-1] + 1e-4 * scale * float(gradient @ step) and scale > 1e-6:
                 scale /= 2
-            w += scale * step
+            w.add_(scale * step)
     print(f"{products} Hessian products in {time.perf_counter() - start:.2f} s")
     assert size <= TOLERANCE
     return losses

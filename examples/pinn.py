@@ -63,7 +63,7 @@ def train(net: nn.Module, points: int, steps: int, eager: bool) -> list[float]:
 
 
 def exact(x: np.ndarray, t: float) -> np.ndarray:
-    """The Cole-Hopf solution at ``(x, t)``, ``t > 0``: two integrals against a Gaussian, by Gauss-Hermite quadrature."""
+    """The Cole-Hopf solution at ``(x, t)``, ``t > 0``: two Gaussian integrals, by Gauss-Hermite quadrature."""
     nodes, weights = np.polynomial.hermite.hermgauss(100)
     y = x[:, None] - nodes * np.sqrt(4 * VISCOSITY * t)
     density = weights * np.exp(-np.cos(np.pi * y) / (2 * np.pi * VISCOSITY))

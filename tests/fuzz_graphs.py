@@ -94,7 +94,7 @@ class Drawer:
         return x
 
     def any(self, test: Callable[[TensorType], bool] = lambda t: True, dtype: DType | None = None) -> Any:
-        both = lambda t: test(t) and (dtype is None or t.dtype is dtype)  # noqa: E731
+        both = lambda t: test(t) and (dtype is None or t.dtype is dtype)
         for _ in range(20):
             x = self.operand(both)
             if x is not None:
@@ -217,7 +217,7 @@ class Drawer:
 
     def pad(self) -> Any:
         x = self.any(lambda t: 0 < t.ndim and t.size * 9 < MAX_ELEMENTS)
-        widths = lambda: tuple(int(self.rng.integers(0, 3)) for _ in x.type.shape)  # noqa: E731
+        widths = lambda: tuple(int(self.rng.integers(0, 3)) for _ in x.type.shape)
         interior = widths() if self.chance(0.3) else None
         return ops.pad(x, widths(), widths(), 1 if self.chance(0.3) else 0, interior)
 
@@ -315,7 +315,9 @@ class Drawer:
 
     def iota(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and t.dtype is not bool_)
-        source = self.builder.apply(Op.registry["iota"](x.type.shape, int(self.rng.integers(x.type.ndim)), x.type.dtype), ())  # type: ignore[call-arg]  # noqa: E501
+        source = self.builder.apply(
+            Op.registry["iota"](x.type.shape, int(self.rng.integers(x.type.ndim)), x.type.dtype), ()
+        )  # type: ignore[call-arg]
         return self.apply(self.pick(BINARY), x, self.builder.tracer(source[0]))
 
     def diagonal(self) -> Any:
@@ -378,7 +380,9 @@ def is_stable(graph: Graph, inputs: list[NDArray[Any]]) -> bool:
         return (x * (1 + scale * rng.choice([-1.0, 1.0], x.shape))).astype(x.dtype) if x.dtype.kind == "f" else x
 
     for _ in range(3):
-        moved = evaluate(graph, [nudged(x, 4 * float(np.finfo(x.dtype).eps)) if x.dtype.kind == "f" else x for x in inputs])
+        moved = evaluate(
+            graph, [nudged(x, 4 * float(np.finfo(x.dtype).eps)) if x.dtype.kind == "f" else x for x in inputs]
+        )
         for y, z in zip(reference, moved, strict=True):
             if y.dtype.kind in "biu":
                 if not np.array_equal(y, z):

@@ -1,7 +1,7 @@
 """The object cache as users see it: compiled objects on disk, shared by all processes of a user.
 
-The directory is ``AUTOJIT_CACHE_DIR``, else ``autojit`` in the user's XDG cache directory. What an entry is and why it is safe
-to load stands in ``runtime/object_cache.py``.
+The directory is ``AUTOJIT_CACHE_DIR``, else ``autojit`` in the user's XDG cache directory. What an entry is and why it
+is safe to load stands in ``runtime/object_cache.py``.
 """
 
 from __future__ import annotations

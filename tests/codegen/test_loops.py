@@ -15,11 +15,11 @@ from autojit.codegen.target import host_target
 from autojit.compiler import Compiled, compile
 from autojit.core.dtypes import float32
 from autojit.core.errors import IndexOutOfRangeError
+from autojit.core.source import here
 from autojit.ir import parse_graph
 from autojit.ir.graph import Node
-from autojit.core.source import SourceLocation
-from autojit.runtime.loader import load
 from autojit.runtime.llvm import optimised_ir
+from autojit.runtime.loader import load
 from autojit.runtime.plan import reported_error
 from autojit.runtime.pool import get_num_threads, set_num_threads
 from tests.fuzz_graphs import cut
@@ -143,7 +143,7 @@ def test_the_checked_form_is_another_text_that_computes_the_same(rng: Any) -> No
 def test_a_report_names_op_and_line() -> None:
     graph = parse_graph(GATHERS["gather"])
     (node,) = graph.nodes
-    placed = Node(node.op, node.inputs, node.outputs, SourceLocation(sys._getframe()))
+    placed = Node(node.op, node.inputs, node.outputs, here())
     compiled = compile_text(GATHERS["gather"])
     reporter = type(compiled.lowered.reporters[0])((placed,), (placed,))
     text = str(reported_error(reporter, 1, 0))

@@ -46,9 +46,7 @@ def test_a_scatter_into_its_base_touches_only_the_places_written(rng: Any) -> No
 
 
 def test_a_scatter_reports_an_index_out_of_range() -> None:
-    graph = parse_graph(
-        "(b: f32[4], s: f32[2], i: i64[2]) { y: f32[4] = index_put[combine='add'](b, s, i); return y }"
-    )
+    graph = parse_graph("(b: f32[4], s: f32[2], i: i64[2]) { y: f32[4] = index_put[combine='add'](b, s, i); return y }")
     executable = compile(graph).executable
     arrays = [np.zeros(4, np.float32), np.ones(2, np.float32)]
     with pytest.raises(IndexOutOfRangeError, match="index_put"):

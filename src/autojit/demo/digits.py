@@ -33,7 +33,8 @@ class Digits:
         return int(self.images.shape[1])
 
     def describe(self) -> str:
-        return f"{self.name}: {len(self.labels)} digits of {self.pixels} pixels to train on, {len(self.held_out_labels)} held out"
+        kept, held_out = len(self.labels), len(self.held_out_labels)
+        return f"{self.name}: {kept} digits of {self.pixels} pixels to train on, {held_out} held out"
 
 
 def bundled_digits() -> Digits:

@@ -1,7 +1,7 @@
 """Reading idx files, the format MNIST is published in; plain or compressed with gzip.
 
-A file is two zero bytes, a dtype code, the number of axes, each extent as a big-endian 32-bit number, then the values in
-row-major order, big-endian. Source: Y. LeCun, "The MNIST database of handwritten digits".
+A file is two zero bytes, a dtype code, the number of axes, each extent as a big-endian 32-bit number, then the values
+in row-major order, big-endian. Source: Y. LeCun, "The MNIST database of handwritten digits".
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def batches(digits: Digits, steps: int) -> list[NDArray[Any]]:
 def train(digits: Digits, steps: int, *, compiled: bool, notice: Notice = lambda done, loss: None) -> Run:
     """Train for ``steps`` steps and measure the accuracy on the held-out part."""
     trainer = make_trainer(digits.pixels, steps)
-    step = aj.jit(trainer.step) if compiled else trainer.step
+    step: Any = aj.jit(trainer.step) if compiled else trainer.step
     run = Run("compiled" if compiled else "eager")
     for done, chosen in enumerate(batches(digits, steps), 1):
         x, y = aj.from_numpy(digits.images[chosen]), aj.from_numpy(digits.labels[chosen])

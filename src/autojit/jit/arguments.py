@@ -42,10 +42,8 @@ class ArgumentLeaf:
     grad_value: Value | None = None  # the ``.grad`` the tensor had at the call
     grad_shell: Tensor | None = None
     is_leaf: bool = True
-
-    @property
-    def is_input(self) -> bool:
-        return self.value is not None
+    requires_grad: bool = False
+    tensor_type: type = Tensor
 
     def array(self, given: Any) -> Any:
         """The array of a call's argument as native code can address it."""
@@ -89,6 +87,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor) -> ArgumentLeaf:
     shell = wrap_value(value)
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
+    found.requires_grad, found.tensor_type = shell._requires_grad, type(leaf)
     if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
         found.grad_value = trace.builder.input(type_of(leaf._grad))
         trace.known[found.grad_value] = leaf._grad._array

@@ -201,7 +201,7 @@ class Collector:
 
     def _sequence(self, items: Any, name: str, names: frozenset[str], depth: int) -> None:
         if isinstance(items, list):
-            self._add(name, lambda: tuple(items), tuple(items), None)
+            self._add(name, lambda: _head(items), _head(items), None)
         for k, item in enumerate(items):
             if k >= CONTAINER_LIMIT:
                 break
@@ -260,7 +260,7 @@ class Collector:
             where = f"{name}.{path}" if path else name
             table = part.__dict__
             for attribute, found in table.items():
-                if isinstance(found, PRIMITIVES) and not attribute.startswith("_"):
+                if isinstance(found, PRIMITIVES):
                     self._add(f"{where}.{attribute}", lambda t=table, a=attribute: t.get(a, MISSING), found, None, True)  # type: ignore[misc]
                 elif not is_own_class(type(part)) and not attribute.startswith("_"):
                     self._module_attribute(part, attribute, found, where, names, depth)
@@ -279,6 +279,10 @@ class Collector:
                 f"{where}.{attribute}", lambda: table.get(attribute, MISSING), found, DictGuard(table, attribute, found)
             )
             self.follow(found, f"{where}.{attribute}", more, depth + 1)
+
+
+def _head(items: list[Any]) -> tuple[Any, ...]:
+    return (len(items), *items[:CONTAINER_LIMIT])
 
 
 def _members(part: Any) -> tuple[Any, ...]:

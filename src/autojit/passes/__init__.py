@@ -1,1 +1,1 @@
-
+"""Graph -> Graph functions that keep a graph's meaning."""

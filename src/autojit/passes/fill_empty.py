@@ -1,4 +1,4 @@
-"""Replace what has no elements, or is computed from none, by literals, so that later stages never see an extent of 0."""
+"""Replace what has no elements, or is computed from none, by literals: later stages then see such results as filled."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _has_exact_reciprocal(value: float, dtype: DType) -> bool:
         return False
     if dtype.kind != "float":
         return False
-    info = ml_dtypes.finfo(dtype.numpy)
+    info: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return float(info.smallest_normal) <= 1.0 / abs(value) <= float(info.max)
 
 

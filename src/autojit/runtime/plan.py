@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from autojit.codegen.cpu.lower import (
-    Argument, BandEntry, Callback, Entry, ErrorWords, Immediate, LoweredStep, Offset, Reporter, Scratch, Sliced, Words,
+    Argument, BandEntry, BatchEntry, Callback, Entry, ErrorWords, Immediate, LoweredStep, Offset, Reporter, Scratch, Sliced, Words,
 )  # fmt: skip
 from autojit.codegen.cpu.kernel_text import ACCESS_SITE
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
@@ -105,7 +105,7 @@ class PlanBuilder:
         self.scratch: dict[Scratch, int] = {}
         kept = peak = 0
         for entry in self.lowered.entries:
-            parts = entry.entries if isinstance(entry, BandEntry) else (entry,)
+            parts = (entry,) if isinstance(entry, Entry) else entry.entries
             moving = entry.local_bytes * self.workers if isinstance(entry, BandEntry) else 0
             for part in parts:
                 for scratch in _scratch_of(part):
@@ -139,6 +139,9 @@ class PlanBuilder:
             if isinstance(entry, BandEntry):
                 rows += [builtin_address("aj_band"), self._band(entry), entry.chunks, 1]
                 continue
+            if isinstance(entry, BatchEntry):
+                rows += [builtin_address("aj_many"), self._batch(entry), entry.chunks, 1]
+                continue
             rows += [self._body(entry), self._context(entry), entry.chunks, int(entry.chunks > 1)]
         return len(rows) // 4, self.words(rows)
 
@@ -158,6 +161,14 @@ class PlanBuilder:
         for position, argument in enumerate(entry.arguments):
             block[position] = self._argument(argument, base + 8 * position)
         return base
+
+    def _batch(self, batch: BatchEntry) -> int:
+        words = [len(batch.entries)]
+        first = 0
+        for entry in batch.entries:
+            words += [first, self._body(entry), self._context(entry)]
+            first += entry.chunks
+        return self.words(words)
 
     def _band(self, band: BandEntry) -> int:
         words = [len(band.entries)]
@@ -213,26 +224,25 @@ class PlanBuilder:
         inputs = [v.type for v in node.inputs]
         count = len(callback.kernel.operands)
 
+        failures, errors = self.failures, self.errors
+
         def guarded(context: int, chunk: int, worker: int) -> None:
             try:
                 body(context)
             except BaseException as error:  # must not cross native code: raised when the step has ended
-                self.failures.append(error)
-                self.errors[0] = 1
+                failures.append(error)
+                errors[0] = 1
 
         def body(context: int) -> None:
             pointers = (ctypes.c_void_p * len(types)).from_address(context)
             arrays = [_array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
             operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
-            try:
-                with np.errstate(all="ignore"):
-                    results = node.op.eager(*operands)
-                if node.op.n_outputs == 1:
-                    results = (results,)
-                for target, result in zip(arrays[count:], results, strict=True):
-                    target[...] = result
-            except BaseException as error:  # native code cannot pass it on: `PlannedStep.run_with` raises it
-                self.failures.append(error)
+            with np.errstate(all="ignore"):
+                results = node.op.eager(*operands)
+            if node.op.n_outputs == 1:
+                results = (results,)
+            for target, result in zip(arrays[count:], results, strict=True):
+                target[...] = result
 
         thunk = Body(guarded)
         self.keep.append(thunk)
@@ -260,7 +270,7 @@ def _scratch_of(entry: Entry) -> list[Scratch]:
 
 
 def _kernel_texts(lowered: LoweredStep) -> list[str]:
-    parts = [p for e in lowered.entries for p in (e.entries if isinstance(e, BandEntry) else (e,))]
+    parts = [p for e in lowered.entries for p in ((e,) if isinstance(e, Entry) else e.entries)]
     return [p.body for p in parts if isinstance(p.body, str) and not p.body.startswith("@")]
 
 
@@ -298,7 +308,7 @@ class PlannedStep(Executable):
         """Run with addresses for the first inputs and outputs; the others are fixed. Thread-safe.
 
         Raises:
-            what an op that is called back raised; the outputs' contents are then undefined.
+            IndexOutOfRangeError, or what an op that is called back raised; the outputs' contents are then undefined.
         """
         with self._lock:
             self._acquire_busy()
@@ -308,14 +318,10 @@ class PlannedStep(Executable):
                 for index, array in enumerate(outputs):
                     self._table[self.layout.output(index)] = data_address(array)
                 self._step(self.table_address)
-                failures = self._failures[:]
-                self._failures.clear()
             finally:
                 self._busy.value = 0
-        if failures:
-            raise failures[0]
 
-    def _step(self, table: int) -> None:
+    def _step(self, table: int) -> None:  # type: ignore[override]  # the base class keeps the native function there
         self._native(table)
         if self._errors[0]:
             self.raise_errors()

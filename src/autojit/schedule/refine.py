@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
 from autojit.schedule.loops import Expr, LoopProgram
 
@@ -152,7 +153,7 @@ def settle(program: LoopProgram) -> None:
     collapse(program)
     choose_inner(program)
     inner = set(program.inner)
-    phase_of = {}
+    phase_of: dict[Value, int] = {}
     by_expr: dict[Expr, list[object]] = {}
     for reduction in program.reductions:
         by_expr.setdefault(reduction.expr, []).append(reduction.value)

@@ -17,6 +17,7 @@ from autojit.ops.base import Reduction
 from autojit.ops.scatter import Scattering
 from autojit.ops.shape import Reshape
 from autojit.schedule.bands import Band, form_bands
+from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values, is_pointwise
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
@@ -42,7 +43,7 @@ class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k."""
 
     graph: Graph
-    kernels: tuple[Kernel | Band, ...]
+    kernels: tuple[Kernel | Band | Batch, ...]
     outputs: tuple[Value, ...]
     memory: MemoryPlan
 
@@ -80,7 +81,8 @@ class Scheduler:
         unsafe |= self._check_in_place(kernels)
         for position in sorted(unsafe):
             self._copy_back(position)
-        items = [*self._gather(kernels), *self.copies]
+        overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
+        items = [*form_batches(self._gather(kernels), overwritten), *self.copies]
         memory = plan_memory(self.graph, items, self.outputs)
         return Schedule(self.graph, tuple(items), tuple(self.outputs), memory)
 

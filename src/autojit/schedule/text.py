@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from autojit.ir.text import _names
 from autojit.schedule.bands import Band
+from autojit.schedule.batches import Batch
 from autojit.schedule.kernels import CopyKernel, Kernel, LoopKernel, MatmulKernel
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ def print_schedule(schedule: Schedule) -> str:
 
 def _flat(schedule: Schedule, lines: list[str]) -> Iterator[Kernel]:
     for item in schedule.kernels:
+        if isinstance(item, Batch):
+            lines.append(f"batch of {len(item.kernels)} independent kernels")
+            yield from item.kernels
+            lines.append("end of batch")
+            continue
         if not isinstance(item, Band):
             yield item
             continue

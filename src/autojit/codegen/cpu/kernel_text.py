@@ -5,8 +5,8 @@ the functions of one module share (definitions of mathematical functions, metada
 loops, loads and stores to one function.
 
 Reports. A kernel that can meet a bad index takes two more arguments at the end: the address of the step's error words
-and its own code in that step. ``error words[0] = code << 32 | site`` says who found what first; ``error words[1]`` is the
-offending position where it is known. Sites from ``ACCESS_SITE`` on are accesses of a checked kernel, those below are
+and its own code in that step. Word 0, ``code << 32 | site``, says who found what; word 1 is the offending position where
+it is known. Sites from ``ACCESS_SITE`` on are accesses of a checked kernel, those below are
 look-ups (1, 2, ...).
 
 In the checked form (``AUTOJIT_CHECK=1``) every load and store compares its position with the buffer's size; an access

@@ -1,7 +1,7 @@
 """Printing the expressions of a LoopProgram: scalars, addresses, look-ups, guards.
 
-How to read: ``expr`` (memo, row cache) -> ``_computed`` (one kind after the other) -> ``index`` (addresses). A memo maps
-expressions, indices and index terms to what holds them; ``row_memo`` lives for a row, others for one loop body.
+How to read: ``expr`` (memo, row cache) -> ``_computed`` (one kind after the other) -> ``index`` (addresses). A memo
+maps expressions, indices and index terms to what holds them; ``row_memo`` lives for a row, others for one loop body.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class ExpressionPrinter(KernelFunction):
                 base = self.index(term.base, memo, phase)
                 opcode = "udiv" if isinstance(term, Quotient) else "urem"
                 found = memo[term] = self.line(f"{opcode} i64 {base}, {term.divisor}")
-            return found  # type: ignore[no-any-return]
+            return found
         return self.expr(self.program.lookups[term.text], memo, phase).text
 
 

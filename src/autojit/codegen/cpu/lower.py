@@ -20,6 +20,7 @@ from autojit.core.dtypes import float32, float64
 from autojit.core.errors import CompileError
 from autojit.ir.graph import Node, Value
 from autojit.schedule.bands import Band, Cut
+from autojit.schedule.batches import Batch
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
     CopyKernel,
@@ -127,11 +128,21 @@ class Reporter:
 
 
 @dataclass(frozen=True, eq=False)
+class BatchEntry:
+    """Independent entries whose chunks are handed out together."""
+
+    entries: tuple[Entry, ...]
+    chunks: int
+    estimate_ns: float
+    label: str = "batch"
+
+
+@dataclass(frozen=True, eq=False)
 class LoweredStep:
     """Entries in order, with what they need."""
 
     schedule: Schedule
-    entries: tuple[Entry | BandEntry, ...]
+    entries: tuple[Entry | BandEntry | BatchEntry, ...]
     gemm_dtypes: frozenset[str]
     fallbacks: tuple[str, ...] = field(default=())
     reporters: tuple[Reporter, ...] = field(default=())  # by code
@@ -140,7 +151,7 @@ class LoweredStep:
 class _Lowering:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.entries: list[Entry | BandEntry] = []
+        self.entries: list[Entry | BandEntry | BatchEntry] = []
         self.gemms: set[str] = set()
         self.fallbacks: list[str] = []
         self.reporters: list[Reporter] = []
@@ -150,15 +161,19 @@ class _Lowering:
     def run(self) -> LoweredStep:
         for kernel in self.schedule.kernels:
             try:
-                self._band(kernel) if isinstance(kernel, Band) else self._lower(kernel)
+                self._lower(kernel)
             except CompileError:
                 raise
             except Exception as error:
                 raise _failed(kernel, self.schedule, error) from error
         return LoweredStep(self.schedule, tuple(self.entries), frozenset(self.gemms), tuple(self.fallbacks), tuple(self.reporters))
 
-    def _lower(self, kernel: Kernel) -> None:
-        if isinstance(kernel, LoopKernel):
+    def _lower(self, kernel: Kernel | Band | Batch) -> None:
+        if isinstance(kernel, Band):
+            self._band(kernel)
+        elif isinstance(kernel, Batch):
+            self._batch(kernel)
+        elif isinstance(kernel, LoopKernel):
             self._loops(kernel)
         elif isinstance(kernel, MatmulKernel):
             self._matmul(kernel)
@@ -190,6 +205,14 @@ class _Lowering:
         estimate = sum(e.estimate_ns for e in entries)
         outer.append(BandEntry(entries, tuple(told), band.count, aligned(band.local_bytes), estimate))
         self.entries = [*outer, *combines]
+
+    def _batch(self, batch: Batch) -> None:
+        outer, self.entries = self.entries, []
+        for kernel in batch.kernels:
+            self._loops(kernel)
+        entries = tuple(e for e in self.entries if isinstance(e, Entry) and e.chunks)
+        estimate = sum(e.estimate_ns for e in entries)
+        self.entries = [*outer, BatchEntry(entries, sum(e.chunks for e in entries), estimate)]
 
     def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
         program = kernel.program
@@ -382,8 +405,8 @@ def _expr_key(expr: Expr, values: dict[Value, str]) -> Any:
     return (expr.kind, expr.dtype.short, expr.op, tuple(a.serial for a in expr.args), expr.index, expr.guards, slot)
 
 
-def _failed(kernel: Kernel | Band, schedule: Schedule, error: Exception) -> CompileError:
-    nodes = [n for k in kernel.kernels for n in k.nodes] if isinstance(kernel, Band) else kernel.nodes
+def _failed(kernel: Kernel | Band | Batch, schedule: Schedule, error: Exception) -> CompileError:
+    nodes = [n for k in kernel.kernels for n in k.nodes] if isinstance(kernel, Band | Batch) else kernel.nodes
     ops = ", ".join(dict.fromkeys(n.op.name for n in nodes))
     where = ", ".join(dict.fromkeys(str(n.source) for n in nodes))
     return CompileError(

@@ -7,13 +7,14 @@ the step before in the result; single lines keep it in registers. Chunks cut the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_CHUNKS
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
 from autojit.codegen.scalar import Scalar
 from autojit.core.config import config
-from autojit.core.dtypes import int64
+from autojit.core.dtypes import DType, int64
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
@@ -49,7 +50,7 @@ class _ScanPrinter(KernelFunction):
         estimate = 50.0 + self.outer * self.length * step * max(1.0, self.inner / 8)
         wanted = max(1, min(MAX_CHUNKS, int(estimate / CHUNK_NS)))
         blocks = max(1, min(-(-wanted // max(self.outer, 1)), self.inner // LANES))
-        width = -(-(-(-self.inner // blocks)) // LANES) * LANES if blocks > 1 else self.inner
+        width = -(-self.inner // (blocks * LANES)) * LANES if blocks > 1 else self.inner
         blocks = max(1, -(-self.inner // max(width, 1)))
         units = self.outer * blocks
         size = max(1, -(-units // wanted))
@@ -91,7 +92,7 @@ class _ScanPrinter(KernelFunction):
 
         self.loop("step", "1", str(self.length), step)
 
-    def _keep(self, place: str, state: State, slots: list[tuple[str, object]]) -> None:
+    def _keep(self, place: str, state: State, slots: Sequence[tuple[str, DType]]) -> None:
         self._write(place, state)
         for (slot, _), value in zip(slots, state, strict=True):
             self.put(slot, value)

@@ -143,5 +143,3 @@ def scatter_program(node: Node) -> LoopProgram:
     program.stores.append(Store(node.outputs[0], element, place))
     settle(program)
     return program
-
-

@@ -1,0 +1,197 @@
+"""From a compiled step to a callable that runs it without Python work, where that is possible.
+
+The native entry point checks tensors, baked-in objects and most guards by itself. What it cannot do is done by a thin
+Python layer around it, only where a step needs it: guards that must be read (contents of lists), nested arguments,
+results that are no flat tuple of tensors, and arguments that are views while the step changes state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.pytree import flatten
+from autojit.runtime.entry import Entry, make_entry
+from autojit.runtime.entry_spec import (
+    Argument, ArrayArgument, ArrayCheck, CellGuard, Constant, DictGuard, EntrySpec, EqualIntArgument, FloatArgument,
+    ObjectArgument, Output, OutputRing, Refusal, SlotGuard, TensorArgument, WordGuard,
+)  # fmt: skip
+from autojit.runtime.memory import allocate_array
+from autojit.tensor.state import guard_epoch
+from autojit.tensor.tensor import Tensor, wrap
+
+if TYPE_CHECKING:
+    from autojit.jit.step import CompiledStep
+
+GIL_RELEASE_NS = 50_000.0  # estimated step time above which other Python threads may run meanwhile
+_UNTOUCHED = (("_requires_grad", False), ("_grad_fn", None), ("_grad", None), ("_storage", None))
+
+
+class NativeStep:
+    """A step's entry point and the layer around it. ``call`` is what a jitted function calls first."""
+
+    def __init__(self, step: CompiledStep, leaves: list[Any], slow: Callable[..., Any]) -> None:
+        self.step = step
+        self.slow = slow
+        capture = step.capture
+        args, self.kwargs_tree = capture.argument_tree.children
+        self.is_nested = any(c.kind is not None for c in (*args.children, *self.kwargs_tree.children))
+        self.listed = [g for g in capture.guards if g.native is None and not g.by_epoch]
+        self.written = {id(e.array): e for e in step.effects.modified}
+        self.views = self._view_positions(leaves)
+        is_layered = bool(self.is_nested or self.listed or self.views or not step.results.is_plain)
+        self.guard_places: dict[int, int] = {}
+        self.grad_places: list[int] = []
+        self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
+        self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
+
+    def _view_positions(self, leaves: list[Any]) -> list[int]:
+        """Tensor arguments that share storage with others; only a step that changes state must look at them."""
+        if not self.written:
+            return []
+        return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._storage is not None]
+
+    def _layered(self, *args: Any, **kwargs: Any) -> Any:
+        for guard in self.listed:
+            if not guard.holds():
+                return self.slow(*args, **kwargs)
+        if self.is_nested:
+            leaves, tree = flatten((args, kwargs))
+            if tree != self.step.capture.argument_tree:
+                return self.slow(*args, **kwargs)
+            found = REFUSED if self._shares_state(leaves) else self.entry.call(*leaves)
+        else:
+            leaves = [*args, *kwargs.values()] if kwargs else args  # type: ignore[assignment]
+            found = REFUSED if self._shares_state(leaves) else self.entry.call(*args, **kwargs)
+        if found is REFUSED:
+            return self.slow(*args, **kwargs)
+        results = self.step.results
+        return found if results.is_plain else results.package(found or (), leaves)
+
+    def _shares_state(self, leaves: Any) -> bool:
+        for k in self.views:
+            storage = getattr(leaves[k], "_storage", None) if k < len(leaves) else None
+            if storage is not None and id(storage.array) in self.written:
+                return True
+        return False
+
+    def refresh(self) -> None:
+        """Python has verified every guard: the native ones get their present values. Not while the step runs."""
+        self.entry.set_expected(0, int(guard_epoch[0]))
+        for place, number in self.guard_places.items():
+            self.entry.set_expected(place, self.step.capture.guards[number].read())
+        for place, grad in zip(self.grad_places, self.step.effects.grads, strict=True):
+            self.entry.set_expected(place, grad.leaf._grad)
+
+    # -- the call described
+
+    def _spec(self, fallback: Callable[..., Any]) -> EntrySpec:
+        step = self.step
+        executable = step.segment.executable
+        layout = executable.layout
+        specs = [(v.type.shape, v.type.dtype.numpy) for v in step.results.values]
+        rings = tuple(
+            OutputRing(lambda spec=spec: wrap(allocate_array(*spec)), layout.output(k), slot_equals=_UNTOUCHED)  # type: ignore[misc]
+            for k, spec in enumerate(specs)
+        )
+        results, returns_tuple = self._results()
+        return EntrySpec(
+            step_address=executable.step_address,
+            table_address=executable.table_address,
+            busy_address=executable.busy_address,
+            arguments=tuple(self._arguments()),
+            keyword_names=() if self.is_nested else tuple(self.kwargs_tree.keys),
+            guards=tuple(self._guards()),
+            rings=rings,
+            results=results,
+            returns_tuple=returns_tuple,
+            releases_gil=sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
+            fallback=fallback,
+            keep=(executable, step.segment),
+        )
+
+    def _results(self) -> tuple[tuple[Output | Constant, ...], bool]:
+        results = self.step.results
+        if results.is_plain:
+            items = tuple(Constant(p.what) if p.kind == "constant" else Output(p.index) for p in results.places)
+            return items, results.tree.kind is not None
+        if not results.values:
+            return (Constant(()),), False
+        return tuple(Output(k) for k in range(len(results.values))), True
+
+    def _arguments(self) -> list[Argument]:
+        found: list[Argument] = []
+        index = 0
+        for k, leaf in enumerate(self.step.capture.arguments):
+            if leaf.value is None:
+                found.append(_baked(leaf))
+                continue
+            found.append(self._input(k, leaf, index))
+            index += 1
+        return found
+
+    def _input(self, k: int, leaf: ArgumentLeaf, index: int) -> Argument:
+        assert leaf.value is not None
+        check = ArrayCheck(leaf.value.type.shape, leaf.value.type.dtype.numpy)
+        if leaf.kind == "float":
+            self.step.segment.executable.set_pointer(index, leaf.cell.__array_interface__["data"][0])
+            return FloatArgument(leaf.cell)
+        if leaf.kind == "array":
+            return ArrayArgument(check, index)
+        assert leaf.shell is not None
+        slots: tuple[tuple[str, object], ...] = (("_requires_grad", leaf.requires_grad),)
+        if leaf.requires_grad:
+            slots += (("_grad", None),)
+        if self.written and k not in self.views:
+            slots += (("_storage", None),)
+        return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots)
+
+    def _guards(self) -> list[Any]:
+        guards: list[Any] = [WordGuard(guard_epoch, int(guard_epoch[0]))]
+        for entry in self.step.entries:
+            owner = entry.owner
+            if owner is not None:
+                guards.append(SlotGuard(owner, "_array", owner._array))
+                guards.append(SlotGuard(owner, "_requires_grad", owner._requires_grad))
+        for grad in self.step.effects.grads:
+            self.grad_places.append(len(guards))
+            guards.append(SlotGuard(grad.leaf, "_grad", grad.leaf._grad))
+        for number, guard in enumerate(self.step.capture.guards):
+            if isinstance(guard.native, CellGuard | DictGuard):
+                self.guard_places[len(guards)] = number
+                guards.append(guard.native._replace(expected=guard.read()))
+        return guards
+
+
+REFUSED = Refusal.SLOW
+
+
+def _refuse(*args: Any, **kwargs: Any) -> Refusal:
+    return REFUSED
+
+
+def _baked(leaf: ArgumentLeaf) -> Argument:
+    original = leaf.original
+    if type(original) is int and np.iinfo(np.int64).min <= original <= np.iinfo(np.int64).max:
+        return EqualIntArgument(original)
+    return ObjectArgument(original)
+
+
+def can_be_native(step: CompiledStep) -> bool:
+    """Whether native code can do everything a call changes."""
+    arguments = step.capture.arguments
+    return (
+        step.is_whole
+        and not step.is_differentiable
+        and step.effects.is_plain
+        and not step.segment.copies_in
+        and not step.segment.copies_out
+        and not step.compiled.lowered.fallbacks
+        and all(leaf.kind != "twin" and leaf.grad_value is None for leaf in arguments)
+    )
+
+
+__all__ = ["NativeStep", "can_be_native"]

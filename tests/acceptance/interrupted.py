@@ -1,0 +1,73 @@
+"""A training loop that is interrupted again and again; exits with 0 when no step was left half done. Not a test itself.
+
+The step keeps three tensors equal: before it all hold k, after it all hold k + 1. Big ones, so that several chunks and
+threads write them, and long enough that most interrupts find native code running.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from typing import Any
+
+import numpy as np
+
+import autojit as aj
+
+INTERRUPTS = 60
+MOST_S = 8.0
+
+
+def make_step(counters: list[Any]) -> Any:
+    """A fresh capture: long arithmetic, then every counter moves by one."""
+
+    def step(x: Any) -> Any:
+        for _ in range(12):
+            x = aj.sin(x) + aj.exp(-x * x)
+        one = x.sum() * 0 + 1
+        for counter in counters:
+            counter.add_(one)
+        return one
+
+    return aj.jit(step)
+
+
+def check(counters: list[Any], before: int) -> int:
+    """The steps done so far; fails when some counter, or part of one, is behind."""
+    values = {float(v) for counter in counters for v in np.unique(np.array(counter))}
+    assert len(values) == 1, f"a step was left half done: {sorted(values)}"
+    (value,) = values
+    assert value in (before, before + 1), f"from {before} to {value}"
+    return int(value)
+
+
+def main() -> None:
+    """Interrupt steps at random moments: while they are captured, compiled, and run."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    rng = random.Random(0)
+    x = aj.tensor(np.linspace(-1, 1, 300_000))
+    counters = [aj.zeros(50_000) for _ in range(3)]
+    done = interrupted = 0
+    step = make_step(counters)
+    until = time.monotonic() + MOST_S
+    while interrupted < INTERRUPTS and time.monotonic() < until:
+        if rng.random() < 0.3:
+            step = make_step(counters)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 2e-2))
+            try:
+                step(x)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            interrupted += 1
+        done = check(counters, done)
+    step(x)
+    check(counters, done)
+    assert interrupted >= 5, f"only {interrupted} interrupts hit a step"
+    print(f"{interrupted} interrupts, {done} steps")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Starting scripts as processes of their own, with this checkout and a given object cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import autojit
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = Path(autojit.__file__).resolve().parents[1]
+TIMEOUT_S = 120.0
+
+
+def environment_of(cache_directory: str | Path) -> dict[str, str]:
+    """This process's environment with this checkout importable and the given cache."""
+    return dict(os.environ, AUTOJIT_CACHE_DIR=str(cache_directory), PYTHONPATH=f"{SOURCES}{os.pathsep}{ROOT}")
+
+
+def run_python(
+    arguments: Sequence[str], cache_directory: str | Path, prepare: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python arguments``; ``prepare`` is called in the new process first. Fails with the process's own words."""
+    found = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment_of(cache_directory), capture_output=True, text=True, timeout=TIMEOUT_S, check=False, preexec_fn=prepare,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    return found
+
+
+def train(cache_directory: str | Path, program: str = "mlp_sgd", prepare: Callable[[], None] | None = None) -> Any:
+    """What ``child.py`` reports."""
+    found = run_python(["-m", "tests.acceptance.child", program], cache_directory, prepare)
+    return json.loads(found.stdout.splitlines()[-1])
