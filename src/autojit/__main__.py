@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; without one, print the help. Exit status 2 when the input is at fault."""
+    """Run a command; without one, print the help. Exit status 2 when the input is at fault, 130 when interrupted."""
     top = parser()
     options = top.parse_args(arguments)
     if not hasattr(options, "run"):
@@ -48,9 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         return int(options.run(options))
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stdout = None
+        return 0
     except (AutojitError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-
+"""Schedule -> LLVM IR text; the scalar rules are shared by all targets."""

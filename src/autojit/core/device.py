@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autojit.core.errors import DeviceError
+
 _KINDS = ("cpu", "cuda", "meta")
 
 
@@ -38,7 +40,7 @@ def device(spec: str | Device | int, index: int | None = None) -> Device:
         return Device("cuda", spec)
     kind, _, ordinal = spec.partition(":")
     if kind not in _KINDS or (ordinal and not ordinal.isdigit()):
-        raise RuntimeError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {spec}")
+        raise DeviceError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {spec}")
     if ordinal:
         index = int(ordinal)
     if kind == "cpu":
@@ -49,7 +51,5 @@ def device(spec: str | Device | int, index: int | None = None) -> Device:
 def require_available(target: Device) -> Device:
     """The device itself when autojit can compute there; RuntimeError naming what is missing otherwise."""
     if target.type != "cpu":
-        raise RuntimeError(
-            f"device '{target}' is not available: this build computes on the CPU only; pass device='cpu'"
-        )
+        raise DeviceError(f"device '{target}' is not available: this build computes on the CPU only; pass device='cpu'")
     return target

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from autojit.core.source import user_call
+
 
 def explain_error(what: str, facts: Mapping[str, object] | None = None, fix: str = "") -> str:
     """Compose the message: one line of what, aligned facts, the fix."""
@@ -23,35 +25,101 @@ def _fact(value: object) -> str:
     return str(described()) if callable(described) else str(value)
 
 
+MOST_OPERANDS = 6  # a message about a list of a thousand tensors shows the first ones
+
+_operand_types: tuple[type, ...] = ()
+
+
+def register_operand_type(kind: type) -> None:
+    """Arguments of this type (it has ``describe``) are named in messages."""
+    global _operand_types
+    _operand_types = (*_operand_types, kind)
+
+
 class AutojitError(Exception):
-    """Base of the errors below; never raised itself."""
+    """Base of the errors below; never raised itself.
+
+    The message is completed with what the raising place does not know: the user's line and the function called there,
+    its operands, and the general fix of the error's kind (``general_fix``) when there is no better one.
+    """
+
+    general_fix = ""
+    names_operands = False
 
     def __init__(self, what: str, facts: Mapping[str, object] | None = None, fix: str = "") -> None:
-        super().__init__(explain_error(what, facts, fix))
+        found = dict(facts or {})
+        call = None if "at" in found else user_call()
+        if call is not None:
+            if self.names_operands:
+                shown = {_fact(value) for value in found.values()}
+                more = ((name, value) for name, value in _operands(call.arguments) if name not in found)
+                found.update((name, value) for name, value in more if _fact(value) not in shown)
+            found["at"] = f"{call.source}, calling {call.function}()"
+        super().__init__(explain_error(what, found, fix or self.general_fix))
+
+
+def _operands(arguments: Mapping[str, object]) -> list[tuple[str, object]]:
+    """The tensors among a call's arguments, also those in a list, by name."""
+    found: list[tuple[str, object]] = []
+    for name, value in arguments.items():
+        if isinstance(value, _operand_types):
+            found.append((name, value))
+        elif isinstance(value, list | tuple):
+            found += [(f"{name}[{k}]", v) for k, v in enumerate(value) if isinstance(v, _operand_types)]
+    return found[:MOST_OPERANDS]
+
+
+class UsageError(AutojitError, RuntimeError):
+    """A function was asked for something it cannot do (torch raises a plain RuntimeError)."""
+
+    names_operands = True
 
 
 class ShapeError(AutojitError, RuntimeError):
     """Shapes of operands do not fit together."""
 
+    names_operands = True
+    general_fix = "make the shapes agree: reshape, expand, transpose or slice an operand"
+
 
 class AxisError(AutojitError, IndexError):
     """An axis is out of range (torch raises IndexError)."""
+
+    names_operands = True
+    general_fix = "count axes from 0, or backwards from -1"
 
 
 class IndexOutOfRangeError(AutojitError, IndexError):
     """An index is out of range."""
 
+    names_operands = True
+    general_fix = "check the indices against the extent of the axis they pick from"
+
+
+class IndexingError(AutojitError, IndexError):
+    """An indexing expression does not fit the tensor (torch raises a plain IndexError)."""
+
+    names_operands = True
+    general_fix = "index with integers, slices, None, ... and tensors of integers or booleans, one per axis"
+
 
 class DTypeError(AutojitError, RuntimeError):
     """An op does not take the dtype."""
+
+    names_operands = True
+    general_fix = "convert the operand: x.to(dtype)"
 
 
 class DeviceError(AutojitError, RuntimeError):
     """Operands lie on different devices, or the device is absent."""
 
+    general_fix = "use device='cpu'"
+
 
 class ArgumentError(AutojitError, ValueError):
     """A parameter has an impossible value."""
+
+    names_operands = True
 
 
 class DifferentiationError(AutojitError, RuntimeError):

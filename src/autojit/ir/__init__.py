@@ -9,12 +9,12 @@ Grammar of the text form::
     field  := name '=' literal                                          axes=(0,), dtype=f32
 """
 
-from autojit.ir.graph import Graph, Node, Value, replace
-from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
 from autojit.ir.builder import GraphBuilder, Tracer
+from autojit.ir.graph import Graph, Node, Value, replace
+from autojit.ir.interpreter import evaluate
+from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
 from autojit.ir.text import parse_graph, print_graph
 from autojit.ir.verifier import verify
-from autojit.ir.interpreter import evaluate
 
 __all__ = [
     "Graph", "GraphBuilder", "Node", "Op", "Operand", "Operands", "Tracer", "Value",

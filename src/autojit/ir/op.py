@@ -74,7 +74,6 @@ class Op:
     is_random: ClassVar[bool] = False
 
     if TYPE_CHECKING:
-
         result_type: Callable[..., Any]
         eager: Callable[..., Any]
         vjp: Callable[..., Any]

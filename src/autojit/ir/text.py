@@ -58,6 +58,7 @@ def _names(graph: Graph) -> dict[Value, str]:
 
 
 def print_node(node: Node, names: dict[Value, str]) -> str:
+    """One node as text: ``y: f32[4] = tanh(x)``."""
     left = ", ".join(f"{names[v]}: {v.type}" for v in node.outputs)
     return f"{left} = {print_op(node.op)}({', '.join(names[v] for v in node.inputs)})"
 

@@ -1,37 +1,38 @@
 """``@aj.jit``: a function whose calls run as compiled steps.
 
-A call goes to the native entry point of the step that ran last. If one of its guards fails, ``_slow`` looks for another
-step with the same argument signature whose guards hold, and captures a new one otherwise; ``explain`` says why.
+A call goes to the native entry point of the step that ran last in the present gradient mode. If a guard fails, ``_slow``
+looks for a step with the same argument signature whose guards hold, follows its decisions, and captures what is missing;
+``explain`` says why.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from autojit.core.config import config
-from autojit.core.dtypes import float64
 from autojit.core.errors import TraceError
-from autojit.core.types import TensorType
-from autojit.jit.call import CompiledCall
-from autojit.jit.guards import collect
+from autojit.jit.arguments import describe_difference, given_to_function, make_leaves, signature
+from autojit.jit.guards import Guard, collect
+from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.report import explain_function, show_stage
-from autojit.jit.step import ArgumentLeaf, Capture, CompiledStep
+from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
-from autojit.runtime.entry import make_entry
-from autojit.tensor.dispatch import apply
+from autojit.jit.verify import run_verified
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
-RECAPTURE_LIMIT = 64
+CAPTURE_LIMIT = 64  # paths captured for one argument signature
+SPLIT_LIMIT = 4096  # decisions on one path
+REASONS_KEPT = 20
+
+Branch = list[Decision | CompiledStep]
 
 
 @dataclass
@@ -40,25 +41,47 @@ class JitStats:
 
     captures: int = 0
     calls: int = 0
-    slow_calls: int = 0
     fallbacks: int = 0
     capture_s: float = 0.0
     compile_s: float = 0.0
     reasons: list[str] = field(default_factory=list)
 
-
-_eager_depth = threading.local()
+    def note(self, reason: str) -> None:
+        """Remember why a capture could not be used."""
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        del self.reasons[:-REASONS_KEPT]
 
 
 @contextmanager
-def eager() -> Any:
+def eager() -> Iterator[None]:
     """Run jitted functions line by line inside (this thread)."""
-    before = getattr(_eager_depth, "on", False)
-    _eager_depth.on = True
+    switches = state.__dict__
+    depth = switches.get("runs_eagerly", 0)
+    switches["runs_eagerly"] = depth + 1
     try:
         yield
     finally:
-        _eager_depth.on = before
+        switches["runs_eagerly"] = depth
+        if not depth:
+            del switches["runs_eagerly"]
+
+
+@dataclass(eq=False)
+class _Root:
+    """Captures of one argument signature: alternatives, each under the guards of its capture."""
+
+    branch: Branch = field(default_factory=list)
+    captures: int = 0
+
+
+class _Call:
+    """One call on its way through Python: its leaves, and the decisions passed so far."""
+
+    def __init__(self, args: Any, kwargs: Any) -> None:
+        self.leaves, self.tree = flatten((args, kwargs))
+        self.path: list[Decision] = []
+        self.outcomes: list[Any] = []
 
 
 class JitFunction:
@@ -69,181 +92,253 @@ class JitFunction:
     """
 
     def __init__(self, function: Callable[..., Any], verify: str | None = None) -> None:
-        functools.update_wrapper(self, function)
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            raise TraceError(
+                "jit: generators and coroutines cannot be captured as one step",
+                {"function": function},
+                "decorate the function that the generator calls, or return a list",
+            )
+        functools.update_wrapper(self, function, updated=())
         self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
         self.verify = verify
-        self.steps: dict[Any, list[CompiledStep]] = {}
+        self.roots: dict[Any, _Root] = {}
         self.dynamic_floats: set[int] = set()
         self.counts = JitStats()
-        self._entry: Callable[..., Any] | None = None
+        self.newest: CompiledStep | None = None
+        self._entries: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
+        self._natives: list[NativeStep] = []
         self._lock = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        entry = self._entry
-        if entry is not None and state.trace is None and state.grad_enabled and not kwargs:
-            return entry(*args)
-        if config.disable or state.trace is not None or getattr(_eager_depth, "on", False):
-            return self.function(*args, **kwargs)
+        now = state.__dict__
+        if now["trace"] is not None or "runs_eagerly" in now or config.disable:
+            return self._slow(*args, **kwargs)
+        entry = self._entries[now["grad_enabled"] + 2 * now["inference"]]
+        if entry is not None:
+            return entry(*args, **kwargs)
         return self._slow(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        bound = instance.__dict__.setdefault("_jit_methods", {})
-        if self not in bound:
-            bound[self] = JitFunction(self.function.__get__(instance, owner), self.verify)
-        return bound[self]
+        cache = instance.__dict__.setdefault("_jit_methods", {})
+        found = cache.get(self.name)
+        if found is None or found.function.__func__ is not self.function:
+            found = cache[self.name] = JitFunction(self.function.__get__(instance, owner), self.verify)
+        return found
 
-    # -- finding or making a step
+    def __repr__(self) -> str:
+        return f"<jit {self.name}: {self.counts.captures} capture(s)>"
+
+    # -- a call through Python
 
     def _slow(self, *args: Any, **kwargs: Any) -> Any:
-        if config.disable or state.trace is not None or getattr(_eager_depth, "on", False):
+        now = state.__dict__
+        if config.disable or now["trace"] is not None or "runs_eagerly" in now:
             return self.function(*args, **kwargs)
+        call = _Call(args, kwargs)
         with self._lock:
-            self.counts.slow_calls += 1
-            leaves, tree = flatten((args, kwargs))
-            step = self._find(leaves, tree)
-            if step is None:
-                step = self._capture(args, kwargs, leaves, tree)
-        return self._run(step, leaves)
+            self.counts.calls += 1
+            return self._run(call)
 
-    def _signature(self, leaves: list[Any], tree: TreeSpec) -> Any:
-        parts = [_leaf_signature(leaf, k in self.dynamic_floats) for k, leaf in enumerate(leaves)]
-        return tree, tuple(parts), state.grad_enabled, state.inference
+    def _run(self, call: _Call) -> Any:
+        root = self._root(call)
+        branch = root.branch
+        arrays: list[Any] | None = None
+        while True:
+            node = self._find(branch, call, is_root=not call.path)
+            if node is None:
+                self._capture(call, root, branch)
+                arrays = None
+                node = self._find(branch, call, is_root=not call.path)
+                if node is None:
+                    raise TraceError(
+                        f"jit: {self.name} changed what its own capture relies on, while it was captured",
+                        {"reasons": "; ".join(self.counts.reasons[-3:])},
+                        "change Python state outside the function, or keep it in tensors",
+                    )
+            if arrays is None:
+                arrays = (node.capture if not call.path else call.path[0].capture).arrays(call.leaves)
+            if isinstance(node, CompiledStep):
+                return self._finish(node, call, arrays)
+            outcome = node.decide(arrays)
+            call.path.append(node)
+            call.outcomes.append(outcome.copy())
+            branch = node.children.setdefault(outcome.tobytes(), [])
 
-    def _find(self, leaves: list[Any], tree: TreeSpec) -> CompiledStep | None:
-        for step in self.steps.get(self._signature(leaves, tree), ()):
-            reason = step_failure(step, leaves)
+    def _finish(self, step: CompiledStep, call: _Call, arrays: Sequence[Any]) -> Any:
+        if self.verify is not None and step.calls == 0:
+            return run_verified(self.function, step, call.leaves, arrays)
+        result = step.run(call.leaves, arrays)
+        self._install(step, call.leaves)
+        return result
+
+    def _mode(self) -> int:
+        return state.grad_enabled + 2 * state.inference
+
+    def _key(self, call: _Call) -> Any:
+        return self._mode(), signature(call.leaves, call.tree, self.dynamic_floats)
+
+    def _root(self, call: _Call) -> _Root:
+        key = self._key(call)
+        found = self.roots.get(key)
+        if found is None:
+            if self._notice_changing_floats(call):
+                return self._root(call)
+            if self.roots:
+                self.counts.note(self._difference(key))
+            found = self.roots[key] = _Root()
+        return found
+
+    def _difference(self, key: Any) -> str:
+        mode, new = key
+        same_tree = [old for m, old in self.roots if m == mode and old[0] == new[0]]
+        if same_tree:
+            return describe_difference(same_tree[-1], new, self._leaf_names(new[0]))
+        last_mode, old = next(reversed(self.roots))
+        return "gradient mode changed" if last_mode != mode else describe_difference(old, new, ())
+
+    def _leaf_names(self, tree: TreeSpec) -> list[str]:
+        args, kwargs = tree.children
+        try:
+            names = list(inspect.signature(self.function).parameters)
+        except (TypeError, ValueError):
+            names = []
+        names += [f"argument {k}" for k in range(len(names), len(args.children))]
+        found: list[str] = []
+        for name, child in (*zip(names, args.children, strict=False), *zip(kwargs.keys, kwargs.children, strict=True)):
+            count = len(flatten(child.unflatten([0] * 10_000))[0]) if child.kind is not None else 1
+            found += [name] if child.kind is None else [f"{name}[{k}]" for k in range(count)]
+        return found
+
+    def _notice_changing_floats(self, call: _Call) -> bool:
+        """A float argument seen with a second value becomes an input."""
+        new = signature(call.leaves, call.tree, self.dynamic_floats)
+        changed: set[int] = set()
+        for _, old in self.roots:
+            if old[0] == new[0]:
+                changed |= {
+                    k
+                    for k, (a, b) in enumerate(zip(old[1], new[1], strict=True))
+                    if a != b and type(call.leaves[k]) is float and isinstance(a, tuple) and a[0] == "float"
+                }
+        self.dynamic_floats |= changed
+        return bool(changed)
+
+    def _find(self, branch: Branch, call: _Call, is_root: bool) -> Decision | CompiledStep | None:
+        for node in branch:
+            reason = _broken_guard(node.capture.guards) if is_root else None
+            reason = reason or node.failure(call.leaves)
             if reason is None:
-                return step
-            self.counts.reasons.append(reason)
-            del self.counts.reasons[:-20]
+                return node
+            self.counts.note(reason)
         return None
 
-    def _capture(self, args: Any, kwargs: Any, leaves: list[Any], tree: TreeSpec) -> CompiledStep:
-        self._notice_changing_floats(leaves, tree)
-        signature = self._signature(leaves, tree)
-        known = self.steps.setdefault(signature, [])
-        if len(known) >= RECAPTURE_LIMIT:
-            raise TraceError(
-                f"jit: {self.__name__} was captured {len(known)} times for one argument signature",  # type: ignore[attr-defined]
-                {"last reasons": "; ".join(self.counts.reasons[-3:])},
-                "keep values that change in tensors, or use aj.cond / aj.while_loop for control flow on data",
-            )
+    # -- capturing
+
+    def _capture(self, call: _Call, root: _Root, branch: Branch) -> None:
+        root.captures += 1
+        if root.captures > CAPTURE_LIMIT:
+            raise self._too_many(root)
         start = time.perf_counter()
-        capture = self._trace(leaves, tree)
-        traced = time.perf_counter()
-        step = CompiledStep(capture)
+        bound: set[int] = set()
+        while True:
+            capture = self._trace(call, bound)
+            try:
+                traced = time.perf_counter()
+                made = build_path(capture, branch, call.path)
+                step = made[-1]
+                assert isinstance(step, CompiledStep)
+                conflicts = step.conflicts(call.leaves)
+            except BaseException:
+                _remove(branch, capture)
+                raise
+            finally:
+                capture.trace.finish()
+            if not conflicts:
+                break
+            _remove(branch, capture)
+            bound |= conflicts
+        self.newest = step
         self.counts.captures += 1
         self.counts.capture_s += traced - start
         self.counts.compile_s += time.perf_counter() - traced
-        self.counts.fallbacks += len(step.compiled.lowered.fallbacks)
-        known.append(step)
-        return step
+        fallbacks = sum(len(node.segment.compiled.lowered.fallbacks) for node in made)
+        self.counts.fallbacks += fallbacks
 
-    def _notice_changing_floats(self, leaves: list[Any], tree: TreeSpec) -> None:
-        """A float argument seen with a second value becomes an input."""
-        for (other, _, _, _), steps in ((key, found) for key, found in self.steps.items()):
-            if other != tree:
-                continue
-            for step in steps:
-                for k, (leaf, seen) in enumerate(zip(leaves, step.capture.arguments, strict=True)):
-                    if type(leaf) is float and type(seen.original) is float and leaf != seen.original:
-                        self.dynamic_floats.add(k)
-
-    def _trace(self, leaves: list[Any], tree: TreeSpec) -> Capture:
-        trace = Trace()
-        shells = [self._shell(trace, k, leaf) for k, leaf in enumerate(leaves)]
-        replaced = [s.original if s.shell is None else s.shell for s in shells]
-        args, kwargs = tree.unflatten(replaced)
-        collector = collect(self.function)
+    def _trace(self, call: _Call, bound: set[int]) -> Capture:
+        trace = Trace(call.outcomes)
+        made = make_leaves(trace, call.leaves, self.dynamic_floats, bound)
+        args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
+        objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
+        collector = collect(self.function, objects)
+        hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in collector.tensors]
+        modes = state.grad_enabled, state.inference
         state.trace = trace
         try:
             result = self.function(*args, **kwargs)
+            outputs, output_tree = flatten(result)
+            capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
+            trace.check()
+            return capture
         finally:
             state.trace = None
-        outputs, output_tree = flatten(result)
-        return Capture(trace, shells, tree, outputs, output_tree, collector.guards, collector.kept)
+            state.grad_enabled, state.inference = modes
+            trace.restore()
+            for t, before in hooks:
+                _restore_hooks(t, before)
 
-    def _shell(self, trace: Trace, position: int, leaf: Any) -> ArgumentLeaf:
-        if isinstance(leaf, np.ndarray):
-            leaf = wrap(leaf)
-            found = self._tensor_shell(trace, leaf)
-            found.original = leaf._array
-            return found
-        if isinstance(leaf, Tensor):
-            return self._tensor_shell(trace, leaf)
-        if type(leaf) is float and position in self.dynamic_floats:
-            value = trace.builder.input(TensorType((), float64))
-            cell = np.array(leaf)
-            trace.known[value] = cell
-            return ArgumentLeaf(leaf, value, wrap_value(value), cell)
-        return ArgumentLeaf(leaf)
+    def _too_many(self, root: _Root) -> TraceError:
+        decisions = sorted(_decisions(root.branch), key=lambda d: -len(d.children))
+        facts: dict[str, object] = {"captures": root.captures - 1}
+        if decisions and len(decisions[0].children) > 1:
+            worst = decisions[0]
+            facts["decides on"] = f"{worst.split.value.type} at {worst.split.source}"
+            facts["outcomes"] = len(worst.children)
+        if self.counts.reasons:
+            facts["last reasons"] = "; ".join(self.counts.reasons[-3:])
+        return TraceError(
+            f"jit: {self.name} was captured too often for one argument signature",
+            facts,
+            "keep values that change in tensors; write control flow on data as aj.cond(pred, f, g, operands) or "
+            "aj.while_loop(cond, body, state)",
+        )
 
-    def _tensor_shell(self, trace: Trace, leaf: Tensor) -> ArgumentLeaf:
-        value = trace.builder.input(type_of(leaf))
-        trace.known[value] = leaf._array
-        shell = wrap_value(value)
-        shell._requires_grad = leaf._requires_grad
-        shell._grad = None
-        return ArgumentLeaf(leaf, value, shell)
+    # -- the native entry point
 
-    # -- running
-
-    def _run(self, step: CompiledStep, leaves: list[Any]) -> Any:
-        self.counts.calls += 1
-        if step.is_differentiable:
-            return self._run_differentiable(step, leaves)
-        if self.verify is not None and step.calls == 0:
-            from autojit.jit.verify import run_verified
-
-            return run_verified(self.function, step, leaves)
-        result = step.run(leaves)
-        self._install(step)
-        return result
-
-    def _install(self, step: CompiledStep) -> None:
-        if step.entry is None:
-            spec = step.native_spec(self._slow)
-            if spec is None:
-                self._entry = None
-                return
-            step.entry = make_entry(spec)
+    def _install(self, step: CompiledStep, leaves: list[Any]) -> None:
+        mode = self._mode()
+        if not can_be_native(step):
+            self._entries[mode] = None
+            return
+        native = step.entry
+        if native is None or native.entry_address != step.segment.executable.table_address or native.is_outgrown(leaves):
+            native = step.entry = NativeStep(step, leaves, self._slow)
+            self._natives.append(native)
         else:
-            step.refresh_entry()
-        self._entry = step.entry.call
-
-    def _run_differentiable(self, step: CompiledStep, leaves: list[Any]) -> Any:
-        """Results that need gradients: the whole graph is one op of the eager history."""
-        operands: list[Tensor] = []
-        for given, leaf in zip(leaves, step.capture.arguments, strict=True):
-            if leaf.value is not None:
-                operands.append(given if isinstance(given, Tensor) else wrap(np.asarray(given)))
-        operands += [e.root_owner() for e in step.entries]
-        if step.call is None:
-            step.call = CompiledCall(step.graph)
-        found = apply(step.call, *operands)
-        step.calls += 1
-        return step.package_tensors(found if isinstance(found, tuple) else (found,))
+            native.refresh()
+        self._entries[mode] = native.call
 
     # -- telling
 
     def stats(self) -> dict[str, Any]:
-        """Counters: captures, calls through Python, native calls, fallbacks (ops called back from the step), seconds."""
-        native = sum(s.entry.calls() for found in self.steps.values() for s in found if s.entry is not None)
+        """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
+        nodes = [node for root in self.roots.values() for node in _nodes(root.branch)]
         counts = self.counts
         return {
             "captures": counts.captures,
             "python_calls": counts.calls,
-            "native_calls": native,
+            "native_calls": sum(native.entry.calls() for native in self._natives),
+            "splits": sum(isinstance(node, Decision) for node in nodes),
             "fallbacks": counts.fallbacks,
             "capture_s": counts.capture_s,
             "compile_s": counts.compile_s,
-            "kernels": sum(len(s.compiled.lowered.entries) for found in self.steps.values() for s in found),
+            "kernels": sum(len(node.segment.compiled.lowered.entries) for node in nodes),
         }
 
     def explain(self) -> str:
-        """What was captured, the state it updates, guards, fallbacks, and why it was captured again."""
+        """What was captured, the state it updates, guards, splits, fallbacks, and why it was captured again."""
         return explain_function(self)
 
     def show(self, stage: str = "graph") -> str:
@@ -256,38 +351,53 @@ class JitFunction:
         return {
             "arena_bytes": step.compiled.schedule.memory.arena_bytes,
             "state_bytes": sum(e.array.nbytes for e in step.entries),
-            "result_bytes": sum(v.type.size_bytes for v in step.results),
+            "result_bytes": sum(v.type.size_bytes for v in step.results.values),
         }
+
+    def steps(self) -> list[CompiledStep]:
+        """Every captured step."""
+        return [n for root in self.roots.values() for n in _nodes(root.branch) if isinstance(n, CompiledStep)]
 
     def last_step(self) -> CompiledStep:
         """The step captured last."""
-        found = [s for steps in self.steps.values() for s in steps]
-        if not found:
-            raise TraceError(f"jit: {self.function.__name__} has not been called yet")
-        return found[-1]
+        if self.newest is None:
+            raise TraceError(f"jit: {self.name} has not been called yet")
+        return self.newest
 
 
-def _leaf_signature(leaf: Any, dynamic: bool) -> Any:
-    if isinstance(leaf, Tensor):
-        kind = type_of(leaf)
-        return kind.shape, kind.dtype.name, leaf._requires_grad
-    if isinstance(leaf, np.ndarray):
-        return "array", leaf.shape, str(leaf.dtype)
-    if dynamic and type(leaf) is float:
-        return "float"
-    if isinstance(leaf, bool | int | str | bytes | None | complex):
-        return type(leaf).__name__, leaf
-    if isinstance(leaf, float):
-        return "float", repr(leaf)
-    return "object", id(leaf)
-
-
-def step_failure(step: CompiledStep, leaves: list[Any]) -> str | None:
-    """Why a step cannot be used for this call, or None when every guard holds."""
-    for guard in step.capture.guards:
+def _broken_guard(guards: Sequence[Guard]) -> str | None:
+    for guard in guards:
         if not guard.holds():
             return guard.describe()
-    return step.state_failure(leaves)
+    return None
+
+
+def _nodes(branch: Branch) -> Iterator[Decision | CompiledStep]:
+    stack = list(branch)
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, Decision):
+            stack.extend(n for children in node.children.values() for n in children)
+
+
+def _decisions(branch: Branch) -> list[Decision]:
+    return [node for node in _nodes(branch) if isinstance(node, Decision)]
+
+
+def _remove(branch: Branch, capture: Capture) -> None:
+    """Take a capture that cannot be used out of the tree."""
+    branch[:] = [node for node in branch if node.capture is not capture]
+
+
+def _restore_hooks(t: Any, before: Any) -> None:
+    """Leaf hooks that the function registered while it was captured would otherwise stay for every later capture."""
+    if before is None:
+        t._leaf_hooks = None
+        return
+    for hooks, kept in zip(t._leaf_hooks, before, strict=True):
+        hooks.clear()
+        hooks.update(kept)
 
 
 def jit(function: Callable[..., Any] | None = None, *, verify: str | None = None) -> Any:

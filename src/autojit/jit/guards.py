@@ -166,8 +166,8 @@ class Collector:
             self.function(value, depth + 1)
         elif isinstance(value, ModuleType):
             self._module_globals(value, name, names, depth)
-        elif hasattr(type(value), "_captured_function"):  # another jitted function: it is inlined
-            self.function(value._captured_function, depth + 1)
+        elif type(value).__name__ == "JitFunction" and is_own_instance(value):  # it is inlined
+            self.function(value.function, depth + 1)
         elif not isinstance(value, (*PRIMITIVES, np.ndarray, np.generic, type, BuiltinFunctionType)):
             self.object(value, name, names, depth)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.pytree import flatten
+from autojit.jit.versions import count_calls
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
     Argument, ArrayArgument, ArrayCheck, CellGuard, Constant, DictGuard, EntrySpec, EqualIntArgument, FloatArgument,
@@ -45,8 +46,20 @@ class NativeStep:
         is_layered = bool(self.is_nested or self.listed or self.views or not step.results.is_plain)
         self.guard_places: dict[int, int] = {}
         self.grad_places: list[int] = []
+        self._address = step.segment.executable.table_address
         self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
         self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
+        for entry in self.written.values():
+            count_calls(entry.storage, self)
+
+    @property
+    def entry_address(self) -> int:
+        """The table the entry fills: another one after the step was bound to new memory."""
+        return self._address
+
+    def is_outgrown(self, leaves: list[Any]) -> bool:
+        """Whether this call's arguments are views where those of the first call were not."""
+        return not set(self._view_positions(leaves)) <= set(self.views)
 
     def _view_positions(self, leaves: list[Any]) -> list[int]:
         """Tensor arguments that share storage with others; only a step that changes state must look at them."""

@@ -17,10 +17,13 @@ STAGES = ("graph", "adjoint", "schedule", "llvm", "asm")
 
 def explain_function(function: JitFunction) -> str:
     """A page about a jitted function."""
-    lines = [f"{function.function.__name__}: {function.counts.captures} capture(s)"]
-    for steps in function.steps.values():
-        for step in steps:
-            lines += _explain_step(step)
+    stats = function.stats()
+    lines = [
+        f"{function.name}: {function.counts.captures} capture(s), {stats['splits']} split(s), "
+        f"{stats['fallbacks']} fallback(s)"
+    ]
+    for step in function.steps():
+        lines += _explain_step(step)
     if function.counts.reasons:
         lines.append("captured again because")
         lines += [f"  {reason}" for reason in function.counts.reasons]
@@ -31,25 +34,35 @@ def explain_function(function: JitFunction) -> str:
 def _explain_step(step: CompiledStep) -> list[str]:
     compiled = step.compiled
     inputs = ", ".join(str(leaf.value.type) for leaf in step.capture.arguments if leaf.value is not None)
-    modified = [e for e in step.entries if e.is_modified]
+    modified = step.effects.modified
     elapsed = ", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in compiled.elapsed_s.items())
     lines = [
         f"step({inputs})",
         f"  graph      {len(step.graph.nodes)} nodes captured, {len(compiled.graph.nodes)} after passes",
-        f"  kernels    {len(compiled.lowered.entries)}, one native call per step",
+        f"  kernels    {len(compiled.lowered.entries)}, {_how_called(step)}",
         f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
-        f"{len(step.grad_results)} gradients",
+        f"{len(step.effects.grads)} gradients",
         f"  memory     arena {compiled.schedule.memory.arena_bytes} bytes",
         f"  compile    {elapsed}",
         f"  entry      {'native' if step.entry is not None else 'Python'}",
     ]
     if compiled.lowered.fallbacks:
         lines.append(f"  fallbacks  ops called back from the step: {', '.join(compiled.lowered.fallbacks)}")
-    for split in step.trace.splits:
-        lines.append(f"  split      on {split.value.type} == {split.outcome!r} at {split.source}")
+    lines += [f"  split      {s.value.type} == {s.outcome!s:.40} at {s.source}" for s in step.trace.splits]
     lines.append(f"  guards     {len(step.capture.guards)}")
-    lines += [f"    {guard.name} == {guard.expected!r:.60}" for guard in step.capture.guards[:40]]
+    lines += [f"    {guard.name} == {_one_line(guard.expected)}" for guard in step.capture.guards[:40]]
     return lines
+
+
+def _how_called(step: CompiledStep) -> str:
+    if step.is_whole:
+        return "one native call per step"
+    return f"{len(step.trace.splits) + 1} native calls per step, Python decides between them"
+
+
+def _one_line(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def show_stage(function: JitFunction, stage: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import DType
-from autojit.core.errors import ShapeError
+from autojit.core.errors import ShapeError, UsageError
 from autojit.linalg.factorizations import inv, require_floating, svdvals
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
@@ -99,7 +99,7 @@ def matrix_norm(
         return _spectral(x, ord, rows, columns, keepdim)
     along, across = (rows, columns) if abs(ord) == 1 else (columns, rows)
     if abs(ord) not in (1, inf):
-        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+        raise UsageError(f"linalg.matrix_norm: Order {ord} not supported.")
     sums = x.abs().sum(along, keepdim=True)
     best = sums.amax(across, keepdim=True) if ord > 0 else sums.amin(across, keepdim=True)
     return best if keepdim else best.squeeze((rows, columns))  # type: ignore[no-any-return]

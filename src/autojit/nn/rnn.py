@@ -12,6 +12,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.module import Module
@@ -146,16 +147,16 @@ class RNNBase(Module):
             return tuple(aj.zeros(shape, dtype=x.dtype, device=x.device) for shape in shapes)
         for part, shape in zip(hx, shapes, strict=True):
             if tuple(part.shape) != shape:
-                raise RuntimeError(f"Expected hidden size {shape}, got {list(part.shape)}")
+                raise UsageError(f"Expected hidden size {shape}, got {list(part.shape)}")
         return hx
 
     def _forward(self, input: Any, hx: _State | None) -> tuple[Any, _State]:
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
         if input.ndim not in (2, 3):
-            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
+            raise ArgumentError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
         if input.shape[-1] != self.input_size:
-            raise RuntimeError(
+            raise UsageError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}"
             )
         if input.ndim == 2:
@@ -193,8 +194,9 @@ class RNNBase(Module):
 
 def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: Any, proj_size: int) -> None:
     if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
-        raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being"
-                         " zeroed")  # fmt: skip
+        raise ArgumentError(
+            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+        )
     if dropout > 0 and num_layers == 1:
         warnings.warn(
             "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
@@ -204,15 +206,15 @@ def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: Any, p
     if not isinstance(hidden_size, int):
         raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
     if hidden_size <= 0:
-        raise ValueError("hidden_size must be greater than zero")
+        raise ArgumentError("hidden_size must be greater than zero")
     if num_layers <= 0:
-        raise ValueError("num_layers must be greater than zero")
+        raise ArgumentError("num_layers must be greater than zero")
     if proj_size < 0:
-        raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        raise ArgumentError("proj_size should be a positive integer or zero to disable projections")
     if proj_size and mode != "LSTM":
-        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        raise ArgumentError("proj_size argument is only supported for LSTM, not RNN or GRU")
     if proj_size >= hidden_size:
-        raise ValueError("proj_size has to be smaller than hidden_size")
+        raise ArgumentError("proj_size has to be smaller than hidden_size")
 
 
 class RNN(RNNBase):
@@ -232,7 +234,7 @@ class RNN(RNNBase):
         dtype: DType | None = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+            raise ArgumentError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         self.__dict__["nonlinearity"] = nonlinearity
         super().__init__(
             f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout,

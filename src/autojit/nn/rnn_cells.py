@@ -11,6 +11,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.module import Module
@@ -90,11 +91,11 @@ class _Cell(Module):
             if tensor is None:
                 continue
             if tensor.ndim not in (1, 2):
-                raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {tensor.ndim}D instead")
+                raise ArgumentError(f"{name}: Expected {what} to be 1D or 2D, got {tensor.ndim}D instead")
             if tensor.shape[-1] != size:
-                raise RuntimeError(f"{what} has inconsistent {what}_size: got {tensor.shape[-1]}, expected {size}")
+                raise UsageError(f"{what} has inconsistent {what}_size: got {tensor.shape[-1]}, expected {size}")
             if tensor.shape[:-1] != input.shape[:-1]:
-                raise RuntimeError(
+                raise UsageError(
                     f"Input batch size {list(input.shape[:-1])} doesn't match hidden batch size "
                     f"{list(tensor.shape[:-1])}"
                 )
@@ -126,7 +127,7 @@ class RNNCell(_Cell):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         if self.nonlinearity not in ("tanh", "relu"):
-            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+            raise UsageError(f"Unknown nonlinearity: {self.nonlinearity}")
         self._check(input, hx)
         h = self._zeros(input) if hx is None else hx
         return rnn_step(self._gates_x(input), h, self.weight_hh, self.bias_hh, self.nonlinearity)

@@ -26,7 +26,8 @@ def normalize_axis(axis: int, ndim: int, op: str = "op") -> int:
     """A non-negative axis; AxisError (an IndexError, as torch) when out of range. Rank 0 counts as rank 1."""
     span = max(ndim, 1)
     if not -span <= axis < span:
-        raise AxisError(f"{op}: Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {axis})")
+        bounds = f"[{-span}, {span - 1}]"
+        raise AxisError(f"{op}: Dimension out of range (expected to be in range of {bounds}, but got {axis})")
     return axis + span if axis < 0 else axis
 
 
@@ -133,9 +134,9 @@ class Elementwise(Op, abstract=True):
 class Reindex(Op, abstract=True):
     """Every output element is one element of the only operand: ``y[i] = x[source_index(i)]``. Linear.
 
-    ``source_index`` states the map; ``valid`` (for padding) lists (index, low, high) conditions under which the element
-    exists at all, else it is ``fill``. Subclasses that alias set ``is_view`` and give ``unview(base, piece)``: base with
-    the viewed elements replaced.
+    ``source_index`` states the map; ``valid`` (for padding) lists (index, low, high) conditions under which the
+    element exists at all, else it is ``fill``. Subclasses that alias set ``is_view`` and give ``unview(base, piece)``:
+    base with the viewed elements replaced.
     """
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
@@ -179,7 +180,7 @@ class Source(Op, abstract=True):
 
 
 class Structured(Op, abstract=True):
-    """An op whose lowering is a module of ``codegen``, named by ``lowering``; "opaque" calls ``eager`` from the step."""
+    """An op lowered by a module of ``codegen``, named by ``lowering``; "opaque" calls ``eager`` from the step."""
 
     lowering: ClassVar[str] = "opaque"
 
@@ -194,14 +195,13 @@ def sum_to(x: Any, shape: Shape) -> Any:
     if x.type.shape == shape:
         return x
     added = x.type.ndim - len(shape)
-    axes = tuple(
-        axis for axis, n in enumerate(x.type.shape) if axis < added or (shape[axis - added] == 1 and n != 1)
-    )
+    axes = tuple(axis for axis, n in enumerate(x.type.shape) if axis < added or (shape[axis - added] == 1 and n != 1))
     total = bind(Op.registry["sum"](axes), x) if axes else x  # type: ignore[call-arg]
     return total if total.type.shape == shape else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
 
 
 def is_bool(x: Any) -> bool:
+    """Whether an operand holds truth values."""
     return x.type.dtype is bool_
 
 

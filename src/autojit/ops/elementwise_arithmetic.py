@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import DTypeError
+from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import broadcast_shapes
@@ -268,7 +268,7 @@ class Where(Pointwise):
         return [(cls(), (c[0], *v[1:])) for c, v in zip(conditions, values, strict=True)]
 
 
-@dataclass(frozen=True)
+@record
 class Cast(Pointwise):
     """Conversion to another dtype: C semantics; complex to real drops the imaginary part; bool is "not 0"."""
 

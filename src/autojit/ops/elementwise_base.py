@@ -11,13 +11,13 @@ NaN, and derivatives of every order stay right, because ``guarded_mul`` is an op
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_
+from autojit.core.records import record
 from autojit.core.types import Shape
 from autojit.ir.op import Op, Operands, bind
 from autojit.ops.base import Elementwise, resolve
@@ -77,7 +77,7 @@ def sample_inputs(arity: int, domain: tuple[float, float], dtype: DType) -> list
     return [*found, strided]
 
 
-@dataclass(frozen=True)
+@record
 class Pointwise(Elementwise, abstract=True):
     """An elementwise op evaluated by ``ufunc``; base of the parameterless ops."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
+from autojit.core.records import record
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, mul, reciprocal, square, sub, where
 from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, sample_inputs, widened
@@ -222,7 +222,7 @@ class Pow(Pointwise):
         return emit.pow(x, y)
 
 
-@dataclass(frozen=True)
+@record
 class PowNumber(Pointwise):
     """``x ** exponent`` for a number known when the graph is built."""
 

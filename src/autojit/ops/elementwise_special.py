@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
+from autojit.core.records import record
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops import special_reference as reference
 from autojit.ops.elementwise_arithmetic import mul, neg, square
@@ -115,7 +115,7 @@ class Digamma(Special):
         return emit.digamma(x)
 
 
-@dataclass(frozen=True)
+@record
 class Polygamma(Special):
     """The ``n``-th derivative of ``digamma``, n at least 1."""
 

@@ -7,13 +7,13 @@ from the end (once), anything outside raises IndexOutOfRangeError. The transpose
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError
+from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -50,7 +50,7 @@ class Gathering(Op, abstract=True):
         return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])
 
 
-@dataclass(frozen=True)
+@record
 class Gather(Gathering):
     """``y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`` with ``index[i.., j, k..]`` on ``axis``: torch.gather."""
 
@@ -89,7 +89,7 @@ class Gather(Gathering):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class IndexSelect(Gathering):
     """``y = x.take(index, axis)`` for a vector of positions: embedding rows are ``axis`` 0."""
 
@@ -141,7 +141,7 @@ class IndexSelect(Gathering):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class GatherNd(Gathering):
     """``x[i1, .., ik]`` on the first k axes with k index operands, which broadcast among each other.
 

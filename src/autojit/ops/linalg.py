@@ -8,13 +8,13 @@ derivative results for forward and reverse mode algorithmic differentiation, 200
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import AutojitError, DTypeError, ShapeError
+from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes
@@ -38,7 +38,7 @@ class LinAlgError(AutojitError, RuntimeError):
     """A matrix has no inverse or no factorization (torch.linalg.LinAlgError)."""
 
 
-@dataclass(frozen=True)
+@record
 class MatrixOp(Structured, abstract=True):
     """On the last two axes; any batch axes in front, so batching changes nothing.
 
@@ -133,7 +133,7 @@ class Solve(MatrixOp):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class TriangularSolve(MatrixOp):
     """``Solve`` reading one triangle of ``a`` only; ``unit``: its diagonal counts as ones."""
 

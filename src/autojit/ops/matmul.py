@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16
 from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
@@ -28,7 +28,7 @@ __all__ = [
 _HALVES = (float16.numpy, bfloat16.numpy)
 
 
-@dataclass(frozen=True)
+@record
 class Matmul(Structured):
     """``(..., m, k) @ (..., k, n) -> (..., m, n)`` with equal batch shapes.
 

@@ -11,7 +11,6 @@ Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import pi, prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int64, uint32, uint64
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
@@ -68,7 +68,7 @@ def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint32]:
     return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
 
 
-@dataclass(frozen=True)
+@record
 class RandomBits(Structured):
     """uint32 words of a shape from a key ``(seed, offset)``; a function of the key, so equal requests agree."""
 

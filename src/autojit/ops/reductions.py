@@ -8,7 +8,6 @@ the identity of the value and ``beats(candidate, best)``; where neither beats th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod as size_of
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, float32, int64
 from autojit.core.errors import AxisError, DTypeError
+from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normalize_axis
@@ -47,7 +47,7 @@ def spread(y: Operand, shape: Shape, axes: tuple[int, ...]) -> Any:
     return broadcast_to(restore_axes(y, shape, axes), shape)
 
 
-@dataclass(frozen=True)
+@record
 class Fold(Reduction, abstract=True):
     """A reduction evaluated by ``fold(x, axis=axes)``."""
 

@@ -7,13 +7,13 @@ product and logsumexp are recurrences too: no division, so zeros and any order o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axis
@@ -34,7 +34,7 @@ _HALVES = (float16.numpy, bfloat16.numpy)
 KINDS = ("sum", "prod", "logsumexp")
 
 
-@dataclass(frozen=True)
+@record
 class Cumulative(Structured):
     """Fold of the elements up to and including each one along ``axis``; ``reverse`` folds from the end."""
 
@@ -109,7 +109,7 @@ class Cumulative(Structured):
         return found
 
 
-@dataclass(frozen=True)
+@record
 class LinearRecurrence(Structured):
     """``s[i] = a[i] * s[i - 1] + b[i]`` along ``axis`` from ``s[-1] = 0`` (so ``a[0]`` does not matter)."""
 
@@ -163,7 +163,7 @@ class LinearRecurrence(Structured):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class CumulativeExtreme(Structured):
     """Running maximum ("max") or minimum ("min") and the latest position that reaches it; NaN stays, as in torch."""
 

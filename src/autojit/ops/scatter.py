@@ -7,13 +7,13 @@ Operands of every op here are ``(base, src, *indices)``; ``combine`` says what h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, float16
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -88,7 +88,7 @@ class Scattering(Structured, abstract=True):
         return bind(self, base_dot, src_dot, *indices)
 
 
-@dataclass(frozen=True)
+@record
 class Scatter(Scattering):
     """``base[i.., index[i.., j, k..], k..] = or += src[i.., j, k..]``: torch.scatter, scatter_add."""
 
@@ -125,7 +125,7 @@ class Scatter(Scattering):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class IndexUpdate(Scattering):
     """``base.select(axis, index[j]) = or += src.select(axis, j)``: torch.index_copy, index_add."""
 
@@ -167,7 +167,7 @@ class IndexUpdate(Scattering):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class IndexPut(Scattering):
     """``base[i1, .., ik] = or += src`` on the first k axes; ``src`` has the shape ``GatherNd`` would give."""
 

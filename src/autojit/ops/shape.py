@@ -7,7 +7,6 @@ state ``unview``: the base with the viewed elements replaced, which turns an in-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -46,7 +46,7 @@ class View(Reindex, abstract=True):
         return bind(self.shifted(x.type.shape[0]), x)
 
 
-@dataclass(frozen=True)
+@record
 class Reshape(View):
     """The elements in row-major order under another shape of the same size."""
 
@@ -83,7 +83,7 @@ class Reshape(View):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class Permute(View):
     """Axis ``k`` of the result is axis ``axes[k]`` of the operand."""
 
@@ -125,7 +125,7 @@ class Permute(View):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class Slice(View):
     """``x[starts:stops:steps]`` on every axis: starts and stops within the extents, steps positive."""
 
@@ -178,7 +178,7 @@ class Slice(View):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class BroadcastTo(View):
     """NumPy broadcasting to a shape: axes of extent 1 repeat, missing leading axes are added."""
 
@@ -234,7 +234,7 @@ class BroadcastTo(View):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class Flip(Reindex):
     """Reversed order along ``axes`` (sorted, non-negative). A copy, as in torch, so that no stride is negative."""
 
@@ -260,7 +260,7 @@ class Flip(Reindex):
         return [(Flip((0, 2)), (ramp((2, 3, 4), dtype),)), (Flip((0,)), (ramp((0, 2), dtype),))]
 
 
-@dataclass(frozen=True)
+@record
 class Pad(Reindex):
     """``low`` and ``high`` elements of ``value`` around, ``interior`` ones between, as XLA's Pad; none negative."""
 
@@ -338,7 +338,7 @@ class Pad(Reindex):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class SliceUpdate(Structured):
     """``base`` with ``base[starts : ... : steps]`` replaced by ``piece``; the region is as large as the piece."""
 

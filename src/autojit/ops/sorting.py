@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, TraceError
+from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
@@ -31,7 +31,7 @@ __all__ = [
 _HALVES = (float16.numpy, bfloat16.numpy)
 
 
-@dataclass(frozen=True)
+@record
 class Sort(Structured):
     """(values, positions) in order along ``axis``; equal elements keep their order; NaN counts as greatest."""
 
@@ -78,7 +78,7 @@ class Sort(Structured):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class Searchsorted(Structured):
     """Insertion places of ``values`` in ``sorted`` along the last axis; leading axes equal, or ``sorted`` a vector."""
 
@@ -135,7 +135,7 @@ class Searchsorted(Structured):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class DataDependent(Structured, abstract=True):
     """An op whose result shape depends on the data: eager only; under a trace the type rule says how to go on."""
 
@@ -168,7 +168,7 @@ class Nonzero(DataDependent):
         return np.stack(np.nonzero(np.atleast_1d(x)), axis=1).astype(np.int64).reshape(-1, x.ndim)
 
 
-@dataclass(frozen=True)
+@record
 class Unique(DataDependent):
     """(sorted distinct values, place of each element among them, counts), of the flattened operand or along an axis."""
 
@@ -199,7 +199,7 @@ class UniqueConsecutive(DataDependent):
         return flat[first], places.astype(np.int64), np.diff(np.append(first, flat.size)).astype(np.int64)
 
 
-@dataclass(frozen=True)
+@record
 class Bincount(DataDependent):
     """How often 0, 1, 2, .. occur in a vector of non-negative integers; at least ``minimum`` long."""
 

@@ -6,7 +6,6 @@ A source has nobody to say whether it computes or records, so its functions take
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from autojit.core.device import Device
 from autojit.core.dtypes import DType, float64, int64
 from autojit.core.errors import ArgumentError
+from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Operand, Operands
 from autojit.ops.base import Source, Structured
@@ -31,7 +31,7 @@ Number = bool | int | float | complex
 NUMBERS = (bool, int, float, complex, np.generic)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Full(Source):
     """Every element is ``value``. Equal when the printed value is: -0.0 is not 0.0, NaN is NaN."""
 
@@ -63,7 +63,7 @@ class Full(Source):
         return [(Full(value, dtype, shape), ()) for shape in ((), (2, 3), (0, 3))]
 
 
-@dataclass(frozen=True)
+@record
 class Iota(Source):
     """The position along ``axis``: 0, 1, 2, ..., the same along every other axis."""
 
@@ -91,7 +91,7 @@ class Iota(Source):
         return [(Iota((4,), 0, dtype), ()), (Iota((2, 3), 1, dtype), ()), (Iota((2, 0), 0, dtype), ())]
 
 
-@dataclass(frozen=True)
+@record
 class Constant(Structured):
     """A small table known when the graph is built; ``data`` is the hexadecimal text of its little-endian bytes."""
 

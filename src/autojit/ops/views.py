@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Diagonal", "Unfold", "ViewUpdate", "diagonal", "unfold"]
 
 
-@dataclass(frozen=True)
+@record
 class Diagonal(View):
     """The elements at (i, i + offset) of two axes, as a new last axis."""
 
@@ -122,7 +122,7 @@ class Diagonal(View):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class Unfold(View):
     """Windows of ``size`` every ``step`` elements of ``axis``, whose extent becomes their number; size comes last."""
 
@@ -211,7 +211,7 @@ class Unfold(View):
         ]
 
 
-@dataclass(frozen=True)
+@record
 class ViewUpdate(Structured):
     """``base`` where the elements that the chain of views shows are replaced by ``piece``."""
 

@@ -149,7 +149,8 @@ def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int) -> Cut:
     rows, (i,), (j,) = loop_indices((k,), "k"), loop_indices((m,), "i"), loop_indices((n,), "j")
     batch = (Index(),) * (kernel.node.inputs[0].type.ndim - 2)
     variables = [t for t, _ in rows[0].terms if isinstance(t, LoopVariable)]
-    reads = {kernel.a.value: local_units(variables, _position(kernel.a, (*batch, i, rows[0])), kernel.a.value.type.size)}
+    a_units = local_units(variables, _position(kernel.a, (*batch, i, rows[0])), kernel.a.value.type.size)
+    reads = {kernel.a.value: a_units}
     b_units = local_units(variables, _position(kernel.b, (*batch, rows[0], j)), kernel.b.value.type.size)
     reads[kernel.b.value] = gcd(reads.get(kernel.b.value, 0), b_units)
     return Cut(k, reads, {}, contracts=True)

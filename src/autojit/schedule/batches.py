@@ -31,7 +31,7 @@ class Batch:
 
 
 class _Collector:
-    """Grows a batch while kernels stay independent. ``overwritten`` maps a result to the input whose memory it takes."""
+    """Grows a batch of independent kernels; ``overwritten`` maps a result to the input whose memory it takes."""
 
     def __init__(self, overwritten: Mapping[Value, Value]) -> None:
         self.overwritten = overwritten
@@ -55,9 +55,7 @@ class _Collector:
         return True
 
 
-def form_batches(
-    items: Sequence[Kernel | Band], overwritten: Mapping[Value, Value]
-) -> list[Kernel | Band | Batch]:
+def form_batches(items: Sequence[Kernel | Band], overwritten: Mapping[Value, Value]) -> list[Kernel | Band | Batch]:
     """Runs of independent loop kernels as batches; everything else as it is. Time O(kernels)."""
     result: list[Kernel | Band | Batch] = []
     collector = _Collector(overwritten)

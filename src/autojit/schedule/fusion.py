@@ -24,6 +24,7 @@ from autojit.core.types import Shape
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.index import Index, reshaped
 from autojit.ops.base import Elementwise, Reduction
+from autojit.schedule.axis_maps import map_axes
 from autojit.schedule.pull import Indices, broadcast_index, is_inline, is_opaque, leaves, loop_indices
 
 FULL, ROW, OUT = "full", "row", "out"
@@ -73,7 +74,7 @@ class Group:
 
 
 def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:
-    """The position in ``target`` of the element at ``index`` of ``shape`` when both hold the same row-major sequence."""
+    """The position in ``target`` of the element at ``index`` of ``shape``; both hold the same row-major sequence."""
     if shape == target:
         return index
     dense = [i for i, n in zip(index, shape, strict=True) if n != 1]
@@ -346,9 +347,7 @@ class Fuser:
             return True
         return bool(needed & ~own) and prod(group.shape) <= SMALL_DOMAIN
 
-    def _add(
-        self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]
-    ) -> None:
+    def _add(self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]) -> None:
         (output,) = node.outputs
         group.members.append(node)
         group.level[output] = level
@@ -383,7 +382,7 @@ class Fuser:
         return False
 
     def _join_pair(self, group: Group, node: Node, kept: tuple[int, ...]) -> bool:
-        """Value-with-index reductions count along the inner loops, so they take a nest of their own, kept axes first."""
+        """Value-with-index reductions count along the inner loops: they take a nest of their own, kept axes first."""
         if group.members:
             return False
         group.row_axes = kept
@@ -414,7 +413,7 @@ class Fuser:
         self, group: Group, shape: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
     ) -> tuple[tuple[int, ...], int, str] | None:
         """(row axes, kept leading row axes, level of the result) in axes of the group's domain."""
-        mapped = _map_axes(shape, group.shape, kept, folded)
+        mapped = map_axes(shape, group.shape, kept, folded)
         if mapped is None:
             return None
         kept, folded = mapped
@@ -452,42 +451,6 @@ class Fuser:
 def _same_split(a: Group, b: Group) -> bool:
     rows = a.row_axes is None or b.row_axes is None or a.row_axes == b.row_axes
     return rows and (a.prefix is None or b.prefix is None or a.prefix == b.prefix)
-
-
-def _map_axes(
-    shape: Shape, domain: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Axes of ``shape`` expressed as axes of ``domain`` (the same elements in the same order), when they line up."""
-    if shape == domain:
-        return kept, folded
-    target = [a for a, n in enumerate(domain) if n != 1]
-    source = [a for a, n in enumerate(shape) if n != 1]
-    if [shape[a] for a in source] != [domain[a] for a in target]:
-        return _map_blocks(shape, domain, kept, folded)
-    to = dict(zip(source, target, strict=True))
-    return tuple(to[a] for a in kept), tuple(to[a] for a in folded)
-
-
-def _map_blocks(
-    shape: Shape, domain: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Leading/trailing blocks that cover whole domain axes: (16, 64 | 384) on (1024, 384)."""
-    first, second = (kept, folded) if max(kept) < min(folded) else (folded, kept)
-    if max(first) > min(second):
-        return None
-    size = prod(shape[a] for a in first)
-    head: list[int] = []
-    covered = 1
-    for axis, extent in enumerate(domain):
-        if covered == size:
-            break
-        covered *= extent
-        head.append(axis)
-    if covered != size:
-        return None
-    heads = tuple(a for a in head if domain[a] != 1)
-    tails = tuple(a for a in range(len(head), len(domain)) if domain[a] != 1)
-    return (heads, tails) if first is kept else (tails, heads)
 
 
 def execution_order(fuser: Fuser) -> list[int]:

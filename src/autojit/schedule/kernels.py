@@ -63,13 +63,14 @@ class StructuredKernel:
 
     node: Node
     operands: tuple[Value, ...]  # the stored values behind the node's inputs
+    clears: bool = False  # a scatter into zeros: the first operand has no storage, the result is cleared instead
 
     @property
     def nodes(self) -> list[Node]:
         return [self.node]
 
     def reads(self) -> list[Value]:
-        return list(dict.fromkeys(self.operands))
+        return list(dict.fromkeys(self.operands[1:] if self.clears else self.operands))
 
     def writes(self) -> list[Value]:
         return list(self.node.outputs)

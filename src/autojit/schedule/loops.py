@@ -19,7 +19,6 @@ from math import prod
 from typing import Any
 
 from autojit.core.dtypes import DType
-from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, linearize
 from autojit.ir.op import Op
@@ -53,7 +52,7 @@ class Expr:
 
 @dataclass
 class RowReduction:
-    """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` at the end of the phase ``expr`` is computed in."""
+    """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` where the phase of ``expr`` ends."""
 
     value: Value
     op: Op
@@ -96,6 +95,7 @@ class LoopProgram:
     lookups: dict[str, Expr] = field(default_factory=dict)  # opaque index name -> the run-time index
     lookup_nodes: dict[str, Node] = field(default_factory=dict)  # opaque index name -> the gather that looks up
     exprs: list[Expr] = field(default_factory=list)
+    in_place: dict[Value, int] = field(default_factory=dict)  # stored value -> the load whose buffer it overwrites
 
     @property
     def row_count(self) -> int:
@@ -291,7 +291,9 @@ def _rename(index: Index, names: Mapping[str, str]) -> Index:
     return total
 
 
-def build_program(group: Group, stored: Sequence[Value], definitions: Mapping[Value, Node], inline: set[Value]) -> LoopProgram:
+def build_program(
+    group: Group, stored: Sequence[Value], definitions: Mapping[Value, Node], inline: set[Value]
+) -> LoopProgram:
     """The loops of a group that stores ``stored`` (members of level FULL or ROW; OUT members are always stored)."""
     builder = ExprBuilder(group, definitions, inline)
     row_axes = group.row_axes if group.row_axes is not None else tuple(range(len(group.shape)))

@@ -15,12 +15,13 @@ class Item(Protocol):
     def reads(self) -> list[Value]: ...
     def writes(self) -> list[Value]: ...
 
+
 ALIGNMENT = 64  # bytes: a cache line and the widest vector
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """``offsets`` of temporaries in the arena, in bytes; ``arena_bytes`` is its size: the step's peak of temporaries."""
+    """``offsets`` of temporaries in the arena, in bytes; ``arena_bytes``, its size, is the peak of temporaries."""
 
     offsets: dict[Value, int]
     arena_bytes: int
@@ -45,9 +46,7 @@ def plan_memory(graph: Graph, kernels: Sequence[Item], outputs: Sequence[Value])
             last[value] = time
         for value in kernel.reads():
             last[value] = time
-    blocks = [
-        _Block(v, first[v], last[v], aligned(v.type.size_bytes)) for v in first if v not in outside
-    ]
+    blocks = [_Block(v, first[v], last[v], aligned(v.type.size_bytes)) for v in first if v not in outside]
     return _place(blocks)
 
 

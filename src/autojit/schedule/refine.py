@@ -1,12 +1,13 @@
 """Refining and collapsing the loops of a LoopProgram so that addresses become plain affine sums.
 
-``refine`` splits a loop variable where an index divides it (a reshape inside the nest); ``collapse`` merges neighbouring
-loops that every address walks as one. Both keep the row-major order of iteration.
+``refine`` splits a loop variable where an index divides it (a reshape inside the nest); ``collapse`` merges
+neighbouring loops that every address walks as one. Both keep the row-major order of iteration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
@@ -68,7 +69,7 @@ def refine(program: LoopProgram) -> None:
             program.prefix = sum(len(replaced.get(v, [v])) for v in program.rows[: program.prefix])
         program.rows = [p for v in program.rows for p in replaced.get(v, [v])]
         program.inner = [p for v in program.inner for p in replaced.get(v, [v])]
-        _rewrite(program, lambda index: index.substitute(values))
+        _rewrite(program, partial(Index.substitute, values=values))
 
 
 def _split(variable: LoopVariable, divisors: list[int]) -> list[LoopVariable]:
@@ -154,7 +155,7 @@ def settle(program: LoopProgram) -> None:
     choose_inner(program)
     inner = set(program.inner)
     phase_of: dict[Value, int] = {}
-    by_expr: dict[Expr, list[object]] = {}
+    by_expr: dict[Expr, list[Value]] = {}
     for reduction in program.reductions:
         by_expr.setdefault(reduction.expr, []).append(reduction.value)
     for expr in program.exprs:

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Reduction
 from autojit.ops.scatter import Scattering
+from autojit.ops.scatter import Scattering
 from autojit.ops.shape import Reshape
+from autojit.ops.sources import Full
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values, is_pointwise
@@ -113,7 +115,14 @@ class Scheduler:
                 if is_gemm(node):
                     self._gemm_needs(node)
                 elif is_opaque(node) or not (is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction)):
-                    self._force(node.inputs)
+                    self._force(node.inputs[1:] if self._clears(node) else node.inputs)
+
+    def _clears(self, node: Node) -> bool:
+        """Whether a node scatters into zeros, which then need no storage of their own."""
+        base = self.definitions.get(node.inputs[0]) if isinstance(node.op, Scattering) else None
+        if base is None or is_opaque(node) or not isinstance(base.op, Full):
+            return False
+        return base.op.value == 0 and not str(base.op.value).startswith("-")
 
     def _force(self, values: Iterable[Value]) -> None:
         for value in values:
@@ -174,6 +183,9 @@ class Scheduler:
         if is_gemm(unit):
             a, b = (self._access(x, fuser) for x in unit.inputs)
             return MatmulKernel(unit, a, b)
+        if self._clears(unit):
+            rest = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs[1:])
+            return StructuredKernel(unit, (unit.outputs[0], *rest), clears=True)
         return StructuredKernel(unit, tuple(self._reshape_root_of(x, fuser) for x in unit.inputs))
 
     def _reshape_root_of(self, value: Value, fuser: Fuser) -> Value:
@@ -229,6 +241,8 @@ class Scheduler:
                 safe = isinstance(kernel, LoopKernel) and _same_positions(kernel, output, old)
             if not safe:
                 unsafe.add(position)
+            elif isinstance(kernel, LoopKernel):
+                kernel.program.in_place[output] = kernel.program.loads.index(old)
         return unsafe
 
     def _copy_back(self, position: int) -> None:
@@ -251,4 +265,3 @@ def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
 def schedule(graph: Graph, donated: Mapping[int, int] | None = None) -> Schedule:
     """Schedule a simplified graph. ``donated`` maps output positions to the input positions they overwrite."""
     return Scheduler(graph, donated or {}).run()
-

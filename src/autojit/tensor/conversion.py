@@ -26,7 +26,7 @@ from autojit.core.dtypes import (
     int64,
     uint8,
 )  # fmt: skip
-from autojit.core.errors import TraceError
+from autojit.core.errors import IndexingError, TraceError, UsageError
 from autojit.core.ports import ports
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
@@ -53,7 +53,7 @@ def array_of(t: Tensor) -> NDArray[Any]:
 def item(self: Tensor) -> Any:
     """The only element as a Python number."""
     if type_of(self).size != 1:
-        raise RuntimeError(f"a Tensor with {type_of(self).size} elements cannot be converted to Scalar")
+        raise UsageError(f"a Tensor with {type_of(self).size} elements cannot be converted to Scalar", fix="reduce or index it to one element first")
     if state.trace is not None:
         return state.trace.item(value_of(self))
     return array_of(self).item() if type_of(self).dtype is not bfloat16 else float(array_of(self).reshape(())[()])
@@ -68,7 +68,7 @@ def tolist(self: Tensor) -> Any:
 def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
     """The array itself, sharing memory; a tensor that requires gradients must be detached first (or ``force``)."""
     if wants_grad(self) and not force:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        raise UsageError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.", fix="x.detach().numpy()")
     return array_of(self)
 
 
@@ -83,7 +83,7 @@ def __bool__(self: Tensor) -> bool:
     size = type_of(self).size
     if size != 1:
         kind = "no values" if size == 0 else "more than one value"
-        raise RuntimeError(f"Boolean value of Tensor with {kind} is ambiguous")
+        raise UsageError(f"Boolean value of Tensor with {kind} is ambiguous", fix="say which: x.any() or x.all()")
     return bool(item(self))
 
 
@@ -130,7 +130,7 @@ def __format__(self: Tensor, spec: str) -> str:
 
 def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if self._grad_fn is not None:
-        raise RuntimeError(
+        raise UsageError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
         )
     made = clone(self.detach())
@@ -143,7 +143,7 @@ def __deepcopy__(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 def __reduce_ex__(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     if self._grad_fn is not None:
-        raise RuntimeError("a tensor with history cannot be pickled; detach() it first")
+        raise UsageError("a tensor with history cannot be pickled; detach() it first")
     return _rebuild, (np.array(array_of(self)), self._requires_grad)
 
 
@@ -235,7 +235,7 @@ def size(self: Tensor, dim: int | None = None) -> Any:
     if dim is None:
         return Size(shape)
     if not -max(len(shape), 1) <= dim < len(shape):
-        raise IndexError(
+        raise IndexingError(
             f"Dimension out of range (expected to be in range of [{-max(len(shape), 1)}, {len(shape) - 1}], but got "
             f"{dim})"
         )
@@ -285,7 +285,7 @@ def detach(self: Tensor) -> Tensor:
 def detach_(self: Tensor) -> Tensor:
     """Cut this tensor off its history; it becomes a leaf that requires no gradient."""
     if self._view is not None and self._view.base is not None:
-        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        raise UsageError("Can't detach views in-place. Use detach() instead.")
     self._requires_grad, self._grad_fn, self._output_nr, self._accumulator = False, None, 0, None
     return self
 
@@ -318,12 +318,12 @@ def get_requires_grad(self: Tensor) -> bool:
 def set_requires_grad(self: Tensor, wanted: bool) -> None:
     """Only leaves may be changed; only floating and complex dtypes can require gradients."""
     if not wanted and self._grad_fn is not None:
-        raise RuntimeError(
+        raise UsageError(
             "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
             "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
         )
     if wanted and not type_of(self).dtype.is_differentiable:
-        raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        raise UsageError("only Tensors of floating point and complex dtype can require gradients")
     self._requires_grad = bool(wanted)
 
 
@@ -365,14 +365,14 @@ def assign_grad(self: Tensor, grad: Tensor | None) -> None:
         if not isinstance(grad, Tensor):
             raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
         if grad is self:
-            raise RuntimeError("can't assign Variable as its own grad")
+            raise UsageError("can't assign Variable as its own grad")
         have, want = type_of(grad), type_of(self)
         if have.dtype is not want.dtype:
-            raise RuntimeError(
+            raise UsageError(
                 f"assigned grad has data of a different type: got {have.dtype.name}, expected {want.dtype.name}"
             )
         if have.shape != want.shape:
-            raise RuntimeError(
+            raise UsageError(
                 f"assigned grad has data of a different size: got {list(have.shape)}, expected {list(want.shape)}"
             )
     set_grad(self, grad)
@@ -406,7 +406,7 @@ def backward(
 def retain_grad(self: Tensor) -> None:
     """Let a non-leaf keep its ``.grad`` after backward."""
     if not wants_grad(self):
-        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        raise UsageError("can't retain_grad on Tensor that has requires_grad=False")
     if self._grad_fn is None or self._retains_grad:
         return
     self._retains_grad = True
@@ -424,7 +424,7 @@ def _leaf_hooks(self: Tensor) -> tuple[Hooks, Hooks]:
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
     """Call ``hook(grad)`` when the gradient of this tensor is computed; a returned tensor replaces it."""
     if not wants_grad(self):
-        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        raise UsageError("cannot register a hook on a tensor that doesn't require gradient")
     if self._grad_fn is None:
         return _leaf_hooks(self)[0].add(hook)
     return self._grad_fn.hooks_of_output(self._output_nr).add(hook)
@@ -433,9 +433,9 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Remo
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
     """Call ``hook(leaf)`` after a gradient was added to ``.grad`` of this leaf."""
     if not wants_grad(self):
-        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        raise UsageError("cannot register a hook on a tensor that doesn't require gradient")
     if self._grad_fn is not None:
-        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        raise UsageError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     return _leaf_hooks(self)[1].add(hook)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.core.errors import TraceError
+from autojit.core.errors import TraceError, UsageError
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.sources import Full
@@ -220,7 +220,7 @@ def _exact(value: Any, dtype: DType) -> Any:
         if dtype.kind == "int" and wrapped >> (bits - 1):
             wrapped -= 1 << bits
         if not -(1 << 63) <= int(value) < (1 << 64):
-            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+            raise UsageError(f"value cannot be converted to type {dtype.name} without overflow")
         value = wrapped
     array = quietly(np.asarray, value)
     return array.astype(dtype.numpy) if dtype.kind != "bool" else np.asarray(bool(value))

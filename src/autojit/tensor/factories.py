@@ -10,6 +10,7 @@ import numpy as np
 
 from autojit.core.device import Device, device, require_available
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.dispatch import literal_of
@@ -74,10 +75,10 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     try:
         plain = np.asarray(data)
     except ValueError as error:
-        raise ValueError(f"expected sequence of equal length: {error}") from None
+        raise ArgumentError(f"expected sequence of equal length: {error}") from None
     if plain.dtype.kind in "OSU":
         if plain.dtype.kind == "O" and plain.size and isinstance(plain.reshape(-1)[0], int):
-            raise RuntimeError("Overflow when unpacking long")
+            raise UsageError("Overflow when unpacking long")
         raise TypeError(f"new(): invalid data type '{type(np.ravel(plain)[0]).__name__ if plain.size else 'object'}'")
     wanted = dtype if dtype is not None else _literal_dtype(plain, data)
     return quietly(lambda: plain.astype(wanted.numpy, copy=False))
@@ -121,7 +122,7 @@ def from_numpy(array: Any) -> Tensor:
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     dtype_of_numpy(array.dtype)
     if any(s < 0 for s in array.strides):
-        raise ValueError("At least one stride in the given numpy array is negative; copy the array first")
+        raise ArgumentError("At least one stride in the given numpy array is negative; copy the array first")
     return wrap(array)
 
 
@@ -133,7 +134,7 @@ def scalar_tensor(value: Any, *, dtype: DType | None = None, device: Any = None,
 def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
     shape = tuple(shape)
     if any(n < 0 for n in shape):
-        raise RuntimeError(f"Trying to create tensor with negative dimension: {list(shape)}")
+        raise UsageError(f"Trying to create tensor with negative dimension: {list(shape)}")
     if state.trace is not None:
         return literal_of(value, TensorType(shape, dtype))
     return wrap(quietly(np.full, shape, value, dtype.numpy))
@@ -238,9 +239,9 @@ def arange(
     if end is None:
         start, end = 0, start
     if step == 0:
-        raise RuntimeError("step must be nonzero")
+        raise UsageError("step must be nonzero")
     if (end - start) * step < 0:
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+        raise UsageError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(v, int | np.integer) for v in (start, end, step))
     wanted = dtype or (int64 if whole else default_dtype())
     count = max(0, ceil((end - start) / step) if not whole else -((start - end) // step))
@@ -270,7 +271,7 @@ def linspace(
 ) -> Tensor:
     """``steps`` equally spaced numbers from ``start`` to ``end``, both included."""
     if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
+        raise UsageError("number of steps must be non-negative")
     start, end = _plain(start), _plain(end)
     complex_ends = isinstance(start, complex) or isinstance(end, complex)
     wanted = dtype or (default_dtype().to_complex() if complex_ends else default_dtype())

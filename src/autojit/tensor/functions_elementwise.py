@@ -10,7 +10,7 @@ from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float64, int64, promote_with_number
-from autojit.core.errors import ArgumentError, DTypeError
+from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import apply, apply_single, number
 from autojit.tensor.promotion import (
@@ -64,7 +64,7 @@ def _scaled(other: Any, alpha: Any) -> Any:
     if alpha == 1 and not isinstance(alpha, Tensor):
         return other
     if isinstance(other, Tensor) and isinstance(alpha, float) and type_of(other).dtype.category < 2:
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
     return mul(other, alpha)
 
 
@@ -110,7 +110,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         found: Tensor = apply(_DIV, x, y)
         return found
     if rounding_mode not in ("trunc", "floor"):
-        raise RuntimeError(
+        raise UsageError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
         )
     x, y = together(input, other, "div")
@@ -144,7 +144,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
     if isinstance(exponent, NUMBERS) and isinstance(input, Tensor):
         dtype = promote_with_number(type_of(input).dtype, exponent)
         if dtype.category < 2 and exponent < 0:  # type: ignore[operator]
-            raise RuntimeError("Integers to negative integer powers are not allowed.")
+            raise UsageError("Integers to negative integer powers are not allowed.")
         x = cast(input, dtype)
         if exponent == 1:
             return mul(x, 1)
@@ -270,7 +270,7 @@ def sgn(input: Any) -> Tensor:
 def positive(input: Tensor) -> Tensor:
     """``input`` itself; bools are refused."""
     if type_of(input).dtype is bool_:
-        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+        raise UsageError("The `+` operator, on a bool tensor is not supported.")
     return input
 
 
@@ -282,7 +282,7 @@ def real(input: Tensor) -> Tensor:
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of a complex operand."""
     if not type_of(input).dtype.is_complex:
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+        raise UsageError("imag is not implemented for tensors with non-complex dtypes.")
     return ops.imag(input)  # type: ignore[no-any-return]
 
 
@@ -343,7 +343,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         return condition.nonzero(as_tuple=True)
     if type_of(condition).dtype is not bool_:
         if type_of(condition).dtype.name != "uint8":
-            raise RuntimeError(
+            raise UsageError(
                 f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
             )
         condition = cast(condition, bool_)

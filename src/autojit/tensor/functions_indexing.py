@@ -9,7 +9,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import bool_, int32, int64
-from autojit.core.errors import DTypeError, ShapeError, TraceError
+from autojit.core.errors import DTypeError, ShapeError, TraceError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import add, maximum, minimum, mul, where
@@ -64,7 +64,7 @@ def scatter(
     if reduce == "add":
         return ops.scatter_add(input, dim, places, source)  # type: ignore[no-any-return]
     if reduce is not None:
-        raise RuntimeError(f"scatter: reduce={reduce!r} is not supported; 'add' is")
+        raise UsageError(f"scatter: reduce={reduce!r} is not supported; 'add' is")
     return ops.scatter(input, dim, places, source)  # type: ignore[no-any-return]
 
 
@@ -108,11 +108,11 @@ def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """``value`` where the mask holds."""
     if type_of(mask).dtype is not bool_:
-        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
+        raise UsageError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     t = type_of(input)
     if isinstance(value, Tensor):
         if type_of(value).ndim:
-            raise RuntimeError(
+            raise UsageError(
                 f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
                 "dimension(s)."
             )

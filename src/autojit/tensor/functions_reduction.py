@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, int64
-from autojit.core.errors import DTypeError, IndexOutOfRangeError
+from autojit.core.errors import DTypeError, IndexOutOfRangeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.tensor.dispatch import apply_single
@@ -226,7 +226,7 @@ def _max_or_min(
         return pair(input, other)
     if dim is None:
         if type_of(input).size == 0:
-            raise RuntimeError(f"{what}(): Expected reduction dim to be specified for input.numel() == 0.")
+            raise UsageError(f"{what}(): Expected reduction dim to be specified for input.numel() == 0.")
         return extreme(input)
     index = position(input, dim, True)
     if type_of(input).ndim == 0:
@@ -340,7 +340,7 @@ def _stacked(rows: list[Tensor]) -> Tensor:
 
 def _quantile(ordered: Tensor, q: float, axis: int, interpolation: str) -> Tensor:
     if not 0 <= q <= 1:
-        raise RuntimeError("quantile() q values must be in the range [0, 1]")
+        raise UsageError("quantile() q values must be in the range [0, 1]")
     last = type_of(ordered).shape[axis] - 1
     place = q * last
     low = int(place)

@@ -9,7 +9,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import result_type
-from autojit.core.errors import ArgumentError
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.ir.op import bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import sum_to
@@ -44,13 +44,14 @@ def _view_of(input: Tensor) -> Tensor:
 def view(input: Tensor, *shape: Any) -> Tensor:
     """``reshape`` that must be a view; or the same bytes as another dtype of the same size."""
     if len(shape) == 1 and hasattr(shape[0], "numpy"):
-        raise RuntimeError("view(dtype): reinterpreting bytes is not supported; convert with .to(dtype)")
+        raise UsageError("view(dtype): reinterpreting bytes is not supported; convert with .to(dtype)")
     found = reshape(input, *shape)
     array = input._array
     if array is not None and found._view is None:
-        raise RuntimeError(
+        raise UsageError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-            "contiguous subspaces). Use .reshape(...) instead."
+            "contiguous subspaces). Use .reshape(...) instead.",
+            fix="use .reshape(...), which copies where a view cannot be",
         )
     return found
 
@@ -81,7 +82,7 @@ def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; tensors of rank 0 and 1 as they are."""
     ndim = type_of(input).ndim
     if ndim > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
+        raise UsageError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
     return _view_of(input) if ndim < 2 else transpose(input, 0, 1)
 
 
@@ -245,14 +246,14 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         raise ArgumentError("cat(): expected a non-empty list of Tensors")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     if any(type_of(x).ndim == 0 for x in kept):
-        raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
+        raise UsageError("zero-dimensional tensor (at position 0) cannot be concatenated")
     return ops.concatenate([cast(x, dtype) for x in kept], dim)  # type: ignore[no-any-return]
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along a new axis."""
     if not tensors:
-        raise RuntimeError("stack expects a non-empty TensorList")
+        raise UsageError("stack expects a non-empty TensorList")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     return ops.stack([cast(x, dtype) for x in tensors], dim)  # type: ignore[no-any-return]
 
@@ -352,7 +353,10 @@ def trace(input: Tensor) -> Tensor:
 def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
     a, b = as_operand(x, name), as_operand(y, name)
     if type_of(a).dtype is not type_of(b).dtype:
-        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}")
+        raise UsageError(
+            f"{name}: expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}",
+            fix="convert one of them: x.to(w.dtype)",
+        )
     return a, b
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
-from autojit.core.errors import ArgumentError, IndexOutOfRangeError
+from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
 from autojit.ir.op import bind
 from autojit.ops.shape import Reshape, Slice, permute, reshape
 from autojit.tensor.dispatch import attach_views
@@ -93,7 +93,7 @@ def _fill_masked(x: Tensor, mask: Tensor, value: Tensor) -> None:
     """``x[mask] = number`` keeps its shape, so it needs no data-dependent index."""
     shape, ndim = type_of(mask).shape, type_of(x).ndim
     if shape != type_of(x).shape[: len(shape)]:
-        raise IndexError(
+        raise IndexingError(
             f"The shape of the mask {list(shape)} does not match the shape of the indexed tensor "
             f"{list(type_of(x).shape)}"
         )
@@ -209,10 +209,10 @@ def _consumed(item: Any) -> int:
 def _expand_ellipsis(items: list[Any], ndim: int) -> None:
     used = sum(_consumed(i) for i in items)
     if used > ndim:
-        raise IndexError(f"too many indices for tensor of dimension {ndim}")
+        raise IndexingError(f"too many indices for tensor of dimension {ndim}")
     places = [k for k, i in enumerate(items) if i is Ellipsis]
     if len(places) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
+        raise IndexingError("an index can only have a single ellipsis ('...')")
     fill = [slice(None)] * (ndim - used)
     if places:
         items[places[0] : places[0] + 1] = fill
@@ -243,7 +243,7 @@ class _Builder:
         elif hasattr(item, "__index__"):
             self._integer(int(item.__index__()))
         else:
-            raise IndexError(
+            raise IndexingError(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
                 f"(got {type(item).__name__})"
             )
@@ -281,7 +281,7 @@ class _Builder:
             self._mask(item)
             return
         if t.dtype.category != 1:
-            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+            raise IndexingError("tensors used as indices must be long, int, byte or bool tensors")
         if t.ndim == 0 and item._array is not None and state.trace is None:
             self._integer(int(item._array))
             return
@@ -302,7 +302,7 @@ class _Builder:
             return
         for k, n in enumerate(t.shape):
             if self.extents[self.axis + k] != n:
-                raise IndexError(
+                raise IndexingError(
                     f"The shape of the mask {list(t.shape)} at index {k} does not match the shape of the indexed "
                     "tensor "
                     f"{list(self.extents)} at index {self.axis + k}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import DifferentiationError, ShapeError
+from autojit.core.errors import DifferentiationError, ShapeError, UsageError
 from autojit.core.source import here
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import root_value, value_of
@@ -137,7 +137,7 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         )
     if found.dtype is not target.dtype:
         if found.dtype.category > target.dtype.category:
-            raise RuntimeError(
+            raise UsageError(
                 f"result type {found.dtype.name} can't be cast to the desired output type {target.dtype.name}"
             )
         new = cast(new, target.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.errors import UsageError
 from autojit.core.source import here
 from autojit.tensor import (
     conversion,
@@ -80,7 +81,7 @@ def functions() -> dict[str, Callable[..., Any]]:
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element becomes ``value`` (a number or a 0-d tensor)."""
     if not is_scalar_number(value) and type_of(value).ndim:
-        raise RuntimeError(
+        raise UsageError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
         )
     if is_scalar_number(value):

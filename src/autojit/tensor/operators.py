@@ -36,7 +36,13 @@ def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: st
             return NotImplemented
         return function(self, other)
 
-    operator.__name__ = operator.__qualname__ = f"__{op_name}__"
+    return _named(operator, op_name)  # type: ignore[no-any-return]
+
+
+def _named(operator: Any, name: str) -> Any:
+    """The function under a name of its own, also in tracebacks, profiles and error messages."""
+    operator.__name__ = operator.__qualname__ = f"__{name}__"
+    operator.__code__ = operator.__code__.replace(co_name=operator.__name__, co_qualname=operator.__name__)
     return operator
 
 
@@ -46,7 +52,7 @@ def _reflected(function: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any]
             return NotImplemented
         return function(other, self)
 
-    return operator
+    return _named(operator, f"r{function.__name__}")  # type: ignore[no-any-return]
 
 
 def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Any]:
@@ -55,14 +61,14 @@ def _plain(function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Any]:
             return NotImplemented
         return function(self, other)
 
-    return operator
+    return _named(operator, function.__name__)  # type: ignore[no-any-return]
 
 
 def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor, Any], Tensor]:
     def operator(self: Tensor, other: Any) -> Tensor:
         return in_place(self, method, function, (other,), {})
 
-    return operator
+    return _named(operator, method)  # type: ignore[no-any-return]
 
 
 def _power(self: Tensor, exponent: Any, modulo: Any = None) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import DType, default_dtype, float32, float64, int64
+from autojit.core.errors import UsageError
 from autojit.ops import random as draws
 from autojit.tensor.factories import constant, finish
 from autojit.tensor.functions_elementwise import add, mul
@@ -57,7 +58,7 @@ class Generator:
     def set_state(self, new_state: Tensor) -> Generator:
         """Continue from a state that ``get_state`` gave."""
         if type_of(new_state) != type_of(self._state):
-            raise RuntimeError("set_state expects a state that get_state gave")
+            raise UsageError("set_state expects a state that get_state gave")
         copy_into(self._state, new_state, "set_state")
         return self
 
@@ -219,7 +220,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     """1 with the probability that the element (or ``p``) gives, else 0."""
     t = type_of(input)
     if not t.dtype.is_floating_point and p is None:
-        raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {t.dtype.name!r}')
+        raise UsageError(f'"bernoulli_tensor_cpu_p_" not implemented for {t.dtype.name!r}')
     chance = (
         input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
     )

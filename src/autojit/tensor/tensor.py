@@ -13,6 +13,7 @@ import numpy as np
 
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.errors import register_operand_type
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor.size import Size
@@ -162,6 +163,9 @@ class Tensor:
             made = ports.source_of(self._value)
             return f"{text}  made at {made}" if made is not None else text
         return f"{text}  {self._grad_fn.source}" if self._grad_fn is not None else text
+
+
+register_operand_type(Tensor)
 
 
 def type_of(t: Tensor) -> TensorType:

@@ -1,13 +1,12 @@
 """Functions of a kernel module under construction, as LLVM text.
 
-A kernel is ``void symbol(ptr args, i64 chunk, i64 worker)``; ``args`` is an array of pointers. `KernelModule` holds what
-the functions of one module share (definitions of mathematical functions, metadata); `KernelFunction` appends blocks,
-loops, loads and stores to one function.
+A kernel is ``void symbol(ptr args, i64 chunk, i64 worker)``; ``args`` is an array of pointers. `KernelModule` holds
+what the functions of one module share (definitions of mathematical functions, metadata); `KernelFunction` appends
+blocks, loops, loads and stores to one function.
 
 Reports. A kernel that can meet a bad index takes two more arguments at the end: the address of the step's error words
-and its own code in that step. Word 0, ``code << 32 | site``, says who found what; word 1 is the offending position where
-it is known. Sites from ``ACCESS_SITE`` on are accesses of a checked kernel, those below are
-look-ups (1, 2, ...).
+and its own code in that step. Word 0, ``code << 32 | site``, says who found what; word 1 is the offending position
+where it is known. Sites from ``ACCESS_SITE`` on are accesses of a checked kernel, those below are look-ups (1, 2, ...).
 
 In the checked form (``AUTOJIT_CHECK=1``) every load and store compares its position with the buffer's size; an access
 outside is reported and skipped.

@@ -21,7 +21,6 @@ from autojit.codegen.cpu.combine import print_combine
 from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
 from autojit.codegen.cpu.loop_expressions import Memo
-from autojit.codegen.scalar import Scalar
 from autojit.core.config import config
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
 from autojit.schedule.loops import Accumulator, Expr, LoopProgram, RowReduction, Store
@@ -51,6 +50,10 @@ class LoopPrinter(FoldPrinter):
         super().__init__(KernelModule(), symbol, program, is_checked=config.check)
         self.plan = plan_chunks(program, slices)
         self.prepare_folds()
+        self.overwritten = {
+            value: [e for e in program.exprs if e.kind == "load" and e.slot == slot]
+            for value, slot in program.in_place.items()
+        }
 
     def print(self) -> KernelText:
         program = self.program
@@ -205,32 +208,27 @@ class LoopPrinter(FoldPrinter):
             self.keep(expr, self.expr(expr, memo, phase.number), memo)
         for reduction in phase.reductions:
             self.reduce_element(reduction, self.expr(reduction.expr, memo, phase.number), memo)
-        sums = [(k, self.expr(a.expr, memo, phase.number)) for k, a in phase.accumulators]
         self._store_all(phase.stores, memo)
-        for k, value in sums:
-            self.accumulate(k, value, memo)
+        for k, accumulator in phase.accumulators:
+            self.accumulate(k, self.expr(accumulator.expr, memo, phase.number), memo)
 
     def _store_all(self, stores: list[tuple[int, Store]], memo: Memo) -> None:
-        """Write values to their buffers after all of them are computed: a buffer may hold an old value they read."""
-        found: list[tuple[int, Scalar, str]] = []
+        """Write values to their buffers; what a buffer held before is read first, for those that still need it."""
         for slot, store in stores:
-            value = self.expr(store.expr, memo, store.expr.phase)
-            found.append((slot, value, self.index(store.index, memo, store.expr.phase)))
-        for slot, value, index in found:
-            self.store(len(self.program.loads) + slot, value, index)
+            phase = store.expr.phase
+            value = self.expr(store.expr, memo, phase)
+            for load in self.overwritten.get(store.value, ()):
+                self.expr(load, memo, phase)
+            self.store(len(self.program.loads) + slot, value, self.index(store.index, memo, phase))
 
     def _row_results(self) -> None:
         """Row-level stores and accumulators, after the last phase."""
         memo = self.row_memo
-        sums = [
-            (k, self.expr(a.expr, memo, a.expr.phase))
-            for k, a in enumerate(self.program.accumulators)
-            if not _accumulates_inside(a)
-        ]
         stores = [(k, s) for k, s in enumerate(self.program.stores) if not self._is_full(s.expr, s.index)]
         self._store_all(stores, memo)
-        for k, value in sums:
-            self.accumulate(k, value, memo)
+        for k, accumulator in enumerate(self.program.accumulators):
+            if not _accumulates_inside(accumulator):
+                self.accumulate(k, self.expr(accumulator.expr, memo, accumulator.expr.phase), memo)
 
 
 def _varies(index: Index, variable: LoopVariable) -> bool:

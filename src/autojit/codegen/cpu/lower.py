@@ -6,6 +6,8 @@ runner) and list symbolic arguments; ``runtime.plan`` binds them to memory.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
@@ -19,6 +21,7 @@ from autojit.codegen.cpu import gemm
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import CompileError
 from autojit.ir.graph import Node, Value
+from autojit.ops.scatter import Scattering
 from autojit.schedule.bands import Band, Cut
 from autojit.schedule.batches import Batch
 from autojit.schedule.kernels import (
@@ -35,6 +38,8 @@ from autojit.schedule.memory import aligned
 from autojit.schedule.schedule import Schedule
 
 GEMM_GFLOPS = {float32: 60.0, float64: 30.0}  # one thread, middling shapes; only cuts work into chunks
+COPY_BLOCK_BYTES = 1 << 20
+SHOWN_LINES = 40  # of a graph in an error message
 MAX_MATMUL_CHUNKS = 12  # operands are packed again by every chunk; enough for a few threads and for balance
 ROW_BLOCK_STEP = 48  # a multiple of every micro-kernel's rows
 COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
@@ -156,7 +161,7 @@ class _Lowering:
         self.fallbacks: list[str] = []
         self.reporters: list[Reporter] = []
         self.printed: dict[Any, KernelText] = {}
-        self.worker_scratch = 0  # per worker, while a band is lowered: its kernels run side by side in different slices
+        self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
     def run(self) -> LoweredStep:
         for kernel in self.schedule.kernels:
@@ -178,9 +183,7 @@ class _Lowering:
         elif isinstance(kernel, MatmulKernel):
             self._matmul(kernel)
         elif isinstance(kernel, CopyKernel):
-            size = kernel.source.type.size_bytes
-            arguments = (kernel.target, kernel.source, Immediate(size))
-            self.entries.append(Entry("@aj_copy", "", arguments, 1, size * 0.1, "copy"))
+            self._copy(kernel.target, kernel.source)
         else:
             self._structured(kernel)
 
@@ -295,9 +298,21 @@ class _Lowering:
         self.reporters.append(Reporter(tuple(nodes), tuple(lookups)))
         return [ErrorWords(), Immediate(len(self.reporters) - 1)]
 
+    def _copy(self, target: Value, source: Value | None) -> None:
+        """Copy, or clear when there is no source."""
+        size = target.type.size_bytes
+        block = max(COPY_BLOCK_BYTES, 1)
+        arguments = (target, Immediate(0) if source is None else source, Immediate(size), Immediate(block))
+        self.entries.append(Entry("@aj_copy", "", arguments, -(-size // block), size * 0.1, "copy"))
+
     def _structured(self, kernel: StructuredKernel) -> None:
         found = print_structured(kernel.node)
-        arguments: tuple[Argument, ...] = (*kernel.operands, *kernel.node.outputs)
+        operands = kernel.operands
+        if found is not None and isinstance(kernel.node.op, Scattering):
+            (result,) = kernel.node.outputs
+            self._copy(result, None if kernel.clears else operands[0])
+            operands = (result, *operands[1:])  # the scatter finds its base in place
+        arguments: tuple[Argument, ...] = (*operands, *kernel.node.outputs)
         name = kernel.node.op.name
         if found is None:
             self.fallbacks.append(name)
@@ -397,6 +412,7 @@ def program_key(program: LoopProgram) -> Any:
         tuple((a.op, a.expr.serial, a.kind, a.prefix, a.full, a.value.type.dtype.short) for a in program.accumulators),
         tuple(v.type.dtype.short for v in program.loads),
         tuple((n, e.serial) for n, e in program.lookups.items()),
+        tuple(program.in_place.get(s.value) for s in program.stores),
     )
 
 
@@ -411,9 +427,24 @@ def _failed(kernel: Kernel | Band | Batch, schedule: Schedule, error: Exception)
     where = ", ".join(dict.fromkeys(str(n.source) for n in nodes))
     return CompileError(
         "lowering failed",
-        {"ops": ops, "at": where, "reason": f"{type(error).__name__}: {error}", "graph": "\n" + str(schedule.graph)},
+        {
+            "ops": ops,
+            "at": where,
+            "reason": f"{type(error).__name__}: {error}",
+            "graph": keep_graph(str(schedule.graph)),
+        },
         "this is a defect of autojit: report it with the graph text",
     )
+
+
+def keep_graph(text: str) -> str:
+    """The graph's text itself when short, else the name of a file that holds it."""
+    if text.count("\n") < SHOWN_LINES:
+        return "\n" + text
+    handle, path = tempfile.mkstemp(prefix="autojit-", suffix=".graph", text=True)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    return path
 
 
 def lower(schedule: Schedule) -> LoweredStep:

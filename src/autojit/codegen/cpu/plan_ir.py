@@ -1,7 +1,7 @@
 """The plan runner and the bodies every plan can call, as LLVM IR text: compiled once per machine.
 
-A *plan* is data, not code: a compiled step is a list of entries (body, context, chunks, parallel) that ``aj_step`` walks,
-so a new step costs no compilation beyond its own new kernels. Layout, all 64-bit words:
+A *plan* is data, not code: a compiled step is a list of entries (body, context, chunks, parallel) that ``aj_step``
+walks, so a new step costs no compilation beyond its own new kernels. Layout, all 64-bit words:
 
 | plan word | meaning |
 |---|---|
@@ -9,13 +9,15 @@ so a new step costs no compilation beyond its own new kernels. Layout, all 64-bi
 | 2, 3 | number of entries, address of the entries: (body, context, chunks, 1 if parallel) |
 | 4 | workers that scratch was laid out for |
 
-``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is its
-array of buffer pointers.
+``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is
+its array of buffer pointers.
 
 ``aj_band`` runs the kernels of a band on one slice: its context is (count, then per kernel: body, number of arguments,
 address of the argument rows, 1 if the body is told the slice). An argument row is (address, bytes per slice, bytes per
-worker). ``aj_many`` runs independent kernels as one parallel loop: its context is (count, then per kernel: first chunk, body,
-context). ``aj_copy`` copies bytes: context (target, source, bytes). ``aj_matmul_<t>``: see ``MATMUL_WORDS``.
+worker). ``aj_many`` runs independent kernels as one parallel loop: its context is (count, then per kernel: first
+chunk, body, context). ``aj_copy`` copies bytes: context (target, source or
+0 for zeros, bytes, bytes per chunk); the target may be the source. ``aj_matmul_<t>``: see
+``MATMUL_WORDS``.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ PLAN_IR = """
 declare void @aj_parallel_for(ptr, ptr, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @llvm.smin.i64(i64, i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define void @aj_step(ptr %table) {
 entry:
@@ -181,12 +184,31 @@ done:
 }
 
 define void @aj_copy(ptr %context, i64 %chunk, i64 %worker) {
-  %to = load ptr, ptr %context
+entry:
+  %to0 = load ptr, ptr %context
   %from.at = getelementptr ptr, ptr %context, i64 1
-  %from = load ptr, ptr %from.at
+  %from0 = load ptr, ptr %from.at
   %size.at = getelementptr i64, ptr %context, i64 2
   %size = load i64, ptr %size.at
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %size, i1 false)
+  %block.at = getelementptr i64, ptr %context, i64 3
+  %block = load i64, ptr %block.at
+  %start = mul i64 %chunk, %block
+  %left = sub i64 %size, %start
+  %bytes = call i64 @llvm.smin.i64(i64 %left, i64 %block)
+  %to = getelementptr i8, ptr %to0, i64 %start
+  %nothing = icmp eq ptr %to0, %from0
+  br i1 %nothing, label %done, label %look
+look:
+  %zero = icmp eq ptr %from0, null
+  br i1 %zero, label %clear, label %copy
+copy:
+  %from = getelementptr i8, ptr %from0, i64 %start
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  ret void
+clear:
+  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %bytes, i1 false)
+  ret void
+done:
   ret void
 }
 """

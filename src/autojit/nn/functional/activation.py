@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.ops import composites_activation
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
@@ -72,7 +73,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim >= 2 else 1
         if weight.ndim != 1 or weight.numel() != channels:
-            raise RuntimeError(
+            raise UsageError(
                 "Mismatch of parameter numbers and input channel size. "
                 f"Found parameter numbers = {weight.numel()} and channel size = {channels}."
             )
@@ -126,7 +127,7 @@ def selu_(input: Tensor) -> Tensor:
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     if alpha == 0:
-        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+        raise UsageError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return _maybe_in_place(lambda x: _elu(x, alpha, 1.0, 1.0 / alpha), input, inplace)
 
 
@@ -138,7 +139,7 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x Phi(x), exact or with ``approximate="tanh"`` by tanh. Source: arXiv:1606.08415."""
     if approximate not in ("none", "tanh"):
-        raise RuntimeError("approximate argument must be either none or tanh.")
+        raise UsageError("approximate argument must be either none or tanh.")
     found: Tensor = composites_activation.gelu(input, approximate)
     return found
 
@@ -183,7 +184,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards zero by ``lambd``."""
     if lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+        raise UsageError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
     return aj.where(input > lambd, input - lambd, aj.where(input < -lambd, input + lambd, input * 0.0))
 
 
@@ -199,7 +200,7 @@ def _hardtanh(x: Tensor, low: float, high: float) -> Tensor:
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x clamped to [min_val, max_val]; the gradient at the bounds is zero."""
     if min_val > max_val:
-        raise ValueError("min_val cannot be greater than max_val")
+        raise ArgumentError("min_val cannot be greater than max_val")
     return _maybe_in_place(lambda x: _hardtanh(x, min_val, max_val), input, inplace)
 
 
@@ -228,10 +229,10 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """a sigmoid(b) of the two halves a, b along ``dim``."""
     if input.ndim == 0:
-        raise RuntimeError("glu does not support scalars because halving size must be even")
+        raise UsageError("glu does not support scalars because halving size must be even")
     size = input.shape[dim]
     if size % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+        raise UsageError(f"Halving dimension must be even, but dimension {dim} is size {size}")
     a, b = input.split(size // 2, dim)
     return a * b.sigmoid()
 

@@ -6,6 +6,7 @@ import math
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.errors import UsageError
 from autojit.nn.functional.dropout import dropout
 from autojit.nn.functional.linear import linear
 from autojit.nn.functional.padding import pad
@@ -34,7 +35,7 @@ def scaled_dot_product_attention(
     A query that sees no key gets zeros. Source: arXiv:1706.03762.
     """
     if attn_mask is not None and is_causal:
-        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+        raise UsageError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
@@ -146,7 +147,7 @@ def multi_head_attention_forward(
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     if is_causal and attn_mask is None:
-        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+        raise UsageError("Need attn_mask if specifying the is_causal hint.")
     head_dim = _check_heads(query, key, value, embed_dim_to_check, num_heads, use_separate_proj_weight)
     weights = _projection_weights(
         in_proj_weight, (q_proj_weight, k_proj_weight, v_proj_weight), use_separate_proj_weight

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import autojit as aj
+from autojit.core.errors import ArgumentError, IndexingError, UsageError
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
 from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
 from autojit.ops import composites_loss
@@ -14,21 +15,21 @@ from autojit.tensor.state import is_tracing
 def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> int:
     """The class axis of ``input``; errors when shapes of class indices and scores do not fit."""
     if input.ndim == 0:
-        raise ValueError(f"Expected 1 or more dimensions (got {input.ndim})")
+        raise ArgumentError(f"Expected 1 or more dimensions (got {input.ndim})")
     axis = 0 if input.ndim == 1 else 1
     expected = input.shape[:axis] + input.shape[axis + 1 :]
     if input.ndim > 1 and target.ndim and input.shape[0] != target.shape[0]:
-        raise ValueError(
+        raise ArgumentError(
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
         )
     if tuple(target.shape) != tuple(expected):
-        raise RuntimeError(
+        raise UsageError(
             f"{name}: expected target size {list(expected)} for input size {list(input.shape)}, "
             f"got {list(target.shape)}"
         )
     classes = input.shape[axis]
     if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
-        raise RuntimeError(
+        raise UsageError(
             f"weight tensor should be defined either for all {classes} classes or no classes"
             f" but got weight tensor of shape: {list(weight.shape)}"
         )
@@ -37,7 +38,7 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | No
 
 def _index_dtype(name: str, target: Tensor) -> None:
     if target.dtype is not aj.int64 and target.dtype is not aj.uint8:
-        raise RuntimeError(f"{name}: expected scalar type Long or Byte for class indices but found {target.dtype}")
+        raise UsageError(f"{name}: expected scalar type Long or Byte for class indices but found {target.dtype}")
 
 
 def nll_loss(
@@ -71,7 +72,7 @@ def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
     if not is_tracing():
         outside = valid & ((target < 0) | (target >= axis_size))
         if outside.any():
-            raise IndexError(f"Target {int(target[outside][0].item())} is out of bounds.")
+            raise IndexingError(f"Target {int(target[outside][0].item())} is out of bounds.")
     return valid
 
 
@@ -103,13 +104,13 @@ def cross_entropy(
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+        raise UsageError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if target.shape == input.shape and target.is_floating_point():
         if ignore_index >= 0:
-            raise RuntimeError("ignore_index is not supported for floating point target")
+            raise UsageError("ignore_index is not supported for floating point target")
         return _probability_cross_entropy(input, target, weight, reduction, label_smoothing)
     if target.is_floating_point():
-        raise RuntimeError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
+        raise UsageError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
     axis = _check_classes("cross_entropy", input, target, weight)
     _index_dtype("cross_entropy", target)
     target = target.to(aj.int64)
@@ -137,11 +138,11 @@ def _probability_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float
 ) -> Tensor:
     if input.ndim == 0:
-        raise ValueError(f"Expected 1 or more dimensions (got {input.ndim})")
+        raise ArgumentError(f"Expected 1 or more dimensions (got {input.ndim})")
     axis = 0 if input.ndim == 1 else 1
     classes = input.shape[axis]
     if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
-        raise RuntimeError(
+        raise UsageError(
             f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes"
             f" but got weight tensor of shape: {list(weight.shape)}"
         )
@@ -166,7 +167,7 @@ def binary_cross_entropy(
     """-(y log p + (1 - y) log(1 - p)), each log bounded from below by -100."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:
-        raise ValueError(
+        raise ArgumentError(
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) "
             "is deprecated. Please ensure they have the same size."
         )
@@ -195,7 +196,7 @@ def binary_cross_entropy_with_logits(
     """Binary cross-entropy of sigmoid(x), computed without forming the sigmoid."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if target.shape != input.shape:
-        raise ValueError(f"Target size ({aj.Size(target.shape)}) must be the same as input size "
+        raise ArgumentError(f"Target size ({aj.Size(target.shape)}) must be the same as input size "
                          f"({aj.Size(input.shape)})")  # fmt: skip
     negative_log = softplus_of(-input)  # -log sigmoid(x)
     if pos_weight is None:
@@ -218,9 +219,9 @@ def multi_margin_loss(
     """sum over other classes j of weight[y] max(0, margin - x[y] + x[j])^p / c."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if p not in (1, 2):
-        raise ValueError("only p == 1 and p == 2 supported")
+        raise ArgumentError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
-        raise ValueError("weight must be one-dimensional")
+        raise ArgumentError("weight must be one-dimensional")
     rows = input if input.ndim == 2 else input.reshape(1, -1)
     index = target.reshape(-1, 1)
     picked = rows.gather(1, index)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 
 import autojit as aj
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.tensor import Tensor
 
 _ALPHA = 1.7580993408473766  # selu's limit at minus infinity, negated: Klambauer et al., arXiv:1706.02515
@@ -14,7 +15,7 @@ _ALPHA = 1.7580993408473766  # selu's limit at minus infinity, negated: Klambaue
 
 def _check_probability(p: float) -> None:
     if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        raise ArgumentError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
 def _kept(input: Tensor, p: float, shape: Sequence[int]) -> Tensor:
@@ -53,7 +54,7 @@ def _warn_rank(name: str, input: Tensor, ranks: tuple[int, ...]) -> None:
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of ``[n, c, l]`` or ``[c, l]``."""
     if input.ndim not in (2, 3):
-        raise RuntimeError(
+        raise UsageError(
             f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that dropout1d exists to "
             "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
             "batch dimension (i.e. 2D or 3D inputs)."

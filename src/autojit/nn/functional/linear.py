@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import autojit as aj
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.tensor import Tensor
 
 
@@ -15,11 +16,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1 W[n] x2 for every n. Shapes: ``f[..., j], f[..., k], f[n, j, k] -> f[..., n]``."""
     if input1.shape[:-1] != input2.shape[:-1]:
-        raise RuntimeError(
+        raise UsageError(
             f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}"
         )
     if input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
-        raise RuntimeError(
+        raise UsageError(
             f"bilinear(): input sizes do not match weight sizes: got {input1.shape[-1]}, {input2.shape[-1]} "
             f"but expected {weight.shape[1]}, {weight.shape[2]}"
         )
@@ -54,7 +55,7 @@ def embedding(
     if sparse:
         raise NotImplementedError("embedding(sparse=True) is not supported: gradients are dense; drop the argument")
     if input.is_floating_point() or input.dtype is aj.bool:
-        raise RuntimeError(
+        raise UsageError(
             f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
             f"but got {input.dtype} instead (while checking arguments for embedding)"
         )
@@ -95,13 +96,13 @@ def _scaled_by_frequency(weight: Tensor, indices: Tensor) -> Tensor:
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 at each class index along a new last axis. Shapes: ``i64[...] -> i64[..., num_classes]``."""
     if tensor.dtype is not aj.int64:
-        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+        raise UsageError("one_hot is only applicable to index tensor of type LongTensor.")
     if num_classes == -1:
         if tensor.numel() == 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+            raise UsageError("Can not infer total number of classes from empty tensor.")
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0 and tensor.numel():
-        raise RuntimeError("num_classes should be positive")
+        raise UsageError("num_classes should be positive")
     classes = aj.arange(num_classes, device=tensor.device)
     return (tensor.unsqueeze(-1) == classes).to(aj.int64)
 
@@ -124,7 +125,7 @@ def embedding_bag(
     Shapes: ``i[bags, m], f[rows, n] -> f[bags, n]``, or ``i[total]`` with ``offsets`` i[bags] where each bag begins.
     """
     if mode not in ("sum", "mean", "max"):
-        raise ValueError("mode has to be one of sum, mean or max")
+        raise ArgumentError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(f"embedding_bag: per_sample_weights is only supported for mode='sum' (got {mode!r})")
     flat, bags, n_bags = _bags(input, offsets, include_last_offset)
@@ -147,15 +148,15 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
     """Flat indices, the bag of each, the number of bags."""
     if input.ndim == 2:
         if offsets is not None:
-            raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of"
+            raise ArgumentError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of"
                              " fixed length sequences. However, found offsets of type " f"{type(offsets)}")  # fmt: skip
         n_bags, length = input.shape
         bags = aj.arange(n_bags, device=input.device).unsqueeze(1).expand(n_bags, length)
         return input.reshape(-1), bags.reshape(-1), n_bags
     if input.ndim != 1:
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+        raise ArgumentError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     if offsets is None:
-        raise ValueError("offsets has to be a 1D Tensor but got None")
+        raise ArgumentError("offsets has to be a 1D Tensor but got None")
     starts = offsets[:-1] if include_last_offset else offsets
     places = aj.arange(input.shape[0], device=input.device).unsqueeze(1)
     return input, (places >= starts.unsqueeze(0)).to(aj.int64).sum(1) - 1, starts.shape[0]

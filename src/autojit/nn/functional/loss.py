@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 
 import autojit as aj
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
 from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
 from autojit.tensor import Tensor
@@ -30,7 +31,7 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     if weight is None:
         return reduce_loss(loss, reduction)
     if weight.shape != loss.shape:
-        raise ValueError("Inputs and weights must have the same size.")
+        raise ArgumentError("Inputs and weights must have the same size.")
     weighted = loss * weight
     if reduction == "mean":
         return weighted.sum() / weight.sum()
@@ -77,7 +78,7 @@ def smooth_l1_loss(
     """(x - y)^2 / (2 beta) where |x - y| < beta, else |x - y| - beta / 2."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if beta < 0:
-        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+        raise UsageError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0.0:
         return l1_loss(input, target, reduction=reduction)
     x, y = _same_shape(input, target)
@@ -90,7 +91,7 @@ def huber_loss(
 ) -> Tensor:
     """(x - y)^2 / 2 where |x - y| < delta, else delta (|x - y| - delta / 2)."""
     if delta <= 0:
-        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+        raise UsageError("huber_loss does not support non-positive values for delta.")
     x, y = _same_shape(input, target)
     size = (x - y).abs()
     loss = aj.where(size < delta, 0.5 * (size * size), delta * (size - 0.5 * delta))
@@ -145,7 +146,7 @@ def _gaussian_variance(input: Tensor, var: Tensor | float) -> Tensor:
     """The variance as a tensor that broadcasts against input; ValueError when its shape cannot be meant."""
     if not isinstance(var, Tensor):
         if var < 0:
-            raise ValueError("var has negative entry/entries")
+            raise ArgumentError("var has negative entry/entries")
         return aj.full_like(input, var)
     if var.shape == input.shape:
         return var
@@ -153,7 +154,7 @@ def _gaussian_variance(input: Tensor, var: Tensor | float) -> Tensor:
         return var.unsqueeze(-1)
     if var.ndim == input.ndim and all(v in (1, n) for v, n in zip(var.shape, input.shape, strict=True)):
         return var
-    raise ValueError("var is of incorrect size")
+    raise ArgumentError("var is of incorrect size")
 
 
 def gaussian_nll_loss(
@@ -201,7 +202,7 @@ def margin_ranking_loss(
     """max(0, -target (x1 - x2) + margin)."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if not input1.ndim == input2.ndim == target.ndim:
-        raise RuntimeError(
+        raise UsageError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
@@ -234,7 +235,7 @@ def cosine_embedding_loss(
     """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if input1.ndim != target.ndim + 1:
-        raise RuntimeError(
+        raise UsageError(
             f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
@@ -279,9 +280,9 @@ def triplet_margin_with_distance_loss(
 ) -> Tensor:
     """Triplet margin loss with a distance of the user's."""
     if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
+        raise ArgumentError(f"margin must be greater than 0, got {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError(
+        raise UsageError(
             "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
             f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 import autojit as aj
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.ops.composites_normalization import standardize
 from autojit.ops.composites_reduction import var_mean
 from autojit.tensor import Tensor
@@ -14,11 +15,11 @@ from autojit.tensor import Tensor
 def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
     shape = tuple(normalized_shape)
     if not shape:
-        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+        raise UsageError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
                            f"element, but got normalized_shape = {shape}")  # fmt: skip
     if input.ndim < len(shape) or tuple(input.shape[input.ndim - len(shape) :]) != shape:
         expected = ", ".join(["*", *map(str, shape)])
-        raise RuntimeError(
+        raise UsageError(
             f"{name}: given normalized_shape={list(shape)}, expected input with shape [{expected}], "
             f"but got input of size{list(input.shape)}"
         )
@@ -28,7 +29,7 @@ def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) ->
 def _check_affine(weight: Tensor | None, bias: Tensor | None, shape: Sequence[int]) -> None:
     for name, tensor in (("weight", weight), ("bias", bias)):
         if tensor is not None and tuple(tensor.shape) != tuple(shape):
-            raise RuntimeError(
+            raise UsageError(
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                 f"{list(tensor.shape)} and normalized_shape = {list(shape)}"
             )
@@ -88,10 +89,10 @@ def group_norm(
 ) -> Tensor:
     """Normalise each sample over groups of channels (axis 1) and all later axes. Source: arXiv:1803.08494."""
     if input.ndim < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+        raise UsageError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
-        raise RuntimeError(
+        raise UsageError(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(input.shape)} and num_groups={num_groups}"
         )
@@ -125,7 +126,7 @@ def batch_norm(
     if training:
         count = prod(x.shape[axis] for axis in axes)
         if count <= 1:
-            raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+            raise ArgumentError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
         var, mean = var_mean(x, axes, correction=0, keep=True)
         centred = x - mean
         if running_mean is not None:
@@ -134,7 +135,7 @@ def batch_norm(
             _update_running(running_var, var.detach().reshape(-1) * (count / (count - 1)), momentum)
     else:
         if running_mean is None or running_var is None:
-            raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
+            raise UsageError("Expected running_mean and running_var to be defined when training=False")
         centred = x - running_mean.reshape(_channel_shape(x))
         var = running_var.reshape(_channel_shape(x))
     return _channel_affine(centred * aj.rsqrt(var + eps), weight, bias).to(input.dtype)
@@ -157,7 +158,7 @@ def instance_norm(
     axes = tuple(range(2, x.ndim))
     count = prod(x.shape[2:])
     if count <= 1:
-        raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
+        raise ArgumentError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
     var, mean = var_mean(x, axes, correction=0, keep=True)
     centred = x - mean
     if running_mean is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import autojit as aj
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.tensor import Tensor
 
 _MODES = ("constant", "reflect", "replicate", "circular")
@@ -24,9 +25,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """
     widths = [int(width) for width in pad]
     if len(widths) % 2:
-        raise RuntimeError("Padding length must be divisible by 2")
+        raise UsageError("Padding length must be divisible by 2")
     if len(widths) // 2 > input.ndim:
-        raise RuntimeError(
+        raise UsageError(
             f"Padding length should be less than or equal to two times the input dimension but got padding length "
             f"{len(widths)} and input of dimension {input.ndim}"
         )
@@ -35,7 +36,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if mode == "constant":
         return _constant(input, widths, 0.0 if value is None else value)
     if value is not None and value != 0:
-        raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+        raise ArgumentError(f'Padding mode "{mode}" doesn\'t take in value argument')
     for place in range(len(widths) // 2):
         before, after = widths[2 * place], widths[2 * place + 1]
         if before or after:
@@ -50,7 +51,7 @@ def _constant(input: Tensor, widths: list[int], value: float) -> Tensor:
         before, after = widths[2 * place], widths[2 * place + 1]
         size = input.shape[axis]
         if size + before + after < 0:
-            raise RuntimeError(
+            raise UsageError(
                 f"The input size {size}, plus negative padding {before} and {after}, resulted in a negative output "
                 f"size, which is invalid. Check dimension {axis} of your input."
             )
@@ -75,12 +76,12 @@ def _block(input: Tensor, axis: int, width: int, value: float) -> Tensor | None:
 def _indexed(input: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
     size = input.shape[axis]
     if mode == "reflect" and (before >= size or after >= size):
-        raise RuntimeError(
+        raise UsageError(
             "Padding size should be less than the corresponding input dimension, but got: padding "
             f"({before}, {after}) at dimension {axis} of input {list(input.shape)}"
         )
     if mode == "circular" and (before > size or after > size):
-        raise RuntimeError("Padding value causes wrapping around more than once.")
+        raise UsageError("Padding value causes wrapping around more than once.")
     places = range(-before, size + after)
     if mode == "reflect":
         chosen = [place if 0 <= place < size else -place if place < 0 else 2 * (size - 1) - place for place in places]

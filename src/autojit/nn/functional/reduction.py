@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+from autojit.core.errors import ArgumentError
 from autojit.tensor import Tensor
 
 
@@ -29,4 +30,4 @@ def reduce_loss(loss: Tensor, reduction: str) -> Tensor:
         return loss.sum()
     if reduction == "none":
         return loss
-    raise ValueError(f"{reduction} is not a valid value for reduction")
+    raise ArgumentError(f"{reduction} is not a valid value for reduction")

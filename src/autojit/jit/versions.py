@@ -1,0 +1,58 @@
+"""Version counters of storages that native steps write.
+
+Native code does not touch Python integers, so such a storage computes its version when asked: its own count plus the
+calls of the native steps that write it. A saved tensor that a step changed is thus noticed as after an eager change.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from autojit.tensor.storage import Storage
+
+if TYPE_CHECKING:
+    from autojit.jit.native import NativeStep
+
+
+class _Calls:
+    """Native calls of one step; after the step is gone, those that were last seen."""
+
+    __slots__ = ("last", "step")
+
+    def __init__(self, step: NativeStep) -> None:
+        self.step = weakref.ref(step)
+        self.last = 0
+
+    def count(self) -> int:
+        step = self.step()
+        if step is not None:
+            self.last = step.entry.calls()
+        return self.last
+
+
+_writers: weakref.WeakKeyDictionary[Storage, list[_Calls]] = weakref.WeakKeyDictionary()
+_own = Storage.version  # type: ignore[misc]
+
+
+class WrittenStorage(Storage):
+    """A storage that native steps write."""
+
+    __slots__ = ()
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        """Changes by Python plus calls of native steps."""
+        own: int = _own.__get__(self)  # type: ignore[attr-defined]
+        return own + sum(calls.count() for calls in _writers.get(self, ()))
+
+    @version.setter
+    def version(self, value: int) -> None:
+        _own.__set__(self, value - sum(calls.count() for calls in _writers.get(self, ())))  # type: ignore[attr-defined]
+
+
+def count_calls(storage: Storage, step: NativeStep) -> None:
+    """From now on calls of ``step`` count as changes of ``storage``."""
+    if type(storage) is Storage:
+        storage.__class__ = WrittenStorage
+    _writers.setdefault(storage, []).append(_Calls(step))

@@ -1,0 +1,162 @@
+"""Python decisions on traced values: any Python gives what eager gives, with a capture per outcome and no more."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from tests.jit.agreement import Program, agree
+
+
+def scalars(*values: float) -> list[tuple[aj.Tensor]]:
+    return [(aj.tensor([v, v / 2]),) for v in values]
+
+
+def test_if_on_a_tensor_captures_once_per_outcome() -> None:
+    def make() -> Program:
+        weight = aj.tensor([1.0, 2.0])
+
+        def step(x: aj.Tensor) -> aj.Tensor:
+            y = (x * weight).sum()
+            if y > 1:
+                weight.mul_(0.5)
+                return y * 2
+            weight.add_(1.0)
+            return -y
+
+        return Program(step, scalars(3.0, -1.0, 4.0, -2.0, 0.1, 9.0), [weight])
+
+    step = agree(make, captures=2)
+    assert step.stats()["splits"] == 1
+    assert "split" in step.explain()
+
+
+def test_while_on_a_tensor_shares_its_prefix() -> None:
+    def make() -> Program:
+        def newton(x: aj.Tensor) -> Any:
+            root, count = x.abs() + 1, 0
+            while ((root * root - x).abs() > 1e-3).any():
+                root = 0.5 * (root + x / root)
+                count += 1
+            return root, count
+
+        return Program(newton, scalars(4.0, 9.0, 100.0, 4.0, 100.0, 2.0))
+
+    step = agree(make)
+    assert step.stats()["captures"] <= 4
+
+
+def test_item_that_is_only_returned_does_not_split() -> None:
+    def make() -> Program:
+        def step(x: aj.Tensor) -> dict[str, Any]:
+            loss = (x**2).mean().item()
+            count = (x > 0).sum().item()
+            return {"loss": loss, "twice": loss * 2 + 1, "count": count, "rate": count / 4, "scaled": x * loss + count}
+
+        return Program(step, scalars(1.0, 2.0, -3.0, 0.5))
+
+    step = agree(make, captures=1)
+    assert step.stats()["splits"] == 0
+    assert step.stats()["native_calls"] >= 2
+
+
+def test_comparison_of_an_item_splits_on_the_outcome_only() -> None:
+    def make() -> Program:
+        def step(x: aj.Tensor) -> Any:
+            total = x.sum().item()
+            if total > 2.0 and not total >= 9:
+                return x * total
+            return x - 1, total
+
+        return Program(step, scalars(1.0, 2.0, 3.0, 3.5, 20.0, 30.0, 1.5))
+
+    agree(make, captures=3)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * int(x.sum()),
+        lambda x: x * float(x.sum()),
+        lambda x: x[: int(x.abs().sum().item()) % 2 + 1],
+        lambda x: (x * math.exp(x.sum().item() / 10), f"{x.sum().item():.3f}"),
+        lambda x: [x + k for k in range(int(x.abs().max()))],
+        lambda x: x.reshape((x > 0).sum().item() // 2 + 1, -1),
+        lambda x: aj.arange((x > 0).sum().item() + 1),
+        lambda x: aj.zeros((x > 0).sum().item()),
+        lambda x: np.asarray(x.detach()).tolist(),
+        lambda x: x.tolist(),
+        lambda x: {round(x.sum().item()): x},
+        lambda x: x.clamp(max=x.mean().item()),
+        lambda x: x.add(x, alpha=x.mean().item()),
+        lambda x: x[x.argmax().item()],
+        lambda x: x.sum().item() ** 2,
+        lambda x: (x.sum() > 0).item(),
+        lambda x: bool(x.sum()) and not bool((x > 100).any()),
+        lambda x: max(x.sum().item(), 1.0),
+        lambda x: x.nonzero().shape[0] if hasattr(x, "nonzero") else 0,
+    ],
+)
+def test_any_use_of_a_number_agrees(function: Any) -> None:
+    agree(lambda: Program(function, scalars(1.0, 2.0, -3.0, 2.0)))
+
+
+def test_divergence_check_around_a_training_step() -> None:
+    def make() -> Program:
+        model = aj.nn.Linear(2, 1)
+        optimiser = aj.optim.Adam(model.parameters(), lr=0.1)
+
+        def step(x: aj.Tensor) -> Any:
+            optimiser.zero_grad()
+            loss = (model(x) ** 2).mean()
+            if not loss.isfinite():
+                return None
+            loss.backward()
+            norm = aj.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+            return loss.item(), norm
+
+        calls = [*scalars(1.0, 2.0), (aj.tensor([float("nan"), 1.0]),), *scalars(3.0, 4.0)]
+        return Program(step, calls, list(model.parameters()))
+
+    agree(make, captures=2)
+
+
+def test_too_many_outcomes_name_the_line_and_the_rewrite() -> None:
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        return x * float(x.sum())
+
+    with pytest.raises(RuntimeError, match=r"(?s)test_splits\.py:\d+.*aj\.cond.*aj\.while_loop"):
+        for k in range(100):
+            step(aj.tensor([float(k)]))
+    assert step.stats()["captures"] == 64
+
+
+def test_a_nested_decision_reuses_what_was_computed_before_it() -> None:
+    def make() -> Program:
+        def step(x: aj.Tensor) -> aj.Tensor:
+            y = aj.tanh(x)
+            if y.sum() > 0:
+                y = y * 2
+                if y.sum() > 1:
+                    y = y + 10
+                return y.exp()
+            return y.exp() - x
+
+        return Program(step, scalars(3.0, -1.0, 0.1, 5.0, -4.0, 0.2))
+
+    step = agree(make, captures=3)
+    assert step.stats()["splits"] == 2
+
+
+def test_division_by_an_item_that_is_zero_raises_as_in_python() -> None:
+    step = aj.jit(lambda x: 1.0 / x.sum().item())
+    assert step(aj.tensor([2.0])) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        step(aj.tensor([0.0]))
+    assert step(aj.tensor([4.0])) == 0.25
