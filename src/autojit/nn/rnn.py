@@ -12,7 +12,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ShapeError
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.module import Module
@@ -147,7 +147,7 @@ class RNNBase(Module):
             return tuple(aj.zeros(shape, dtype=x.dtype, device=x.device) for shape in shapes)
         for part, shape in zip(hx, shapes, strict=True):
             if tuple(part.shape) != shape:
-                raise UsageError(f"Expected hidden size {shape}, got {list(part.shape)}")
+                raise ShapeError(f"Expected hidden size {shape}, got {list(part.shape)}")
         return hx
 
     def _forward(self, input: Any, hx: _State | None) -> tuple[Any, _State]:
@@ -156,7 +156,7 @@ class RNNBase(Module):
         if input.ndim not in (2, 3):
             raise ArgumentError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
         if input.shape[-1] != self.input_size:
-            raise UsageError(
+            raise ShapeError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}"
             )
         if input.ndim == 2:

@@ -11,7 +11,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.module import Module
@@ -93,9 +93,9 @@ class _Cell(Module):
             if tensor.ndim not in (1, 2):
                 raise ArgumentError(f"{name}: Expected {what} to be 1D or 2D, got {tensor.ndim}D instead")
             if tensor.shape[-1] != size:
-                raise UsageError(f"{what} has inconsistent {what}_size: got {tensor.shape[-1]}, expected {size}")
+                raise ShapeError(f"{what} has inconsistent {what}_size: got {tensor.shape[-1]}, expected {size}")
             if tensor.shape[:-1] != input.shape[:-1]:
-                raise UsageError(
+                raise ShapeError(
                     f"Input batch size {list(input.shape[:-1])} doesn't match hidden batch size "
                     f"{list(tensor.shape[:-1])}"
                 )

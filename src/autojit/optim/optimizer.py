@@ -185,7 +185,9 @@ class Optimizer:
 
     def _guard_snapshot(self) -> tuple[Any, ...]:
         """What a trace of ``step`` baked in: which parameters there are, and of each group what slots do not carry."""
-        return tuple((tuple(id(p) for p in group["params"]), group.baked_state()) for group in self.param_groups)
+        return tuple(
+            (tuple(id(p) for p in group["params"]), group.baked_state(self.defaults)) for group in self.param_groups
+        )
 
     # ---- saving and loading
 

@@ -10,7 +10,7 @@ guard epoch: writes that change it bump the epoch, and compiled steps check thei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import autojit as aj
@@ -64,9 +64,13 @@ class ParamGroup(dict[str, Any]):
         """The value itself, for the optimiser's own branches: only its type and being zero may be relied upon."""
         return dict.__getitem__(self, name)
 
-    def baked_state(self) -> tuple[tuple[str, Any], ...]:
-        """Everything a trace may depend on beside the slots: flags, types, whether numbers are zero, values read."""
-        return tuple((name, self._baked_part(name, dict.__getitem__(self, name))) for name in self if name != "params")
+    def baked_state(self, options: Container[str]) -> tuple[tuple[str, Any], ...]:
+        """Everything a trace may depend on beside the slots: flags, types, whether numbers are zero, values read.
+
+        Of names outside the optimiser's own ``options`` (a scheduler's notes, say) only those a trace has read count.
+        """
+        names = [name for name in self if name != "params" and (name in options or name in self._baked)]
+        return tuple((name, self._baked_part(name, dict.__getitem__(self, name))) for name in names)
 
     def _baked_part(self, name: str, value: Any) -> Any:
         if isinstance(value, tuple | list):

@@ -210,6 +210,7 @@ class Fuser:
         group.members = sorted([*other.members, *group.members], key=place.__getitem__)
         group.level.update(other.level)
         group.position.update(other.position)
+        touched = other.buffers
         group.buffers = (group.buffers | other.buffers) - set(group.level)
         for value in other.level:
             self.owner[value] = group.id
@@ -219,7 +220,8 @@ class Fuser:
         for unit, bits in enumerate(self.dependencies):
             if bits & (old | new) and unit != group.id:
                 self.dependencies[unit] = (bits | added) & ~old
-        for value, readers in self.readers.items():
+        for value in (*touched, *other.level):
+            readers = self.readers.get(value, ())
             if other.id in readers:
                 self.readers[value] = sorted({group.id if r == other.id else r for r in readers})
         self.dependencies[other.id] = 0

@@ -7,6 +7,7 @@ storage; readers follow them to the values behind.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
@@ -29,6 +30,7 @@ def is_inline(node: Node) -> bool:
     return isinstance(node.op, Reindex | Source | Gathering) and not is_opaque(node)
 
 
+@lru_cache(maxsize=4096)
 def loop_indices(shape: Shape, prefix: str = "i") -> Indices:
     """A fresh loop variable per axis (extent 1 gives the constant 0)."""
     return tuple(Index.of(LoopVariable(f"{prefix}{axis}", n)) for axis, n in enumerate(shape))
@@ -37,6 +39,8 @@ def loop_indices(shape: Shape, prefix: str = "i") -> Indices:
 def broadcast_index(index: Indices, shape: Shape) -> Indices:
     """The position in an operand of ``shape`` that broadcasting pairs with ``index``."""
     added = len(index) - len(shape)
+    if not added and 1 not in shape:
+        return index
     return tuple(Index() if n == 1 else index[axis + added] for axis, n in enumerate(shape))
 
 

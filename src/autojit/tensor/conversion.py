@@ -53,7 +53,10 @@ def array_of(t: Tensor) -> NDArray[Any]:
 def item(self: Tensor) -> Any:
     """The only element as a Python number."""
     if type_of(self).size != 1:
-        raise UsageError(f"a Tensor with {type_of(self).size} elements cannot be converted to Scalar", fix="reduce or index it to one element first")
+        raise UsageError(
+            f"a Tensor with {type_of(self).size} elements cannot be converted to Scalar",
+            fix="reduce or index it to one element first",
+        )
     if state.trace is not None:
         return state.trace.item(value_of(self))
     return array_of(self).item() if type_of(self).dtype is not bfloat16 else float(array_of(self).reshape(())[()])
@@ -68,7 +71,10 @@ def tolist(self: Tensor) -> Any:
 def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
     """The array itself, sharing memory; a tensor that requires gradients must be detached first (or ``force``)."""
     if wants_grad(self) and not force:
-        raise UsageError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.", fix="x.detach().numpy()")
+        raise UsageError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+            fix="x.detach().numpy()",
+        )
     return array_of(self)
 
 

@@ -138,7 +138,9 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
     if found.dtype is not target.dtype:
         if found.dtype.category > target.dtype.category:
             raise UsageError(
-                f"result type {found.dtype.name} can't be cast to the desired output type {target.dtype.name}"
+                f"result type {found.dtype.name} can't be cast to the desired output type {target.dtype.name}",
+                {"method": method, "x": x, "result": found},
+                "use the out-of-place form, or convert the operand first",
             )
         new = cast(new, target.dtype)
     source = here()
@@ -253,5 +255,6 @@ def in_place_method(method: str, function: Callable[..., Any]) -> Callable[..., 
         return in_place(self, method, function, arguments, options)
 
     write.__name__ = write.__qualname__ = method
+    write.__code__ = write.__code__.replace(co_name=method, co_qualname=method)  # what tracebacks and errors show
     write.__doc__ = f"In-place form of ``{method[:-1]}``; returns the tensor itself."
     return write

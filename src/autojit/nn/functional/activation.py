@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.ops import composites_activation
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
@@ -73,7 +73,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim >= 2 else 1
         if weight.ndim != 1 or weight.numel() != channels:
-            raise UsageError(
+            raise ShapeError(
                 "Mismatch of parameter numbers and input channel size. "
                 f"Found parameter numbers = {weight.numel()} and channel size = {channels}."
             )
@@ -229,10 +229,10 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """a sigmoid(b) of the two halves a, b along ``dim``."""
     if input.ndim == 0:
-        raise UsageError("glu does not support scalars because halving size must be even")
+        raise ShapeError("glu does not support scalars because halving size must be even")
     size = input.shape[dim]
     if size % 2:
-        raise UsageError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+        raise ShapeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
     a, b = input.split(size // 2, dim)
     return a * b.sigmoid()
 

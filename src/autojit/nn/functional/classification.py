@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, IndexingError, UsageError
+from autojit.core.errors import ArgumentError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
 from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
 from autojit.ops import composites_loss
@@ -23,13 +23,13 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | No
             f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({target.shape[0]})."
         )
     if tuple(target.shape) != tuple(expected):
-        raise UsageError(
+        raise ShapeError(
             f"{name}: expected target size {list(expected)} for input size {list(input.shape)}, "
             f"got {list(target.shape)}"
         )
     classes = input.shape[axis]
     if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
-        raise UsageError(
+        raise ShapeError(
             f"weight tensor should be defined either for all {classes} classes or no classes"
             f" but got weight tensor of shape: {list(weight.shape)}"
         )
@@ -72,7 +72,11 @@ def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
     if not is_tracing():
         outside = valid & ((target < 0) | (target >= axis_size))
         if outside.any():
-            raise IndexingError(f"Target {int(target[outside][0].item())} is out of bounds.")
+            raise IndexOutOfRangeError(
+                f"Target {int(target[outside][0].item())} is out of bounds.",
+                {"target": target},
+                f"class indices run from 0 to {axis_size - 1}",
+            )
     return valid
 
 
@@ -142,7 +146,7 @@ def _probability_cross_entropy(
     axis = 0 if input.ndim == 1 else 1
     classes = input.shape[axis]
     if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
-        raise UsageError(
+        raise ShapeError(
             f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes"
             f" but got weight tensor of shape: {list(weight.shape)}"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import autojit as aj
-from autojit.core.errors import UsageError
+from autojit.core.errors import ShapeError
 from autojit.tensor import Tensor
 
 
@@ -33,6 +33,6 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """Distances between all pairs of rows, the upper triangle without its diagonal row by row."""
     if input.ndim != 2:
-        raise UsageError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+        raise ShapeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     rows, columns = aj.triu_indices(input.shape[0], input.shape[0], 1)
     return _p_norm(input[rows] - input[columns], p, -1, False)

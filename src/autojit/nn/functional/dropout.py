@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ShapeError
 from autojit.tensor import Tensor
 
 _ALPHA = 1.7580993408473766  # selu's limit at minus infinity, negated: Klambauer et al., arXiv:1706.02515
@@ -54,7 +54,7 @@ def _warn_rank(name: str, input: Tensor, ranks: tuple[int, ...]) -> None:
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of ``[n, c, l]`` or ``[c, l]``."""
     if input.ndim not in (2, 3):
-        raise UsageError(
+        raise ShapeError(
             f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that dropout1d exists to "
             "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional "
             "batch dimension (i.e. 2D or 3D inputs)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.tensor import Tensor
 
 
@@ -16,11 +16,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1 W[n] x2 for every n. Shapes: ``f[..., j], f[..., k], f[n, j, k] -> f[..., n]``."""
     if input1.shape[:-1] != input2.shape[:-1]:
-        raise UsageError(
+        raise ShapeError(
             f"bilinear(): input batch dimensions do not match: got {list(input1.shape)} and {list(input2.shape)}"
         )
     if input1.shape[-1] != weight.shape[1] or input2.shape[-1] != weight.shape[2]:
-        raise UsageError(
+        raise ShapeError(
             f"bilinear(): input sizes do not match weight sizes: got {input1.shape[-1]}, {input2.shape[-1]} "
             f"but expected {weight.shape[1]}, {weight.shape[2]}"
         )

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
 from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
 from autojit.tensor import Tensor
@@ -202,7 +202,7 @@ def margin_ranking_loss(
     """max(0, -target (x1 - x2) + margin)."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if not input1.ndim == input2.ndim == target.ndim:
-        raise UsageError(
+        raise ShapeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
@@ -235,7 +235,7 @@ def cosine_embedding_loss(
     """1 - cos(x1, x2) where the target is 1, max(0, cos(x1, x2) - margin) where it is -1."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if input1.ndim != target.ndim + 1:
-        raise UsageError(
+        raise ShapeError(
             f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
@@ -282,7 +282,7 @@ def triplet_margin_with_distance_loss(
     if margin <= 0:
         raise ArgumentError(f"margin must be greater than 0, got {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
-        raise UsageError(
+        raise ShapeError(
             "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
             f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
         )

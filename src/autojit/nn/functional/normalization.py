@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.ops.composites_normalization import standardize
 from autojit.ops.composites_reduction import var_mean
 from autojit.tensor import Tensor
@@ -15,13 +15,15 @@ from autojit.tensor import Tensor
 def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
     shape = tuple(normalized_shape)
     if not shape:
-        raise UsageError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+        raise ShapeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
                            f"element, but got normalized_shape = {shape}")  # fmt: skip
     if input.ndim < len(shape) or tuple(input.shape[input.ndim - len(shape) :]) != shape:
         expected = ", ".join(["*", *map(str, shape)])
-        raise UsageError(
+        raise ShapeError(
             f"{name}: given normalized_shape={list(shape)}, expected input with shape [{expected}], "
-            f"but got input of size{list(input.shape)}"
+            f"but got input of size{list(input.shape)}",
+            {"input": input},
+            f"normalise over the trailing axes: normalized_shape={list(input.shape[-len(shape) :])}",
         )
     return tuple(range(input.ndim - len(shape), input.ndim))
 
@@ -29,7 +31,7 @@ def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) ->
 def _check_affine(weight: Tensor | None, bias: Tensor | None, shape: Sequence[int]) -> None:
     for name, tensor in (("weight", weight), ("bias", bias)):
         if tensor is not None and tuple(tensor.shape) != tuple(shape):
-            raise UsageError(
+            raise ShapeError(
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                 f"{list(tensor.shape)} and normalized_shape = {list(shape)}"
             )
@@ -89,10 +91,10 @@ def group_norm(
 ) -> Tensor:
     """Normalise each sample over groups of channels (axis 1) and all later axes. Source: arXiv:1803.08494."""
     if input.ndim < 2:
-        raise UsageError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+        raise ShapeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
-        raise UsageError(
+        raise ShapeError(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(input.shape)} and num_groups={num_groups}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.tensor import Tensor
 
 _MODES = ("constant", "reflect", "replicate", "circular")
@@ -27,7 +27,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     if len(widths) % 2:
         raise UsageError("Padding length must be divisible by 2")
     if len(widths) // 2 > input.ndim:
-        raise UsageError(
+        raise ShapeError(
             f"Padding length should be less than or equal to two times the input dimension but got padding length "
             f"{len(widths)} and input of dimension {input.ndim}"
         )
@@ -51,7 +51,7 @@ def _constant(input: Tensor, widths: list[int], value: float) -> Tensor:
         before, after = widths[2 * place], widths[2 * place + 1]
         size = input.shape[axis]
         if size + before + after < 0:
-            raise UsageError(
+            raise ShapeError(
                 f"The input size {size}, plus negative padding {before} and {after}, resulted in a negative output "
                 f"size, which is invalid. Check dimension {axis} of your input."
             )
@@ -76,7 +76,7 @@ def _block(input: Tensor, axis: int, width: int, value: float) -> Tensor | None:
 def _indexed(input: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
     size = input.shape[axis]
     if mode == "reflect" and (before >= size or after >= size):
-        raise UsageError(
+        raise ShapeError(
             "Padding size should be less than the corresponding input dimension, but got: padding "
             f"({before}, {after}) at dimension {axis} of input {list(input.shape)}"
         )

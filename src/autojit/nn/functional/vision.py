@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.core.errors import UsageError
+from autojit.core.errors import ShapeError, UsageError
 from autojit.tensor import Tensor
 
 
@@ -11,7 +11,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     r = upscale_factor
     *lead, channels, height, width = input.shape
     if channels % (r * r):
-        raise UsageError(
+        raise ShapeError(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
             f"but input.size(-3)={channels} is not divisible by {r * r}"
         )
@@ -26,7 +26,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     r = downscale_factor
     *lead, channels, height, width = input.shape
     if height % r or width % r:
-        raise UsageError(
+        raise ShapeError(
             "pixel_unshuffle expects height and width to be divisible by downscale_factor, but input.size(-2)="
             f"{height}, input.size(-1)={width} are not divisible by {r}"
         )
