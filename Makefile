@@ -28,6 +28,7 @@ $(VENV)/installed-%: requirements/%.txt requirements/runtime.txt requirements/bu
 	@echo "installing requirements/$*.txt"
 	$(PIP) install -r $<
 	$(PIP) install --no-build-isolation --no-deps -e .
+	$(BIN)/python -m compileall -q src/autojit # an editable install leaves this out; import autojit reads bytecode
 	@touch $@
 
 $(VENV)/installed-test: requirements/examples.txt

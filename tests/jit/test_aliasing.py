@@ -14,7 +14,7 @@ from tests.jit.agreement import Program, agree, plain
 
 
 def vector(*values: float) -> aj.Tensor:
-    return aj.tensor(list(values))
+    return aj.tensor([float(v) for v in values])
 
 
 def test_arguments_written_in_place() -> None:

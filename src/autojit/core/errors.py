@@ -50,11 +50,12 @@ class AutojitError(Exception):
         found = dict(facts or {})
         call = None if "at" in found else user_call()
         if call is not None:
+            source, function, arguments = call
             if self.names_operands:
                 shown = {_fact(value) for value in found.values()}
-                more = ((name, value) for name, value in _operands(call.arguments) if name not in found)
+                more = ((name, value) for name, value in _operands(arguments) if name not in found)
                 found.update((name, value) for name, value in more if _fact(value) not in shown)
-            found["at"] = f"{call.source}, calling {call.function}()"
+            found["at"] = f"{source}, calling {function}()"
         super().__init__(explain_error(what, found, fix or self.general_fix))
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 
 _lock = threading.RLock()
-_unfinished: dict[type, bool] = {}
+_unfinished: dict[type, bool] = {}  # with the wish for ``__eq__``
 
 
 @overload
@@ -25,35 +25,50 @@ def record(*, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
 
 
 @dataclass_transform(frozen_default=True)
-def record(cls: type[T] | None = None, *, eq: bool = True) -> Any:
-    """``dataclass(frozen=True, eq=eq)``, applied to the class and its bases when the first instance is made.
+def record(cls: type[Any] | None = None, *, eq: bool = True) -> Any:
+    """``dataclass(frozen=True, eq=eq)``, put off until the first instance of the class is made.
+
+    A base class must be finished (`finish`) before a plain ``dataclass`` inherits its fields; ``Op`` sees to that.
 
     Example:
         >>> @record
         ... class Shift:
         ...     steps: int
-        >>> Shift(2)
-        Shift(steps=2)
-        >>> Shift(2) == Shift(2)
+        >>> Shift(2) == Shift(steps=2)
         True
     """
 
-    def declare(cls: type[T]) -> type[T]:
+    def declare(cls: type[Any]) -> type[Any]:
         def first_init(self: Any, *values: Any, **named: Any) -> None:
-            _finish(cls)
+            finish(cls)
             type(self).__init__(self, *values, **named)
 
         _unfinished[cls] = eq
-        cls.__init__ = first_init  # type: ignore[misc]
+        type.__setattr__(cls, "__init__", first_init)
         return cls
 
     return declare if cls is None else declare(cls)
 
 
-def _finish(cls: type) -> None:
-    """Make dataclasses of the class and its bases, once; bases first, since fields are inherited."""
+def finish(cls: type) -> None:
+    """Write the methods of a class and its bases, where they are records and this has not happened; thread-safe."""
+    if not any(base in _unfinished for base in cls.__mro__):
+        return
     with _lock:
-        for base in reversed(cls.__mro__):
+        for base in reversed(cls.__mro__):  # bases first: fields are inherited
             if base in _unfinished:
-                del base.__init__  # type: ignore[misc]
-                dataclass(frozen=True, eq=_unfinished.pop(base))(base)
+                dataclass(frozen=True, eq=_unfinished[base])(base)  # keeps ``first_init``: other threads wait there
+                type.__setattr__(base, "__init__", _initializer(base))
+                del _unfinished[base]
+
+
+def _initializer(cls: Any) -> Callable[..., None]:
+    """The ``__init__`` of a frozen dataclass with the fields of ``cls``."""
+    members: dict[str, Any] = {"__annotations__": {f.name: f.type for f in fields(cls)}, "__module__": cls.__module__}
+    for f in fields(cls):
+        if f.default is not MISSING:
+            members[f.name] = f.default
+        elif f.default_factory is not MISSING:
+            members[f.name] = field(default_factory=f.default_factory)
+    twin: Any = dataclass(frozen=True, eq=False, repr=False)(type(cls.__name__, (), members))
+    return twin.__init__  # type: ignore[no-any-return]

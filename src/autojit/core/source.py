@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from types import CodeType, FrameType
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -72,31 +71,25 @@ def here() -> SourceLocation:
     return UNKNOWN
 
 
-@dataclass(frozen=True)
-class UserCall:
-    """The call of autojit that the user's code is in: where it stands, what was called with which arguments."""
+def user_call() -> tuple[SourceLocation, str, dict[str, object]] | None:
+    """The call that led here from the innermost frame outside autojit: place, function, arguments by name.
 
-    source: SourceLocation
-    function: str
-    arguments: dict[str, object]
-
-
-def user_call() -> UserCall | None:
-    """The call that led here from the innermost frame outside autojit; for error messages only, for it is slow."""
+    For error messages only, for it is slow.
+    """
     callee: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_own(frame.f_code):
         callee, frame = frame, frame.f_back
     if frame is None or callee is None:
         return None
-    return UserCall(SourceLocation(frame.f_code, frame.f_lasti), _name_of(callee), _arguments_of(callee))
+    return SourceLocation(frame.f_code, frame.f_lasti), _name_of(callee), _arguments_of(callee)
 
 
 def _name_of(frame: FrameType) -> str:
     name = frame.f_code.co_name
     if name == "__call__" and "self" in frame.f_locals:
         name = type(frame.f_locals["self"]).__name__
-    return name.strip("_")
+    return name.strip("_") if name.startswith("__") else name
 
 
 def _arguments_of(frame: FrameType) -> dict[str, object]:

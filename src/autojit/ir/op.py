@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from autojit.core.records import finish
 from autojit.core.types import TensorType
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Op:
     ``batch(args, batched)`` applies the op where flagged operands have a leading batch axis; its result has it too.
     """
 
+    __match_args__: ClassVar[tuple[str, ...]] = ()  # the static parameters, as ``dataclass`` lists them
     name: ClassVar[str] = "op"
     registry: ClassVar[dict[str, type[Op]]] = {}
     abstract: ClassVar[bool] = True
@@ -82,6 +83,7 @@ class Op:
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
+        finish(cls)  # its bases: a plain dataclass takes their fields at once
         cls.abstract = abstract
         if abstract:
             return
@@ -99,7 +101,7 @@ class Op:
 
     def parameters(self) -> tuple[tuple[str, object], ...]:
         """The static parameters as (name, value) pairs."""
-        return tuple((f.name, getattr(self, f.name)) for f in fields(cast(Any, self)))
+        return tuple((name, getattr(self, name)) for name in self.__match_args__)
 
     def unbroadcast(self, x_bar: Any, x: Any) -> Any:
         """Bring the cotangent of an operand to the operand's shape; only broadcasting ops have work here."""

@@ -149,15 +149,8 @@ class JitFunction:
         while True:
             node = self._find(branch, call, is_root=not call.path)
             if node is None:
-                self._capture(call, root, branch)
+                node = self._capture(call, root, branch)
                 arrays = None
-                node = self._find(branch, call, is_root=not call.path)
-                if node is None:
-                    raise TraceError(
-                        f"jit: {self.name} changed what its own capture relies on, while it was captured",
-                        {"reasons": "; ".join(self.counts.reasons[-3:])},
-                        "change Python state outside the function, or keep it in tensors",
-                    )
             if arrays is None:
                 arrays = (node.capture if not call.path else call.path[0].capture).arrays(call.leaves)
             if isinstance(node, CompiledStep):
@@ -221,7 +214,7 @@ class JitFunction:
                 changed |= {
                     k
                     for k, (a, b) in enumerate(zip(old[1], new[1], strict=True))
-                    if a != b and type(call.leaves[k]) is float and isinstance(a, tuple) and a[0] == "float"
+                    if a != b and k not in self.dynamic_floats and type(call.leaves[k]) is float and isinstance(a, tuple) and a[0] == "float"
                 }
         self.dynamic_floats |= changed
         return bool(changed)
@@ -237,7 +230,8 @@ class JitFunction:
 
     # -- capturing
 
-    def _capture(self, call: _Call, root: _Root, branch: Branch) -> None:
+    def _capture(self, call: _Call, root: _Root, branch: Branch) -> Decision | CompiledStep:
+        """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         root.captures += 1
         if root.captures > CAPTURE_LIMIT:
             raise self._too_many(root)
@@ -266,6 +260,7 @@ class JitFunction:
         self.counts.compile_s += time.perf_counter() - traced
         fallbacks = sum(len(node.segment.compiled.lowered.fallbacks) for node in made)
         self.counts.fallbacks += fallbacks
+        return made[0]
 
     def _trace(self, call: _Call, bound: set[int]) -> Capture:
         trace = Trace(call.outcomes)

@@ -25,7 +25,7 @@ from autojit.core.device import Device
 from autojit.core.dtypes import DType
 from autojit.core.source import is_own
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.tensor import Tensor, type_of
 
 PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 CONTAINER_LIMIT = 256
@@ -53,7 +53,7 @@ class Guard:
         return same(self.read(), self.expected)
 
     def describe(self) -> str:
-        return f"{self.name}: {_short(self.expected)} -> {_short(self.read())}{self.place()}"
+        return f"{self.name}: {shown(self.expected)} -> {shown(self.read())}{self.place()}"
 
     def place(self) -> str:
         """Where the user's code reads the name, as " at file.py:41"."""
@@ -64,9 +64,20 @@ class Guard:
         return f" at {os.path.basename(self.code.co_filename)}:{line or self.code.co_firstlineno}"
 
 
-def _short(value: Any) -> str:
-    text = "<deleted>" if value is MISSING else " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+def shown(value: Any) -> str:
+    """A value in one short line; tensors by type, containers by their first items."""
+    if value is MISSING:
+        return "<absent>"
+    if isinstance(value, Tensor):
+        return str(type_of(value))
+    if isinstance(value, list | tuple):
+        items = [shown(v) for v in value[:4]] + (["..."] if len(value) > 4 else [])
+        text = f"({', '.join(items)})"
+    elif isinstance(value, PRIMITIVES):
+        text = repr(value)
+    else:
+        text = f"<{getattr(value, '__name__', type(value).__name__)}>"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def same(a: Any, b: Any) -> bool:
@@ -237,6 +248,9 @@ class Collector:
                 self.follow(found, where, names, depth + 1)
             elif isinstance(found, PRIMITIVES) or isinstance(found, list | dict | tuple | Tensor):
                 cls = type(value)
+                if isinstance(table, dict):
+                    absent = DictGuard(table, attribute, MISSING)
+                    self._add(f"{where} (of the instance)", lambda a=attribute, t=table: t.get(a, MISSING), MISSING, absent)  # type: ignore[misc]
                 self._add(where, lambda a=attribute: inspect.getattr_static(cls, a, MISSING), found, None)  # type: ignore[misc]
                 self.follow(found, where, names, depth + 1)
 

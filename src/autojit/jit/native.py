@@ -123,6 +123,8 @@ class NativeStep:
             returns_tuple=returns_tuple,
             releases_gil=sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
             fallback=fallback,
+            error_address=executable.error_address,
+            on_error=executable.raise_errors,
             keep=(executable, step.segment),
         )
 

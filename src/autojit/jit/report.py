@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import ArgumentError
 from autojit.ir.text import print_graph
+from autojit.jit.guards import shown
 from autojit.schedule.text import print_schedule
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _explain_step(step: CompiledStep) -> list[str]:
         lines.append(f"  fallbacks  ops called back from the step: {', '.join(compiled.lowered.fallbacks)}")
     lines += [f"  split      {s.value.type} == {s.outcome!s:.40} at {s.source}" for s in step.trace.splits]
     lines.append(f"  guards     {len(step.capture.guards)}")
-    lines += [f"    {guard.name} == {_one_line(guard.expected)}" for guard in step.capture.guards[:40]]
+    lines += [f"    {guard.name} == {shown(guard.expected)}" for guard in step.capture.guards[:40]]
     return lines
 
 
@@ -58,11 +59,6 @@ def _how_called(step: CompiledStep) -> str:
     if step.is_whole:
         return "one native call per step"
     return f"{len(step.trace.splits) + 1} native calls per step, Python decides between them"
-
-
-def _one_line(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def show_stage(function: JitFunction, stage: str) -> str:

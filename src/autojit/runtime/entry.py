@@ -213,6 +213,8 @@ class NativeEntry:
             "array_type": id(np.ndarray),
             "float_type": id(float),
             "int_type": id(int),
+            "error": spec.error_address or self._keep_table(np.zeros(1, np.int64)),
+            "raiser": self._keep_object(spec.on_error),
         }
         return np.array([values.get(name, 0) for name in HEAD], np.int64)
 

@@ -112,10 +112,16 @@ class PythonEntry:
                 self._table[ring.table_index] = getattr(tensor, ring.array_slot).__array_interface__["data"][0]
             self._calls += 1
             self._step(self._spec.table_address)
+            self._raise_errors()
         finally:
             self._busy.value = 0
         items = [item.value if isinstance(item, Constant) else outputs[item.ring] for item in self._spec.results]
         return tuple(items) if self._spec.returns_tuple else items[0]
+
+    def _raise_errors(self) -> None:
+        address, on_error = self._spec.error_address, self._spec.on_error
+        if address and on_error is not None and ctypes.c_int64.from_address(address).value:
+            on_error()
 
     def _store(self, value: Any, argument: Argument) -> None:
         if isinstance(argument, FloatArgument | IntArgument):

@@ -5,7 +5,7 @@ One function serves every step: it interprets the step's descriptor, tables of 6
 ever in code.
 
 How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, word
-guards, dictionary guards, rings, run, result. Every check that fails goes to `fail`, which undoes the one thing done so
+guards, dictionary guards, rings, run, result, sound (or raise). Every check that fails goes to `fail`, which undoes the one thing done so
 far (the busy word) and answers with a sentinel or the fallback's result.
 """
 
@@ -224,6 +224,19 @@ without_gil:
   br label %result
 
 result:
+  %error64 = word head.error of %head
+  %error.at = inttoptr i64 %error64 to ptr
+  %error = load i64, ptr %error.at, align 8
+  %is_sound = icmp eq i64 %error, 0
+  br i1 %is_sound, label %sound, label %raise
+raise:
+  ; the step counts as running until Python has read what happened
+  %raiser64 = word head.raiser of %head
+  %raiser = inttoptr i64 %raiser64 to ptr
+  %raised = call ptr @PyObject_Vectorcall(ptr %raiser, ptr null, i64 0, ptr null)
+  store i64 0, ptr %busy, align 8
+  ret ptr %raised
+sound:
   %makes_tuple = word head.makes_tuple of %head
   %is_tuple = icmp ne i64 %makes_tuple, 0
   br i1 %is_tuple, label %several, label %single

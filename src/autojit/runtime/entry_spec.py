@@ -166,6 +166,8 @@ class EntrySpec(NamedTuple):
         releases_gil: let other Python threads run meanwhile; worth it above about 50 us of work.
         fallback: called with the call's arguments when the step cannot run (rings whose tensors are all in use are
             refilled and the call tried again first); without it a `Refusal` is returned.
+        error_address: an int64 that the step sets when it fails; 0: it cannot fail.
+        on_error: raises what the step met and clears that word.
         keep: owner of step, table and busy word.
     """
 
@@ -180,4 +182,6 @@ class EntrySpec(NamedTuple):
     returns_tuple: bool = False
     releases_gil: bool = False
     fallback: Callable[..., Any] | None = None
+    error_address: int = 0
+    on_error: Callable[[], Any] | None = None
     keep: object = None

@@ -33,6 +33,8 @@ HEAD = (
     "float_type",
     "int_type",
     "calls",  # out: calls that ran the step
+    "error",  # address of a word that is not 0 when the step failed
+    "raiser",  # callable that raises what it met
 )
 
 ARGUMENT = (

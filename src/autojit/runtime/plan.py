@@ -85,6 +85,7 @@ class PlanBuilder:
         self.memory = lowered.schedule.memory
         self.keep: list[Any] = []
         self.errors = np.zeros(2, np.int64)
+        self.error_address = int(self.errors.ctypes.data)
         self.failures: list[BaseException] = []
         self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
         self.workers = max(get_num_threads(), 1)
@@ -288,7 +289,7 @@ class PlannedStep(Executable):
         self._errors = builder.errors
         self._failures = builder.failures
         self._reporters = builder.lowered.reporters
-        self.error_address = int(self._errors.ctypes.data)
+        self.error_address = builder.error_address
         self._code = _plan_object()
         self._keep = builder
         self.outputs = tuple(outputs)
@@ -353,6 +354,6 @@ def build_executable(
     builder = PlanBuilder(lowered, fixed)
     count, entries = builder.entries()
     patches = builder.words([w for patch in builder.patches for w in patch])
-    plan = builder.words([len(builder.patches), patches, count, entries, builder.workers])
+    plan = builder.words([len(builder.patches), patches, count, entries, builder.workers, builder.error_address])
     specs = [OutputSpec(v.type.shape, v.type.dtype.numpy) for v in schedule.graph.outputs]
     return PlannedStep(len(schedule.graph.inputs), specs, plan, builder)

@@ -68,12 +68,12 @@ def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
 
 def all_together(values: list[Any], what: str) -> list[Tensor]:
     """Any number of operands in their promoted dtype."""
-    tensors = [v for v in values if not isinstance(v, NUMBERS)]
-    dtype = result_type([(type_of(as_operand(t, what)).dtype, type_of(t).ndim) for t in tensors])
+    values = [v if isinstance(v, NUMBERS) else as_operand(v, what) for v in values]
+    dtype = result_type([(type_of(t).dtype, type_of(t).ndim) for t in values if isinstance(t, Tensor)])
     for v in values:
         if isinstance(v, NUMBERS):
             dtype = promote_with_number(dtype, v)
-    return [number(v, dtype) if isinstance(v, NUMBERS) else cast(as_operand(v, what), dtype) for v in values]
+    return [number(v, dtype) if isinstance(v, NUMBERS) else cast(v, dtype) for v in values]
 
 
 def floating(x: Any, what: str = "op") -> Tensor:

@@ -82,21 +82,36 @@ class ExpressionPrinter(KernelFunction):
 
     def hoist(self, expr: Expr, phase: int, seen: set[Expr]) -> None:
         """Compute what does not vary inside before the inner loops start."""
-        if expr in seen:
-            return
-        seen.add(expr)
-        if not expr.inner:
-            self.expr(expr, self.row_memo, phase)
-            return
-        if expr in self.cached and self.cached[expr][0] < phase:
-            return
-        if expr.kind == "guard":
-            return
-        for arg in expr.args:
-            self.hoist(arg, phase, seen)
+        stack = [expr]
+        while stack:
+            expr = stack.pop()
+            if expr in seen:
+                continue
+            seen.add(expr)
+            if not expr.inner:
+                self.expr(expr, self.row_memo, phase)
+            elif not (expr.kind == "guard" or (expr in self.cached and self.cached[expr][0] < phase)):
+                stack.extend(reversed(expr.args))
 
     def expr(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
-        """The value of an expression at the current point."""
+        """The value of an expression at the current point. Chains of ops are walked without recursion."""
+        stack = [expr]
+        while True:
+            current = stack[-1]
+            found = self._known(current, memo, phase)
+            if found is None and current.kind == "op":
+                missing = [a for a in current.args if a.kind == "op" and self._known(a, memo, phase) is None]
+                if missing:
+                    stack.extend(reversed(missing))
+                    continue
+            if found is None:
+                found = memo[current] = self._computed(current, memo, phase)
+            stack.pop()
+            if not stack:
+                return found
+
+    def _known(self, expr: Expr, memo: Memo, phase: int) -> Scalar | None:
+        """The value if it was computed at this point already, or is kept in row scratch."""
         found = memo.get(expr)
         if found is None and not expr.inner:
             found = self.row_memo.get(expr)
@@ -105,11 +120,9 @@ class ExpressionPrinter(KernelFunction):
         if expr.kind == "row":
             return self.row_memo["row", expr.slot]  # type: ignore[no-any-return]
         if expr in self.cached and self.cached[expr][0] < phase:
-            value = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.attrs)
-        else:
-            value = self._computed(expr, memo, phase)
-        memo[expr] = value
-        return value
+            value = memo[expr] = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.attrs)
+            return value
+        return None
 
     def _computed(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
         emit = self.emit

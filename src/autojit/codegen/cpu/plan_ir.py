@@ -8,6 +8,7 @@ walks, so a new step costs no compilation beyond its own new kernels. Layout, al
 | 0, 1 | number of patches, address of the patches: (address to write, table entry to read, bytes to add) |
 | 2, 3 | number of entries, address of the entries: (body, context, chunks, 1 if parallel) |
 | 4 | workers that scratch was laid out for |
+| 5 | address of a word that a failing entry makes not 0: the entries after it, and so their writes to state, are left out |
 
 ``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is
 its array of buffer pointers.
@@ -47,6 +48,8 @@ entry:
   %entries = load ptr, ptr %entries.at
   %workers.at = getelementptr i64, ptr %plan, i64 4
   %workers = load i64, ptr %workers.at
+  %error.at.at = getelementptr i64, ptr %plan, i64 5
+  %error.at = load ptr, ptr %error.at.at
   br label %patch.head
 patch.head:
   %p = phi i64 [ 0, %entry ], [ %p.next, %patch.body ]
@@ -95,7 +98,9 @@ serial.body:
   br label %serial.head
 run.next:
   %e.next = add i64 %e, 1
-  br label %run.head
+  %error = load i64, ptr %error.at
+  %is.sound = icmp eq i64 %error, 0
+  br i1 %is.sound, label %run.head, label %done
 done:
   ret void
 }
