@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.jit.agreement import Program, agree
 
 import autojit as aj
 from autojit.nn import functional as F
 from autojit.tensor.random import default_generator
+from tests.jit.agreement import Program, agree
 
 
 def mlp() -> aj.nn.Module:

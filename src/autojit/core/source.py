@@ -11,7 +11,7 @@ import sys
 from types import CodeType, FrameType
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_OWN: dict[CodeType, bool] = {}
+_OWN: dict[str, bool] = {}  # by file name: a string knows its hash, a code object computes it anew
 
 
 class SourceLocation:
@@ -51,9 +51,9 @@ UNKNOWN = SourceLocation(None, 0)
 
 def is_own(code: CodeType) -> bool:
     """Whether a code object belongs to autojit (and not to the user or to autojit's tests)."""
-    own = _OWN.get(code)
+    own = _OWN.get(code.co_filename)
     if own is None:
-        own = _OWN[code] = os.path.abspath(code.co_filename).startswith(_PACKAGE)
+        own = _OWN[code.co_filename] = os.path.abspath(code.co_filename).startswith(_PACKAGE)
     return own
 
 
@@ -62,7 +62,7 @@ def here() -> SourceLocation:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        own = _OWN.get(code)
+        own = _OWN.get(code.co_filename)
         if own is None:
             own = is_own(code)
         if not own:

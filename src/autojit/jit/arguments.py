@@ -29,8 +29,8 @@ BAKED = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 class ArgumentLeaf:
     """One leaf of the call's arguments.
 
-    ``kind`` is "tensor" or "array" (``value`` and ``shell`` set), "float" (``value`` and ``cell`` set), "twin" (the same
-    tensor as leaf ``twin``), "bound" or "object" (``original`` is baked in).
+    ``kind`` is "tensor" or "array" (``value`` and ``shell`` set), "float" (``value`` and ``cell`` set), "twin" (the
+    same tensor as leaf ``twin``), "bound" or "object" (``original`` is baked in).
     """
 
     kind: str

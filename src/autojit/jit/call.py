@@ -91,7 +91,9 @@ class CompiledCall(Op):
 
     def _wanted(self) -> list[int]:
         return [
-            k for k, (v, t) in enumerate(self._inputs) if t is not None and t._requires_grad and v.type.dtype.is_differentiable
+            k
+            for k, (v, t) in enumerate(self._inputs)
+            if t is not None and t._requires_grad and v.type.dtype.is_differentiable
         ]
 
     def _with_history(self) -> list[int]:
@@ -132,7 +134,7 @@ class CompiledCall(Op):
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             outputs = [(value_of(g), g if has_history(g) else None) for g in grads]
-        return CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], outputs)  # type: ignore[list-item,misc]
+        return CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], outputs)  # type: ignore[list-item]
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         if self._tangents is None:

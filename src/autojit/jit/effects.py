@@ -28,8 +28,8 @@ from autojit.tensor.tensor import StepGradient, Tensor, step_gradient, wrap
 class GradResult:
     """A leaf's ``.grad`` after the step.
 
-    ``value`` None: it is ``tensor`` (None, or a concrete tensor). Otherwise ``tensor`` belongs to the step, which writes
-    it at every call; ``entry`` knows what the step read before.
+    ``value`` None: it is ``tensor`` (None, or a concrete tensor). Otherwise ``tensor`` belongs to the step, which
+    writes it at every call; ``entry`` knows what the step read before.
     """
 
     leaf: Tensor

@@ -1,8 +1,8 @@
 """``@aj.jit``: a function whose calls run as compiled steps.
 
-A call goes to the native entry point of the step that ran last in the present gradient mode. If a guard fails, ``_slow``
-looks for a step with the same argument signature whose guards hold, follows its decisions, and captures what is missing;
-``explain`` says why.
+A call goes to the native entry point of the step that ran last in the present gradient mode. If a guard fails,
+``_slow`` looks for a step with the same argument signature whose guards hold, follows its decisions, and captures what
+is missing; ``explain`` says why.
 """
 
 from __future__ import annotations
@@ -214,7 +214,11 @@ class JitFunction:
                 changed |= {
                     k
                     for k, (a, b) in enumerate(zip(old[1], new[1], strict=True))
-                    if a != b and k not in self.dynamic_floats and type(call.leaves[k]) is float and isinstance(a, tuple) and a[0] == "float"
+                    if a != b
+                    and k not in self.dynamic_floats
+                    and type(call.leaves[k]) is float
+                    and isinstance(a, tuple)
+                    and a[0] == "float"
                 }
         self.dynamic_floats |= changed
         return bool(changed)
@@ -308,7 +312,11 @@ class JitFunction:
             self._entries[mode] = None
             return
         native = step.entry
-        if native is None or native.entry_address != step.segment.executable.table_address or native.is_outgrown(leaves):
+        if (
+            native is None
+            or native.entry_address != step.segment.executable.table_address
+            or native.is_outgrown(leaves)
+        ):
             native = step.entry = NativeStep(step, leaves, self._slow)
             self._natives.append(native)
         else:

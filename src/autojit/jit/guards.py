@@ -3,8 +3,8 @@
 A capture reads Python state through the function's closure cells, the globals its code names, attributes of the objects
 found there, and modules. ``collect`` walks what the function can reach and snapshots it as guards, each with the name a
 user would write. Cheap ones are checked natively by identity on every call; all are checked by equality when the native
-check fails. Modules and optimiser groups count their changes in the guard epoch, so they cost one comparison; contents of
-lists and class attributes are compared by Python before each call.
+check fails. Modules and optimiser groups count their changes in the guard epoch, so they cost one comparison; contents
+of lists and class attributes are compared by Python before each call.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Guard:
         if self.code is None:
             return ""
         name = self.name.rpartition(".")[2].rpartition(" ")[2].partition("[")[0]
-        line = next((i.positions.lineno for i in dis.get_instructions(self.code) if i.argval == name and i.positions), None)
+        uses = (i for i in dis.get_instructions(self.code) if i.argval == name and i.positions)
+        line = next((i.positions.lineno for i in uses if i.positions), None)
         return f" at {os.path.basename(self.code.co_filename)}:{line or self.code.co_firstlineno}"
 
 
@@ -162,7 +163,12 @@ class Collector:
         self.follow(value, name, names, depth)
 
     def _add(
-        self, name: str, read: Callable[[], Any], value: Any, native: CellGuard | DictGuard | None, by_epoch: bool = False
+        self,
+        name: str,
+        read: Callable[[], Any],
+        value: Any,
+        native: CellGuard | DictGuard | None,
+        by_epoch: bool = False,
     ) -> None:
         if not isinstance(value, ModuleType | BuiltinFunctionType) and not (isinstance(value, type) and native is None):
             self.guards.append(Guard(name, read, value, native, by_epoch, self.code))
@@ -237,7 +243,7 @@ class Collector:
             where = f"{name}.{attribute}"
             if isinstance(table, dict) and attribute in table:
                 found = table[attribute]
-                read = lambda a=attribute, t=table: t.get(a, MISSING)  # noqa: E731
+                read = lambda a=attribute, t=table: t.get(a, MISSING)
                 self._add(where, read, found, DictGuard(table, attribute, found))
                 self.follow(found, where, names, depth + 1)
                 continue
@@ -246,13 +252,19 @@ class Collector:
                 found = getattr(value, attribute, MISSING)
                 self._add(where, lambda a=attribute: getattr(value, a, MISSING), found, None)  # type: ignore[misc]
                 self.follow(found, where, names, depth + 1)
-            elif isinstance(found, PRIMITIVES) or isinstance(found, list | dict | tuple | Tensor):
-                cls = type(value)
-                if isinstance(table, dict):
-                    absent = DictGuard(table, attribute, MISSING)
-                    self._add(f"{where} (of the instance)", lambda a=attribute, t=table: t.get(a, MISSING), MISSING, absent)  # type: ignore[misc]
-                self._add(where, lambda a=attribute: inspect.getattr_static(cls, a, MISSING), found, None)  # type: ignore[misc]
-                self.follow(found, where, names, depth + 1)
+            elif isinstance(found, (*PRIMITIVES, list, dict, tuple, Tensor)):
+                self._class_attribute(value, attribute, found, where, names, depth)
+
+    def _class_attribute(
+        self, value: Any, attribute: str, found: Any, where: str, names: frozenset[str], depth: int
+    ) -> None:
+        table = getattr(value, "__dict__", None)
+        cls = type(value)
+        if isinstance(table, dict):
+            absent = DictGuard(table, attribute, MISSING)
+            self._add(f"{where} (of the instance)", lambda: table.get(attribute, MISSING), MISSING, absent)
+        self._add(where, lambda: inspect.getattr_static(cls, attribute, MISSING), found, None)
+        self.follow(found, where, names, depth + 1)
 
     def _methods(self, value: Any, names: frozenset[str], depth: int) -> frozenset[str]:
         """Follow the methods the code names; the names with those that the methods use."""
@@ -324,7 +336,7 @@ def _is_library_file(path: str) -> bool:
 
 def _is_library(module: ModuleType) -> bool:
     root = module.__name__.partition(".")[0]
-    if root == "autojit" or root in sys.stdlib_module_names and root != "__main__":
+    if root == "autojit" or (root in sys.stdlib_module_names and root != "__main__"):
         return True
     return _is_library_file(getattr(module, "__file__", None) or "")
 

@@ -17,8 +17,22 @@ from autojit.jit.pytree import flatten
 from autojit.jit.versions import count_calls
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
-    Argument, ArrayArgument, ArrayCheck, CellGuard, Constant, DictGuard, EntrySpec, EqualIntArgument, FloatArgument,
-    ObjectArgument, Output, OutputRing, Refusal, SlotGuard, TensorArgument, WordGuard,
+    Argument,
+    ArrayArgument,
+    ArrayCheck,
+    CellGuard,
+    Constant,
+    DictGuard,
+    EntrySpec,
+    EqualIntArgument,
+    FloatArgument,
+    ObjectArgument,
+    Output,
+    OutputRing,
+    Refusal,
+    SlotGuard,
+    TensorArgument,
+    WordGuard,
 )  # fmt: skip
 from autojit.runtime.memory import allocate_array
 from autojit.tensor.state import guard_epoch
@@ -46,7 +60,7 @@ class NativeStep:
         is_layered = bool(self.is_nested or self.listed or self.views or not step.results.is_plain)
         self.guard_places: dict[int, int] = {}
         self.grad_places: list[int] = []
-        self._address = step.segment.executable.table_address
+        self._address: int = step.segment.executable.table_address
         self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
         self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
         for entry in self.written.values():
@@ -68,6 +82,7 @@ class NativeStep:
         return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._storage is not None]
 
     def _layered(self, *args: Any, **kwargs: Any) -> Any:
+        found: Any
         for guard in self.listed:
             if not guard.holds():
                 return self.slow(*args, **kwargs)
@@ -82,7 +97,7 @@ class NativeStep:
         if found is REFUSED:
             return self.slow(*args, **kwargs)
         results = self.step.results
-        return found if results.is_plain else results.package(found or (), leaves)
+        return found if results.is_plain else results.package(found, leaves)
 
     def _shares_state(self, leaves: Any) -> bool:
         for k in self.views:

@@ -1,4 +1,4 @@
-"""Pytrees: nested tuples, lists, dicts, named tuples and dataclass instances with tensors and Python values as leaves."""
+"""Pytrees: nested tuples, lists, dicts, named tuples and dataclass instances; tensors and Python values are leaves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Results of a jitted call: from the compiled step's output tensors to what the function returns.
 
-Every output leaf has a Place: an argument or outside tensor handed back, a result of the graph, a number, or a constant;
-views are taken again at every call, so that results alias arguments, state and each other as they do in eager mode.
+Every output leaf has a Place: an argument or outside tensor handed back, a result of the graph, a number, or a
+constant; views are taken again at every call, so that results alias arguments, state and each other as they do in eager
+mode.
 """
 
 from __future__ import annotations

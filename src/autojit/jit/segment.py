@@ -135,8 +135,7 @@ class Segment:
         self.executable = build_executable(self.compiled.lowered, inputs, outputs)
 
     def failure(self) -> str | None:
-        """Why the state no longer fits, or None. State whose memory was replaced by memory of the same type is bound
-        again."""
+        """Why the state no longer fits, or None; where only its memory was replaced, the new memory is bound."""
         changed = False
         for k, entry in enumerate(self.entries):
             reason = _follow(entry)

@@ -1,7 +1,7 @@
 """A compiled step: the last segment of a captured path, with its results and effects.
 
-How to read: ``Capture`` is what tracing leaves; ``CompiledStep`` compiles it and runs it from Python; ``Decision`` is an
-earlier segment that computes what Python decides on; ``native.py`` describes a step to the native entry point.
+How to read: ``Capture`` is what tracing leaves; ``CompiledStep`` compiles it and runs it from Python; ``Decision`` is
+an earlier segment that computes what Python decides on; ``native.py`` describes a step to the native entry point.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autojit.jit.results import Results, check_outputs
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
 from autojit.jit.trace import Split, Trace
 from autojit.tensor.dispatch import apply
-from autojit.tensor.tensor import Tensor, wrap
+from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
 @dataclass(eq=False)
@@ -137,13 +137,11 @@ class CompiledStep:
             if leaf.kind in ("tensor", "array")
         }
         for k, array in arrays.items():
-            others = [(j, arrays[j]) for j in writing if j != k]
-            for j, other in others:
-                if np.may_share_memory(array, other):
+            for j in writing:
+                if j != k and np.may_share_memory(array, arrays[j]):
                     found |= {j, k}
-            if any(np.may_share_memory(array, other) for other in written):
-                found.add(k)
-            elif k in writing and any(np.may_share_memory(array, e.array) for e in self.trace.state.values()):
+            against = [*written, *(e.array for e in self.trace.state.values())] if k in writing else written
+            if any(np.may_share_memory(array, other) for other in against):
                 found.add(k)
         return found
 
@@ -187,6 +185,11 @@ class CompiledStep:
         for entry in self.all_entries:
             owner = entry.root_owner()
             inputs.append((entry.input, owner if owner._requires_grad else None))
+        roots = {id(t) for _, t in inputs}
+        self.other_leaves = [
+            t for t in self.trace.reached if t._requires_grad and t._grad_fn is None and id(t) not in roots
+        ]  # leaves that show the memory of a root in another shape: they take gradients, the root gives the values
+        inputs += [(Value(type_of(t)), t) for t in self.other_leaves]
         live = {p.index for p in self.results.places if p.kind == "result" and p.requires_grad}
         outputs: list[tuple[Value, Tensor | None]] = [
             (v, self.results.tensors[k] if k in live else None) for k, v in enumerate(self.results.values)
@@ -202,12 +205,14 @@ class CompiledStep:
         for given, leaf in zip(leaves, self.capture.arguments, strict=True):
             if leaf.value is not None:
                 operands.append(given if isinstance(given, Tensor) else wrap(np.asarray(given)))
-        operands += [g._grad for g, leaf in zip(leaves, self.capture.arguments, strict=True) if leaf.grad_value is not None]
+        pairs = zip(leaves, self.capture.arguments, strict=True)
+        operands += [given._grad for given, leaf in pairs if leaf.grad_value is not None]
         modified = {id(e) for e in self.effects.modified}
         for entry in self.all_entries:
             owner = entry.root_owner()
             # what the step changes below is read by the derivative as it was before
             operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
+        operands += self.other_leaves
         found = apply(self.call, *operands)
         found = found if isinstance(found, tuple) else (found,)
         count = len(self.results.values)

@@ -6,8 +6,9 @@ a graph input on first use; an in-place change replaces the storage's present va
 written back by the compiled step. The capture itself changes nothing outside: ``restore`` takes back version counters
 and histories that in-place ops moved on.
 
-Python control flow on values (``bool``, ``int``, ``float``) asks ``concretize``: the interpreter computes the value from
-the actual inputs, and the answer becomes a *split* of the trace: what is recorded after it holds for that outcome only.
+Python control flow on values (``bool``, ``int``, ``float``) asks ``concretize``: the interpreter computes the value
+from the actual inputs, and the answer becomes a *split* of the trace: what is recorded after it holds for that outcome
+only.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Trace:
         self.definition: dict[Value, Node] = {}
         self.indexed = 0
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
+        self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
 
@@ -176,6 +178,7 @@ class Trace:
             self._before[id(storage)] = _Before.of_storage(storage)
         while owner is not None and id(owner) not in self._before:
             self._before[id(owner)] = _Before.of_tensor(owner)
+            self.reached.append(owner)
             owner = owner._view.base if owner._view is not None else None
 
     def restore(self) -> None:

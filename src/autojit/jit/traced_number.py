@@ -1,8 +1,8 @@
 """TracedNumber: what ``tensor.item()`` gives while a step is captured.
 
-It stands for a Python number that changes from call to call. Arithmetic and comparisons stay in the graph; returned from
-the step it is a fresh number at every call. Only when Python needs the digits (``float``, ``int``, ``hash``, formatting,
-``math.sqrt``) the capture splits on the value; a comparison used in an ``if`` splits on its outcome alone.
+It stands for a Python number that changes from call to call. Arithmetic and comparisons stay in the graph; returned
+from the step it is a fresh number at every call. Only when Python needs the digits (``float``, ``int``, ``hash``,
+formatting, ``math.sqrt``) the capture splits on the value; a comparison used in an ``if`` splits on its outcome alone.
 
 It is no subclass of ``float``: C code reads a float's digits without asking, and would bake in those of the first call.
 """
@@ -63,8 +63,8 @@ class TracedNumber:
         self._check()
         dtype = type_of(other).dtype
         if dtype.category >= 2 or (dtype.category == 1 and self.kind is int):
-            return self.tensor.to(dtype)
-        return self.tensor.to(int64) if self.kind is int else self.tensor.to(_default_float())
+            return self.tensor.to(dtype)  # type: ignore[no-any-return]
+        return self.tensor.to(int64 if self.kind is int else _default_float())  # type: ignore[no-any-return]
 
     def _combine(self, other: Any, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
         if isinstance(other, Tensor):
@@ -142,10 +142,10 @@ class TracedNumber:
         return int(self)
 
     def __floor__(self) -> int:
-        return math.floor(self.concrete())
+        return math.floor(self.concrete())  # type: ignore[no-any-return]
 
     def __ceil__(self) -> int:
-        return math.ceil(self.concrete())
+        return math.ceil(self.concrete())  # type: ignore[no-any-return]
 
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.concrete(), digits)

@@ -48,7 +48,7 @@ class WrittenStorage(Storage):
 
     @version.setter
     def version(self, value: int) -> None:
-        _own.__set__(self, value - sum(calls.count() for calls in _writers.get(self, ())))  # type: ignore[attr-defined]
+        _own.__set__(self, value - sum(calls.count() for calls in _writers.get(self, ())))
 
 
 def count_calls(storage: Storage, step: NativeStep) -> None:

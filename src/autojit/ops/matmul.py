@@ -87,6 +87,40 @@ class Matmul(Structured):
 MATMUL = Matmul()
 
 
+@record
+class MatmulAdd(Structured):
+    """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` lies. Made by passes."""
+
+    lowering: ClassVar[str] = "matmul"
+
+    def result_type(self, x: TensorType, w: TensorType, c: TensorType) -> TensorType:
+        product = MATMUL.result_type(x, w)
+        if product != c:
+            raise ShapeError("matmul_add: the summand is not like the product", {"product": product, "c": c})
+        return c
+
+    def eager(self, x: NDArray[Any], w: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(MATMUL.eager(x, w) + c)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (*MATMUL.vjp(primals[:2], result, y_bar), y_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        product = MATMUL.jvp(primals[:2], result, tangents[:2])
+        if product is None or tangents[2] is None:
+            return tangents[2] if product is None else product
+        return bind(Op.registry["add"](), product, tangents[2])
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, *batch_all(args, batched))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype is bool_:
+            return []
+        return [(MatmulAdd(), (draws((3, 4), dtype), draws((4, 5), dtype, 1), draws((3, 5), dtype, 2)))]
+
+
 def check_inner(x: TensorType, w: TensorType) -> None:
     """Raise ShapeError unless the last axis of ``x`` has the extent of the last but one of ``w``."""
     if x.shape[-1] != w.shape[-2]:

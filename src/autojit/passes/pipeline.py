@@ -7,6 +7,7 @@ from collections.abc import Callable
 from autojit.core.config import config
 from autojit.ir.graph import Graph
 from autojit.ir.verifier import verify
+from autojit.passes.accumulate import accumulate_products
 from autojit.passes.common_subexpressions import eliminate_common_subexpressions
 from autojit.passes.dead_code import eliminate_dead_code
 from autojit.passes.expand import expand
@@ -25,6 +26,7 @@ PASSES: tuple[Pass, ...] = (
     transpose_products,
     simplify,
     eliminate_common_subexpressions,
+    accumulate_products,
     eliminate_dead_code,
 )
 

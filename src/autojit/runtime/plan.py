@@ -212,6 +212,7 @@ class PlanBuilder:
             return int(self.errors.ctypes.data)
         value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
         assert isinstance(value, Value)
+        value = self.memory.home(value)
         if value in self.fixed:
             return self.fixed[value] + offset
         if value in self.table:

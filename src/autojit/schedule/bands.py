@@ -119,7 +119,9 @@ def _cut_loops(kernel: LoopKernel) -> Cut | None:
 
 
 def _cut_matmul(kernel: MatmulKernel) -> Cut | None:
-    a_type, b_type = (v.type for v in kernel.node.inputs)
+    if kernel.init is not None:
+        return None
+    a_type, b_type = (v.type for v in kernel.node.inputs[:2])
     *batch, m, k = a_type.shape
     n = b_type.shape[-1]
     count = prod(batch)

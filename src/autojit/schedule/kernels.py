@@ -40,21 +40,26 @@ class LoopKernel:
 
 @dataclass(eq=False)
 class MatmulKernel:
-    """A (batched) matrix product of two strided operands into a contiguous result."""
+    """A (batched) matrix product of two strided operands into a contiguous result, added to ``init`` if given."""
 
     node: Node
     a: Access
     b: Access
+    init: Value | None = None
 
     @property
     def nodes(self) -> list[Node]:
         return [self.node]
 
     def reads(self) -> list[Value]:
-        return [self.a.value, self.b.value]
+        return [self.a.value, self.b.value, *(() if self.init is None else (self.init,))]
 
     def writes(self) -> list[Value]:
         return [self.node.outputs[0]]
+
+    def in_place(self) -> tuple[Value, Value] | None:
+        """(a value the kernel overwrites, the result that takes its memory)."""
+        return None if self.init is None else (self.init, self.node.outputs[0])
 
 
 @dataclass(eq=False)
@@ -99,7 +104,7 @@ MAX_BATCH_AXES = 2  # strides of the batch that a product's kernel takes
 
 def is_gemm(node: Node) -> bool:
     """Whether the node is a matrix product with tile code of its own; other dtypes are structured ops."""
-    return node.op.name == "matmul" and node.outputs[0].type.dtype in (float32, float64)
+    return node.op.name in ("matmul", "matmul_add") and node.outputs[0].type.dtype in (float32, float64)
 
 
 def contiguous_access(value: Value, shape: Shape) -> Access:

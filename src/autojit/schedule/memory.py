@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,10 +22,20 @@ ALIGNMENT = 64  # bytes: a cache line and the widest vector
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """``offsets`` of temporaries in the arena, in bytes; ``arena_bytes``, its size, is the peak of temporaries."""
+    """``offsets`` of temporaries in the arena, in bytes; ``arena_bytes`` is its size: the step's peak of temporaries.
+
+    ``aliases``: values that lie in the memory of another, because a kernel turns them into it in place.
+    """
 
     offsets: dict[Value, int]
     arena_bytes: int
+    aliases: dict[Value, Value]
+
+    def home(self, value: Value) -> Value:
+        """The value whose memory holds ``value``."""
+        while value in self.aliases:
+            value = self.aliases[value]
+        return value
 
 
 @dataclass(frozen=True)
@@ -35,8 +46,13 @@ class _Block:
     size_bytes: int
 
 
-def plan_memory(graph: Graph, kernels: Sequence[Item], outputs: Sequence[Value]) -> MemoryPlan:
-    """First fit over live ranges, largest first. O(temporaries^2) in the worst case, on a few hundred."""
+def plan_memory(
+    graph: Graph, kernels: Sequence[Item], outputs: Sequence[Value], overwriting: AbstractSet[Value] = frozenset()
+) -> MemoryPlan:
+    """First fit over live ranges, largest first. O(temporaries^2) in the worst case, on a few hundred.
+
+    ``overwriting`` are outputs that take an input's memory, which may still be read before they are written.
+    """
     outside = {*graph.inputs, *outputs}
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -46,11 +62,40 @@ def plan_memory(graph: Graph, kernels: Sequence[Item], outputs: Sequence[Value])
             last[value] = time
         for value in kernel.reads():
             last[value] = time
-    blocks = [_Block(v, first[v], last[v], aligned(v.type.size_bytes)) for v in first if v not in outside]
-    return _place(blocks)
+    aliases = _in_place(kernels, first, last, outside, overwriting)
+    blocks = [
+        _Block(v, first[v], last[v], aligned(v.type.size_bytes)) for v in first if v not in outside and v not in aliases
+    ]
+    return _place(blocks, aliases)
 
 
-def _place(blocks: list[_Block]) -> MemoryPlan:
+def _in_place(
+    kernels: Sequence[Item],
+    first: dict[Value, int],
+    last: dict[Value, int],
+    outside: AbstractSet[Value],
+    overwriting: AbstractSet[Value],
+) -> dict[Value, Value]:
+    """Results that take over the memory of a temporary read for the last time; their live ranges join."""
+    aliases: dict[Value, Value] = {}
+    for time in range(len(kernels) - 1, -1, -1):
+        change = getattr(kernels[time], "in_place", lambda: None)()
+        if change is None:
+            continue
+        before, after = change
+        if before in outside or before not in first or last[before] != time or after in overwriting:
+            continue
+        if before.type != after.type or first[after] != time:
+            continue
+        aliases[before] = after
+        home = after
+        while home in aliases:
+            home = aliases[home]
+        first[home] = min(first[home], first[before])
+    return aliases
+
+
+def _place(blocks: list[_Block], aliases: dict[Value, Value]) -> MemoryPlan:
     placed: list[tuple[int, _Block]] = []
     offsets: dict[Value, int] = {}
     total = 0
@@ -66,7 +111,7 @@ def _place(blocks: list[_Block]) -> MemoryPlan:
         placed.append((offset, block))
         placed.sort(key=lambda p: p[0])
         total = max(total, offset + block.size_bytes)
-    return MemoryPlan(offsets, total)
+    return MemoryPlan(offsets, total, aliases)
 
 
 def aligned(size_bytes: int) -> int:

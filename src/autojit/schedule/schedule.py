@@ -85,7 +85,7 @@ class Scheduler:
             self._copy_back(position)
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
         items = [*form_batches(self._gather(kernels), overwritten), *self.copies]
-        memory = plan_memory(self.graph, items, self.outputs)
+        memory = plan_memory(self.graph, items, self.outputs, {self.outputs[position] for position in self.donated})
         return Schedule(self.graph, tuple(items), tuple(self.outputs), memory)
 
     def _gather(self, kernels: list[Kernel]) -> list[Kernel | Band]:
@@ -134,8 +134,10 @@ class Scheduler:
     def _gemm_needs(self, node: Node) -> None:
         """Operands without strides of their own need storage; both do if their batches do not walk together."""
         inline = self.inline - self.forced
-        found = [strided_access(x, self.definitions, inline) for x in node.inputs]
-        self._force(x for x, access in zip(node.inputs, found, strict=True) if access is None)
+        operands = node.inputs[:2]
+        found = [strided_access(x, self.definitions, inline) for x in operands]
+        self._force(x for x, access in zip(operands, found, strict=True) if access is None)
+        self._force(node.inputs[2:])
         if None not in found and len(joint_batch(found, node.inputs[0].type.shape)) > MAX_BATCH_AXES:  # type: ignore[arg-type]
             self._force(node.inputs)
 
@@ -181,8 +183,9 @@ class Scheduler:
             settle(program)
             return LoopKernel(program, unit.members)
         if is_gemm(unit):
-            a, b = (self._access(x, fuser) for x in unit.inputs)
-            return MatmulKernel(unit, a, b)
+            a, b = (self._access(x, fuser) for x in unit.inputs[:2])
+            init = self._reshape_root_of(unit.inputs[2], fuser) if len(unit.inputs) == 3 else None
+            return MatmulKernel(unit, a, b, init)
         if self._clears(unit):
             rest = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs[1:])
             return StructuredKernel(unit, (unit.outputs[0], *rest), clears=True)

@@ -222,7 +222,8 @@ def empty_like(
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, Tensor) else value
+    value = value.item() if isinstance(value, Tensor) else value
+    return value.concrete() if hasattr(value, "concrete") else value  # a shape needs a traced number's digits
 
 
 def arange(

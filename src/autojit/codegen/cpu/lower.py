@@ -272,6 +272,10 @@ class _Lowering:
 
     def _matmul(self, kernel: MatmulKernel, band: Band | None = None) -> None:
         dtype = kernel.node.outputs[0].type.dtype
+        if kernel.init is not None:
+            memory = self.schedule.memory
+            if memory.home(kernel.init) is not memory.home(kernel.node.outputs[0]):
+                self._copy(kernel.node.outputs[0], kernel.init)
         words, chunks, estimate = matmul_words(kernel, None if band is None else band.count)
         self.gemms.add(dtype.short)
         size = dtype.size_bytes
@@ -349,7 +353,7 @@ def gemm_scratch(kernel: Kernel, cut: Cut, slices: int) -> int:
 
 def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[str, int], int, float]:
     """The words of ``aj_matmul``, the number of chunks and the estimated time."""
-    a, b = kernel.node.inputs
+    a, b = kernel.node.inputs[:2]
     *batch, m, k = a.type.shape
     n = b.type.shape[-1]
     count = prod(batch)
@@ -373,7 +377,7 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
         "m": m, "n": n, "k": k,
         "rsa": kernel.a.strides[-2], "csa": kernel.a.strides[-1],
         "rsb": kernel.b.strides[-2], "csb": kernel.b.strides[-1],
-        "rsc": n, "csc": 1, "accumulate": 0,
+        "rsc": n, "csc": 1, "accumulate": int(kernel.init is not None),
         "row_block": row_block, "row_blocks": row_blocks,
         "units_per_chunk": units_per_chunk, "units": units, "inner_batch": inner,
         "a_outer": ao, "a_inner": ai, "b_outer": bo, "b_inner": bi, "c_outer": co, "c_inner": ci,

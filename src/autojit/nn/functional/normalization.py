@@ -98,7 +98,8 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(input.shape)} and num_groups={num_groups}"
         )
-    x = _wide(input).reshape(input.shape[0], num_groups, -1)
+    per_group = prod(input.shape[1:]) // num_groups
+    x = _wide(input).reshape(input.shape[0], num_groups, per_group)
     found = standardize(x, (2,), eps)
     return _channel_affine(found.reshape(input.shape), weight, bias).to(input.dtype)
 
@@ -123,6 +124,8 @@ def batch_norm(
 
     The running variance is unbiased, the normalising one biased, as in torch. Source: arXiv:1502.03167.
     """
+    if input.numel() == 0:
+        return _empty_batch_norm(input, weight, bias)
     x = _wide(input)
     axes = (0, *range(2, x.ndim))
     if training:
@@ -141,6 +144,15 @@ def batch_norm(
         centred = x - running_mean.reshape(_channel_shape(x))
         var = running_var.reshape(_channel_shape(x))
     return _channel_affine(centred * aj.rsqrt(var + eps), weight, bias).to(input.dtype)
+
+
+def _empty_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """No elements, in the input's shape and with its history; the statistics stay as they are. Any rank is taken."""
+    found = input.clone()
+    for parameter in (weight, bias):
+        if parameter is not None and parameter.numel():
+            found = found * parameter[0]
+    return found
 
 
 def instance_norm(

@@ -82,11 +82,14 @@ def _indexed(input: Tensor, axis: int, before: int, after: int, mode: str) -> Te
         )
     if mode == "circular" and (before > size or after > size):
         raise UsageError("Padding value causes wrapping around more than once.")
+    if mode == "circular":
+        # negative widths crop first; what is left wraps around
+        start, kept = max(0, -before), size - max(0, -before) - max(0, -after)
+        chosen = [start + place % kept for place in range(-max(0, before), kept + max(0, after))]
+        return input.index_select(axis, aj.tensor(chosen, dtype=aj.int64, device=input.device))
     places = range(-before, size + after)
     if mode == "reflect":
         chosen = [place if 0 <= place < size else -place if place < 0 else 2 * (size - 1) - place for place in places]
-    elif mode == "replicate":
-        chosen = [min(max(place, 0), size - 1) for place in places]
     else:
-        chosen = [place % size for place in places]
+        chosen = [min(max(place, 0), size - 1) for place in places]
     return input.index_select(axis, aj.tensor(chosen, dtype=aj.int64, device=input.device))

@@ -1,0 +1,47 @@
+"""Accumulation: a product added to another product is accumulated into its memory.
+
+The gradient of a weight that is used many times (every step of a recurrent cell) is a sum of products; each sum would
+read two results and write a third. Small results stay apart: bands sum those slice by slice.
+"""
+
+from __future__ import annotations
+
+from autojit.core.dtypes import float32, float64
+from autojit.ir.graph import Graph, Node, Value, replace
+from autojit.ops.matmul import Matmul, MatmulAdd
+
+LEAST_BYTES = 64 * 1024  # of a result that is worth accumulating in place
+
+
+def accumulate_products(graph: Graph) -> Graph:
+    """``add(p, a @ b)`` becomes ``matmul_add(a, b, p)`` where p is a product and neither has another reader.
+
+    Preserves results to rounding (the summand enters the accumulation first) and source locations. Time O(nodes).
+    """
+    made_by = graph.definitions()
+    readers: dict[Value, int] = {}
+    for value in (*(v for node in graph.nodes for v in node.inputs), *graph.outputs):
+        readers[value] = readers.get(value, 0) + 1
+    products: set[Value] = set()
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        changed = _accumulated(node, made_by, readers, products)
+        if isinstance(changed.op, Matmul | MatmulAdd):
+            products.update(changed.outputs)
+        nodes.append(changed)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _accumulated(node: Node, made_by: dict[Value, Node], readers: dict[Value, int], products: set[Value]) -> Node:
+    if node.op.name != "add":
+        return node
+    (output,) = node.outputs
+    if output.type.dtype not in (float32, float64) or output.type.size_bytes <= LEAST_BYTES:
+        return node
+    for total, product in (node.inputs, reversed(node.inputs)):
+        source = made_by.get(product)
+        if source is None or not isinstance(source.op, Matmul) or total is product or total not in products:
+            continue
+        if total.type == product.type == output.type and readers[total] == readers[product] == 1:
+            return Node(MatmulAdd(), (*source.inputs, total), node.outputs, node.source)
+    return node
