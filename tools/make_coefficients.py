@@ -175,8 +175,45 @@ def trigonometric_fits() -> list[Fit]:
 
 
 def error_function_fits() -> list[Fit]:
+    return [*erf_fits(), *erfc_fits()]
+
+
+def erf_fits() -> list[Fit]:
+    """erf(x)/x - 1 as a function of -x^2 below the split; erfcx beyond, until erf rounds to one."""
     slope = 2 / mp.sqrt(mp.pi)
+    split = {"f32": mp.mpf("1.0"), "f64": mp.mpf(1)}
+    centre = mp.mpf(3)
     near = series(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, lambda z: slope - 1 - slope * z / 3, "1e-20")
+
+    def erfcx(a: mp.mpf) -> mp.mpf:
+        return mp.exp(a * a) * mp.erfc(a)
+
+    def position(a: mp.mpf) -> mp.mpf:
+        return (a - centre) / (a + centre)
+
+    def argument(v: mp.mpf) -> mp.mpf:
+        return centre * (1 + v) / (1 - v)
+
+    return [
+        *[
+            Fit("ERF_NEAR", short, lambda v: near(-v), -(split[short] ** 2), mp.mpf(0), degree, lambda v: 1)
+            for short, degree in (("f32", 6), ("f64", 11))
+        ],
+        Fit("ERF_FAR", "f32", erfcx, split["f32"], mp.mpf(4), 7, lambda a: mp.exp(-a * a)),
+        Fit(
+            "ERF_FAR",
+            "f64",
+            lambda v: erfcx(argument(v)),
+            position(split["f64"]),
+            position(mp.mpf(6)),
+            12,
+            lambda v: mp.exp(-(argument(v) ** 2)),
+        ),
+    ]
+
+
+def erfc_fits() -> list[Fit]:
+    """(H - 1) / (1 + v) of `error_functions`, in v = (a - K)/(a + K)."""
     centre = {"f32": mp.mpf(3), "f64": mp.mpf(4)}
     last = {"f32": mp.mpf("10.1"), "f64": mp.mpf("27.3")}
 
@@ -189,21 +226,8 @@ def error_function_fits() -> list[Fit]:
         return lambda v: function(v) if v > -1 else slope
 
     return [
-        Fit("ERF_NEAR", "f32", near, mp.mpf(0), mp.mpf("0.93") ** 2, 6, lambda z: 1),
-        Fit("ERF_NEAR", "f64", near, mp.mpf(0), mp.mpf(1), 11, lambda z: 1),
-        Fit("ERF_FAR", "f32", lambda a: mp.log(mp.erfc(a)) / a, mp.mpf("0.92"), mp.mpf(4), 6, lambda a: a * mp.erfc(a)),
-        *[
-            Fit(
-                "ERFCX",
-                short,
-                scaled(short),
-                mp.mpf(-1),
-                (last[short] - k) / (last[short] + k),
-                degree,
-                lambda v: 1 + v,
-            )
-            for short, k, degree in (("f32", centre["f32"], 10), ("f64", centre["f64"], 23))
-        ],
+        Fit("ERFCX", short, scaled(short), mp.mpf(-1), (last[short] - k) / (last[short] + k), degree, lambda v: 1 + v)
+        for short, k, degree in (("f32", centre["f32"], 10), ("f64", centre["f64"], 23))
     ]
 
 

@@ -19,13 +19,18 @@ INTERRUPTS = 60
 MOST_S = 8.0
 
 
-def make_step(counters: list[Any]) -> Any:
-    """A fresh capture: long arithmetic, then every counter moves by one."""
+def make_step(counters: list[Any], is_opaque: bool) -> Any:
+    """A fresh capture: long arithmetic, then every counter moves by one.
+
+    A step with an op that NumPy computes (``is_opaque``) commits its state in Python.
+    """
 
     def step(x: Any) -> Any:
         for _ in range(12):
             x = aj.sin(x) + aj.exp(-x * x)
         one = x.sum() * 0 + 1
+        if is_opaque:
+            one = aj.linalg.solve(aj.eye(2, dtype=aj.float64), aj.ones(2, dtype=aj.float64) * one)[0]
         for counter in counters:
             counter.add_(one)
         return one
@@ -49,12 +54,12 @@ def main() -> None:
     x = aj.tensor(np.linspace(-1, 1, 300_000))
     counters = [aj.zeros(50_000) for _ in range(3)]
     done = interrupted = 0
-    make_step([aj.zeros(1)])(x)  # what is imported is not interrupted: Python makes other errors of that
-    step = make_step(counters)
+    make_step([aj.zeros(1)], True)(x)  # what is imported is not interrupted: Python makes other errors of that
+    step = make_step(counters, False)
     until = time.monotonic() + MOST_S
     while interrupted < INTERRUPTS and time.monotonic() < until:
         if rng.random() < 0.3:
-            step = make_step(counters)
+            step = make_step(counters, rng.random() < 0.5)
         try:
             signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 2e-2))
             try:

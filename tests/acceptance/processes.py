@@ -28,8 +28,13 @@ def run_python(
     """Run ``python arguments``; ``prepare`` is called in the new process first. Fails with the process's own words."""
     found = subprocess.run(
         [sys.executable, *arguments],
-        env=environment_of(cache_directory), capture_output=True, text=True, timeout=TIMEOUT_S, check=False, preexec_fn=prepare,
-    )  # fmt: skip
+        env=environment_of(cache_directory),
+        preexec_fn=prepare,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
     assert found.returncode == 0, found.stderr
     return found
 

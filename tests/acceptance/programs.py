@@ -1,7 +1,7 @@
 """Small programs that use the whole product: training steps, derivatives of higher order, loops over grids.
 
-A program is built afresh for each run: ``build(size)`` gives a step, its arguments and the state it updates, always with
-the same numbers. Only the public interface is used, as in a user's script.
+A program is built afresh for each run: ``build(size)`` gives a step, its arguments and the state it updates, always
+with the same numbers. Only the public interface is used, as in a user's script.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ LINEAR = aj.nn.Linear(3, 4)
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong call, torch's exception type for it, and words that the message must hold besides the line and the fix."""
+    """A wrong call, torch's exception type for it, and words the message must hold besides the line and the fix."""
 
     call: Callable[[], Any]
     error: type[Exception]
@@ -135,6 +135,24 @@ def test_an_index_out_of_range_in_a_native_call_is_reported_and_writes_nothing()
     assert table.detach().numpy().tobytes() == before.tobytes()
     step(aj.tensor([0, 1]))
     assert table.detach().numpy().tobytes() != before.tobytes()
+
+
+def test_an_op_that_fails_inside_a_step_raises_and_writes_nothing() -> None:
+    total = aj.zeros(2)
+
+    @aj.jit
+    def step(a: aj.Tensor) -> aj.Tensor:
+        found = aj.linalg.solve(a, aj.ones(2))
+        total.add_(found)
+        return found.sum()
+
+    for _ in range(3):
+        step(aj.eye(2))
+    with pytest.raises(RuntimeError, match="singular"):
+        step(aj.zeros(2, 2))
+    assert total.tolist() == [3.0, 3.0]
+    step(aj.eye(2))
+    assert total.tolist() == [4.0, 4.0]
 
 
 def test_a_step_that_cannot_be_compiled_names_the_op_and_keeps_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:

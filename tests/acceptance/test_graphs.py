@@ -34,7 +34,9 @@ def some_inputs(graph: Graph) -> list[Any]:
     found = []
     for value in graph.inputs:
         kind = value.type.dtype
-        numbers = rng.uniform(0.1, 0.9, value.type.shape) if kind.is_floating_point else rng.integers(0, 2, value.type.shape)
+        numbers = (
+            rng.uniform(0.1, 0.9, value.type.shape) if kind.is_floating_point else rng.integers(0, 2, value.type.shape)
+        )
         found.append(np.asarray(numbers).astype(kind.numpy))
     return found
 

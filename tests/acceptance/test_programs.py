@@ -51,9 +51,12 @@ def test_compiled_steps_equal_eager_ones_in_one_native_call_each(name: str, size
     assert_close(found, eager_outcome(name, size), PROGRAMS[name].rtol)
     stats = step.stats()
     assert stats["captures"] == 1
-    assert stats["python_calls"] == 1
-    assert stats["native_calls"] == STEPS - 1
     assert stats["fallbacks"] == PROGRAMS[name].opaque
+    if PROGRAMS[name].opaque:  # such an op can fail, so Python commits the state when the step has succeeded
+        assert stats["python_calls"] == STEPS
+    else:
+        assert stats["python_calls"] == 1
+        assert stats["native_calls"] == STEPS - 1
 
 
 @every_size

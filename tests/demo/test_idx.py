@@ -43,7 +43,7 @@ def test_reads_compressed_files(tmp_path: Path) -> None:
 GOOD = idx_bytes(np.arange(12, dtype=np.uint8).reshape(3, 4))
 
 
-@pytest.mark.parametrize("content", [GOOD[:cut] for cut in range(len(GOOD))] + [GOOD + b"x", b"PNG" + GOOD])
+@pytest.mark.parametrize("content", [*(GOOD[:cut] for cut in range(len(GOOD))), GOOD + b"x", b"PNG" + GOOD], ids=len)
 def test_refuses_damaged_files(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(content)
@@ -51,7 +51,7 @@ def test_refuses_damaged_files(content: bytes, tmp_path: Path) -> None:
         read_idx(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(GOOD)[:-5]])
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(GOOD)[:-5]], ids=["empty", "plain", "cut short"])
 def test_refuses_damaged_compression(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(content)

@@ -177,3 +177,93 @@ def test_a_learning_rate_schedule_never_captures_again() -> None:
         return Program(step, batches(50), list(model.parameters()), lambda k: scheduler.step() if k else None)
 
     agree(make, captures=1)
+
+
+def test_backward_and_update_as_two_steps() -> None:
+    model = mlp()
+    optimiser = aj.optim.Adam(model.parameters(), lr=0.01)
+    twin = mlp()
+    twin.load_state_dict(model.state_dict())
+    reference = aj.optim.Adam(twin.parameters(), lr=0.01)
+
+    def losses(m: aj.nn.Module, x: aj.Tensor, y: aj.Tensor) -> None:
+        m.zero_grad()
+        F.cross_entropy(m(x), y).backward()
+
+    backward = aj.jit(lambda x, y: losses(model, x, y))
+    update = aj.jit(lambda: optimiser.step())
+    for k, (x, y) in enumerate(batches(12)):
+        backward(x, y)
+        losses(twin, x, y)
+        if k % 5 == 4:
+            norms = [p.grad.norm().item() for p in model.parameters()]
+            kept = [p.grad for p in model.parameters()] if k == 9 else []
+            assert len(norms) == 4
+        update()
+        reference.step()
+        for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=2e-4, atol=1e-6)
+    assert len(kept) == 4
+    assert backward.stats()["captures"] == 1, backward.explain()
+    assert update.stats()["captures"] == 1, update.explain()
+    assert update.stats()["native_calls"] >= 5
+
+
+def test_gradients_zeroed_in_place_and_assigned() -> None:
+    def make() -> Program:
+        model = mlp()
+        optimiser = aj.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x: aj.Tensor, y: aj.Tensor) -> aj.Tensor:
+            optimiser.zero_grad(set_to_none=False)
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            model[0].bias.grad = model[0].bias.grad * 0.5 + 1.0
+            model[2].weight.grad.mul_(2.0)
+            optimiser.step()
+            model[2].bias.grad = None
+            return loss.detach()
+
+        return Program(step, batches(5), list(model.parameters()))
+
+    agree(make)
+
+
+MODELS: dict[str, Callable[[], tuple[aj.nn.Module, Callable[[], aj.Tensor]]]] = {
+    "gru": lambda: (aj.nn.GRU(4, 6, batch_first=True), lambda: aj.randn(3, 5, 4, dtype=aj.float64)),
+    "lstm": lambda: (aj.nn.LSTM(4, 6, num_layers=2), lambda: aj.randn(5, 3, 4, dtype=aj.float64)),
+    "transformer": lambda: (
+        aj.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True),
+        lambda: aj.randn(2, 5, 8, dtype=aj.float64),
+    ),
+    "embedding": lambda: (
+        aj.nn.Sequential(aj.nn.Embedding(7, 4), aj.nn.LayerNorm(4), aj.nn.GELU(), aj.nn.Linear(4, 2)),
+        lambda: aj.randint(0, 7, (3, 5)),
+    ),
+    "batch norm": lambda: (
+        aj.nn.Sequential(aj.nn.Linear(4, 6), aj.nn.BatchNorm1d(6), aj.nn.ReLU(), aj.nn.Linear(6, 2)),
+        lambda: aj.randn(8, 4, dtype=aj.float64),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_train_alike(name: str) -> None:
+    def make() -> Program:
+        model, batch = MODELS[name]()
+        model.double()  # Adam divides by the gradient's size: gradients that are only rounding must stay below eps
+        optimiser = aj.optim.AdamW(model.parameters(), lr=0.01)
+
+        def step(x: aj.Tensor) -> aj.Tensor:
+            optimiser.zero_grad()
+            found = model(x)
+            found = found[0] if isinstance(found, tuple) else found
+            loss = (found**2).mean()
+            loss.backward()
+            aj.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimiser.step()
+            return loss.detach()
+
+        return Program(step, [(batch(),) for _ in range(3)], [*model.parameters(), *model.buffers()])
+
+    agree(make, captures=1)

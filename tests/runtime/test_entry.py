@@ -478,3 +478,25 @@ def test_a_call_with_ten_tensors_and_twenty_guards_is_cheap() -> None:
             call(*tensors)
         best_s = min(best_s, (time.perf_counter() - start_s) / 1000)
     assert best_s < 2e-6  # measured 0.15 us; the bound only catches a lost fast path
+
+
+@pytest.mark.parametrize("releases_gil", [False, True])
+@pytest.mark.parametrize("entry_type", ENTRIES)
+def test_a_step_that_fails_raises_and_can_run_again(entry_type: MakeEntry, releases_gil: bool) -> None:
+    word = np.zeros(1, np.int64)
+    seen_busy: list[int] = []
+
+    def on_error() -> None:
+        seen_busy.append(ctypes.c_int64.from_address(spec.busy_address).value)
+        word[0] = 0
+        raise IndexError("out of range")
+
+    changes: dict[str, Any] = {"error_address": word.ctypes.data, "on_error": on_error, "releases_gil": releases_gil}
+    spec = spec_of(**changes)
+    entry = entry_type(spec)
+    assert (entry.call(filled(1.0))._array == 2).all()
+    word[0] = 7  # as if the step had written it
+    with pytest.raises(IndexError, match="out of range"):
+        entry.call(filled(1.0))
+    assert seen_busy == [1]
+    assert (entry.call(filled(3.0))._array == 4).all()

@@ -90,8 +90,8 @@ class AxisError(AutojitError, IndexError):
     general_fix = "count axes from 0, or backwards from -1"
 
 
-class IndexOutOfRangeError(AutojitError, IndexError):
-    """An index is out of range."""
+class IndexOutOfRangeError(AutojitError, IndexError, RuntimeError):
+    """An index is out of range (torch raises IndexError when indexing, RuntimeError from gather and scatter)."""
 
     names_operands = True
     general_fix = "check the indices against the extent of the axis they pick from"

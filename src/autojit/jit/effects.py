@@ -21,7 +21,7 @@ from autojit.jit.segment import Segment, allocate
 from autojit.jit.trace import GradEntry, StateEntry, Trace
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.state import grad_mode, state
-from autojit.tensor.tensor import StepGradient, Tensor, step_gradient, wrap
+from autojit.tensor.tensor import Tensor, step_gradient, storage_of, type_of, wrap
 
 
 @dataclass(eq=False)
@@ -37,12 +37,20 @@ class GradResult:
     tensor: Tensor | None
     value: Value | None = None
 
-    def failure(self) -> str | None:
-        if self.entry.was_read and self.leaf._grad is not self.entry.initial:
-            if self.entry.initial is not None and _is_returned(self.leaf._grad, self.entry.initial):
-                return None
-            before, now = _shown(self.entry.initial), _shown(self.leaf._grad)
-            return f".grad of a tensor {list(self.leaf.shape)} that the step reads: {before} -> {now}"
+    def failure(self, state: dict[int, StateEntry]) -> str | None:
+        """Why the gradient the step reads no longer fits; another tensor of the same type is followed."""
+        entry, now = self.entry, self.leaf._grad
+        before = entry.initial
+        if not entry.was_read or now is before:
+            return None
+        read = state.get(id(before._array)) if before is not None else None
+        if read is None or before is None or now is None or now._view is not None or type_of(now) != type_of(before):
+            return f".grad of a tensor {type_of(self.leaf)} that the step reads: {_shown(before)} -> {_shown(now)}"
+        read.owner, read.storage, read.requires_grad = now, storage_of(now), now._requires_grad
+        state[id(now._array)] = state.pop(id(before._array))
+        entry.initial = now
+        if self.tensor is before:
+            self.tensor = now
         return None
 
     @property
@@ -52,23 +60,16 @@ class GradResult:
 
     def is_free(self) -> bool:
         """Whether nobody but the step and the leaf holds the gradient's memory."""
-        own = self.tensor
+        own, shown = self.tensor, self.leaf._grad
         assert own is not None
-        shown = self.leaf._grad
+        if shown is own:
+            return True  # nobody has read it: readers get ``lent_gradient``, which replaces it
         held = 2  # own._array and the argument of getrefcount
-        if shown is not None and shown is not own and shown._array is own._array:
+        if shown is not None and shown._array is own._array:
             if sys.getrefcount(shown) > 3 or shown._requires_grad:  # the leaf's slot, `shown`, the argument
                 return False
-            held += 1
-            if shown._storage is not None:
-                held += 1 if shown._storage.array is own._array else 0
-        elif sys.getrefcount(own) > (4 if shown is own else 3):  # self, `own`, the argument; the leaf and `shown`
-            return False
-        return sys.getrefcount(own._array) <= held
-
-
-def _is_returned(now: Tensor | None, initial: Tensor) -> bool:
-    return now is initial
+            held += 1 + (shown._storage is not None and shown._storage.array is own._array)
+        return sys.getrefcount(own) <= 3 and sys.getrefcount(own._array) <= held  # the step's slot, `own`, the argument
 
 
 def _shown(grad: Tensor | None) -> str:
@@ -107,7 +108,7 @@ class Effects:
     def failure(self) -> str | None:
         """Why the gradients no longer fit, or None."""
         for grad in self.grads:
-            reason = grad.failure()
+            reason = grad.failure(self.trace.state)
             if reason is not None:
                 return reason
         return None
@@ -117,7 +118,7 @@ class Effects:
         for index, grad in enumerate(self.moving):
             if not grad.is_free():
                 assert grad.tensor is not None
-                grad.tensor = step_gradient(_like(grad.tensor))
+                grad.tensor = step_gradient(allocate(type_of(grad.tensor)))
                 segment.move(index, grad.tensor._array)
 
     def bind(self, segment: Segment) -> None:
@@ -144,12 +145,6 @@ class Effects:
                 t = leaves[write.index]
                 if t._storage is not None:
                     t._storage.version += 1
-
-
-def _like(t: Tensor) -> Any:
-    from autojit.tensor.tensor import type_of
-
-    return allocate(type_of(t))
 
 
 def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
@@ -219,4 +214,4 @@ def uninterrupted() -> Iterator[None]:
             handler(*waiting.noted)
 
 
-__all__ = ["ArgumentWrite", "Effects", "GradResult", "StepGradient", "uninterrupted"]
+__all__ = ["ArgumentWrite", "Effects", "GradResult", "uninterrupted"]

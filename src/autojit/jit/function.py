@@ -7,6 +7,7 @@ is missing; ``explain`` says why.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import threading
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FunctionType, MethodType
 from typing import Any
 
 from autojit.core.config import config
@@ -122,11 +124,28 @@ class JitFunction:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
+        if not hasattr(instance, "__dict__"):
+            raise TraceError(
+                f"jit: {type(instance).__name__} has no __dict__ to keep the steps of its method {self.name}",
+                fix='add "__dict__" to its __slots__, or jit a function that takes the object as an argument',
+            )
         cache = instance.__dict__.setdefault("_jit_methods", {})
         found = cache.get(self.name)
         if found is None or found.function.__func__ is not self.function:
             found = cache[self.name] = JitFunction(self.function.__get__(instance, owner), self.verify)
         return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["function"], name)  # ``jit(model).parameters()``
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+        """Steps are bound to the state of the original; a copy captures its own."""
+        return JitFunction(copy.deepcopy(self.function, memo), self.verify)
+
+    def __reduce__(self) -> Any:
+        if isinstance(self.function, MethodType):
+            return getattr, (self.function.__self__, self.name)
+        return self.function.__qualname__ if isinstance(self.function, FunctionType) else (jit, (self.function,))
 
     def __repr__(self) -> str:
         return f"<jit {self.name}: {self.counts.captures} capture(s)>"
@@ -274,8 +293,8 @@ class JitFunction:
         collector = collect(self.function, objects)
         hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in collector.tensors]
         modes = state.grad_enabled, state.inference
-        state.trace = trace
         try:
+            state.trace = trace
             result = self.function(*args, **kwargs)
             outputs, output_tree = flatten(result)
             capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)

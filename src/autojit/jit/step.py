@@ -150,10 +150,22 @@ class CompiledStep:
         for leaf, given in zip(self.capture.arguments, leaves, strict=True):
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
-        reason = self.segment.failure() or self.effects.failure()
-        if reason is None and (self.effects.modified or self.effects.writes) and self.conflicts(leaves):
+        reason = self.effects.failure() or self.segment.failure()
+        if reason is None and self._may_conflict(leaves):
             reason = "an argument shares memory with what the step changes"
         return reason
+
+    def _may_conflict(self, leaves: Sequence[Any]) -> bool:
+        """``conflicts``, asked at every call through Python: only memory that others may share is looked at closely."""
+        if not self.effects.modified and not self.effects.writes:
+            return False
+        written = {id(e.array) for e in self.effects.modified}
+        for given, leaf in zip(leaves, self.capture.arguments, strict=True):
+            if leaf.kind == "tensor" and given._storage is None and id(given._array) not in written:
+                continue
+            if leaf.kind in ("tensor", "array"):
+                return bool(self.conflicts(leaves))
+        return False
 
     # -- running from Python
 

@@ -32,7 +32,7 @@ from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, lent_gradient, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, wrap, wrap_value
 
 _finished: weakref.WeakSet[Trace] = weakref.WeakSet()
 
@@ -154,8 +154,7 @@ class Trace:
     def _grad_entry(self, leaf: Tensor) -> GradEntry:
         found = self.grads.get(id(leaf))
         if found is None:
-            initial = lent_gradient(leaf)
-            found = self.grads[id(leaf)] = GradEntry(leaf, initial, False, initial)
+            found = self.grads[id(leaf)] = GradEntry(leaf, leaf._grad, False, leaf._grad)
         return found
 
     def concretize(self, value: Value) -> Any:

@@ -7,7 +7,7 @@ calls of the native steps that write it. A saved tensor that a step changed is t
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autojit.tensor.storage import Storage
 
@@ -32,7 +32,7 @@ class _Calls:
 
 
 _writers: weakref.WeakKeyDictionary[Storage, list[_Calls]] = weakref.WeakKeyDictionary()
-_own = Storage.version  # type: ignore[misc]
+_own: Any = Storage.__dict__["version"]
 
 
 class WrittenStorage(Storage):
@@ -41,9 +41,9 @@ class WrittenStorage(Storage):
     __slots__ = ()
 
     @property
-    def version(self) -> int:  # type: ignore[override]
+    def version(self) -> int:
         """Changes by Python plus calls of native steps."""
-        own: int = _own.__get__(self)  # type: ignore[attr-defined]
+        own: int = _own.__get__(self)
         return own + sum(calls.count() for calls in _writers.get(self, ()))
 
     @version.setter

@@ -107,7 +107,8 @@ def matrix_norm(
 
 def _spectral(x: Tensor, order: Any, rows: int, columns: int, keepdim: bool) -> Tensor:
     values = svdvals(x.movedim((rows, columns), (-2, -1)))
-    found = values.sum(-1) if order == "nuc" else values.amax(-1) if order == 2 else values.amin(-1)
+    # a matrix without elements has norm 0: the sum of no singular values
+    found = values.sum(-1) if order == "nuc" or type_of(values).shape[-1] == 0 else values.amax(-1) if order == 2 else values.amin(-1)
     if keepdim:
         for axis in sorted((rows, columns)):
             found = found.unsqueeze(axis)

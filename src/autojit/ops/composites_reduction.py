@@ -118,7 +118,7 @@ def logsumexp(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
     found = normalize_axes(axes, x.type.ndim, "logsumexp")
     if count_of(x, found) == 0:
         return log(sum(exp(x), found, keep))
-    top = stop_gradient(amax(x, found))
+    top = stop_gradient(amax(real(x), found))
     shift = where(isfinite(top), top, 0)
     total = sum(exp(sub(x, restore_axes(shift, x.type.shape, found))), found)
     y = add(log(total), shift)

@@ -205,6 +205,8 @@ GATHER_ND = GatherNd()
 def gather(x: Operand, axis: int, index: Operand) -> Any:
     """torch.gather: pick along ``axis``; the result has the shape of ``index``, which may be shorter on other axes."""
     axis = normalize_axis(axis, x.type.ndim, "gather")
+    if index.type.size == 0 and index.type.ndim != x.type.ndim:
+        return take(x, index)  # nothing is picked, so the shapes need not fit
     if x.type.ndim == 0 or index.type.ndim == 0:
         flat = bind(Gather(0), _at_least_1d(x), _at_least_1d(index))
         return reshape(flat, index.type.shape)

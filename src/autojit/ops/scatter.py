@@ -285,14 +285,18 @@ def _scatter(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:
 
 def index_add(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
     """torch.index_add with alpha 1: slice ``j`` of ``src`` added to slice ``index[j]`` of ``base``."""
-    axis = normalize_axis(axis, base.type.ndim, "index_add")
-    return bind(IndexUpdate(axis, "add"), base, src, index)
+    return _update_slices(base, normalize_axis(axis, base.type.ndim, "index_add"), index, src, "add")
 
 
 def index_copy(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
     """torch.index_copy: slice ``j`` of ``src`` replaces slice ``index[j]`` of ``base``."""
-    axis = normalize_axis(axis, base.type.ndim, "index_copy")
-    return bind(IndexUpdate(axis, "set"), base, src, index)
+    return _update_slices(base, normalize_axis(axis, base.type.ndim, "index_copy"), index, src, "set")
+
+
+def _update_slices(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:
+    op = IndexUpdate(axis, combine)
+    op.result_type(base.type, src.type, index.type)  # NumPy would broadcast a source that does not fit
+    return bind(op, base, src, index)
 
 
 def index_put(base: Operand, indices: Sequence[Operand], src: Operand, accumulate: bool = False) -> Any:

@@ -154,13 +154,13 @@ class Slice(View):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        if y_bar.type.size == 0:
-            return (None,)
         ends = [
-            start + (n - 1) * step + 1 for start, n, step in zip(self.starts, y_bar.type.shape, self.steps, strict=True)
+            start + (n - 1) * step + 1 if n else start
+            for start, n, step in zip(self.starts, y_bar.type.shape, self.steps, strict=True)
         ]
         high = tuple(extent - end for extent, end in zip(x.type.shape, ends, strict=True))
-        return (bind(Pad(self.starts, high, tuple(s - 1 for s in self.steps), 0), y_bar),)
+        between = tuple(step - 1 if n > 1 else 0 for n, step in zip(y_bar.type.shape, self.steps, strict=True))
+        return (bind(Pad(self.starts, high, between, 0), y_bar),)
 
     def unview(self, base: Any, piece: Any) -> Any:
         return bind(SliceUpdate(self.starts, self.steps), base, piece)

@@ -9,6 +9,7 @@ from autojit.ir.graph import Graph
 from autojit.ir.verifier import verify
 from autojit.passes.accumulate import accumulate_products
 from autojit.passes.common_subexpressions import eliminate_common_subexpressions
+from autojit.passes.constants import fold_constants
 from autojit.passes.dead_code import eliminate_dead_code
 from autojit.passes.expand import expand
 from autojit.passes.fill_empty import fill_empty
@@ -23,6 +24,8 @@ PASSES: tuple[Pass, ...] = (
     expand,
     simplify,
     eliminate_common_subexpressions,
+    eliminate_dead_code,
+    fold_constants,
     transpose_products,
     simplify,
     eliminate_common_subexpressions,

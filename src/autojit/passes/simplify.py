@@ -84,6 +84,8 @@ def _pad(rewriter: Rewriter, op: Pad, operands: tuple[Tracer, ...]) -> Any:
     (x,) = operands
     if not any((*op.low, *op.high, *op.interior)):
         return x
+    if x.type.size == 0:
+        return x._literal(op.value, op.result_type(x.type))
     return _reindex(rewriter, op, operands)
 
 

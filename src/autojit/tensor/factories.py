@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, isfinite
 from typing import Any
 
 import numpy as np
@@ -239,6 +239,10 @@ def arange(
     start, end, step = _plain(start), _plain(end), _plain(step)
     if end is None:
         start, end = 0, start
+    if not all(isfinite(v) for v in (start, end)):
+        raise UsageError(f"unsupported range: {start} -> {end}")
+    if dtype is not None and dtype.category == 1:
+        start, end, step = int(start), int(end), int(step)  # torch counts in the result's dtype
     if step == 0:
         raise UsageError("step must be nonzero")
     if (end - start) * step < 0:
@@ -301,6 +305,9 @@ def eye(
     """Ones on the diagonal, zeros elsewhere."""
     wanted = dtype or default_dtype()
     columns = n if m is None else m
+    for name, extent in (("n", n), ("m", columns)):
+        if extent < 0:
+            raise UsageError(f"{name} must be greater or equal to 0, got {extent}")
     if state.trace is None:
         return finish(wrap(np.eye(n, columns, dtype=wanted.numpy)), requires_grad, device)
     rows = wrap_value(state.trace.apply(Iota((n, columns), 0, int64), ())[0])

@@ -46,11 +46,26 @@ def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
     return function
 
 
-def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
+# which operands of a binary function may be Python numbers: torch's signatures differ
+ANY, SECOND, ONE, NONE = "any", "second", "one", "none"
+
+
+def _refuse_numbers(name: str, numbers: str, input: Any, other: Any) -> None:
+    """TypeError for a Python number where torch takes only tensors."""
+    first, second = isinstance(input, NUMBERS), isinstance(other, NUMBERS)
+    if first and (numbers in (SECOND, NONE) or second):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    if second and numbers == NONE:
+        raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+
+
+def _binary(op_name: str, name: str, doc: str, floats: bool = False, numbers: str = ANY) -> Binary:
     op = _op(op_name)
     bring = floating_together if floats else together
 
     def function(input: Any, other: Any) -> Tensor:
+        if numbers != ANY:
+            _refuse_numbers(name, numbers, input, other)
         x, y = bring(input, other, name)
         found: Tensor = apply(op, x, y)
         return found
@@ -150,6 +165,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
             return mul(x, 1)
         found: Tensor = ops.pow(x, exponent)
         return found
+    _refuse_numbers("pow", ONE, input, exponent)
     x, y = together(input, exponent, "pow")
     power: Tensor = ops.pow(x, y)
     return power
@@ -189,26 +205,26 @@ reciprocal = _unary("reciprocal", "reciprocal", True, "reciprocal")
 square_op = _unary("square", "square", False, "square")
 abs = _unary("abs", "abs", False, "absolute value")
 relu = _unary("relu", "relu", False, "``max(x, 0)``")
-logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True)
-atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True)
-hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow")
-maximum = _binary("maximum", "maximum", "larger element; NaN wins")
-minimum = _binary("minimum", "minimum", "smaller element; NaN wins")
-fmax = _binary("fmax", "fmax", "larger element; NaN loses")
-fmin = _binary("fmin", "fmin", "smaller element; NaN loses")
+logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True, numbers=NONE)
+atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True, numbers=NONE)
+hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow", numbers=NONE)
+maximum = _binary("maximum", "maximum", "larger element; NaN wins", numbers=NONE)
+minimum = _binary("minimum", "minimum", "smaller element; NaN wins", numbers=NONE)
+fmax = _binary("fmax", "fmax", "larger element; NaN loses", numbers=NONE)
+fmin = _binary("fmin", "fmin", "smaller element; NaN loses", numbers=NONE)
 copysign = _binary("copysign", "copysign", "``x`` with the sign of ``y``", floats=True)
-nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``")
-eq = _binary("eq", "eq", "equality")
-ne = _binary("ne", "ne", "inequality")
-lt = _binary("lt", "lt", "``<``")
-le = _binary("le", "le", "``<=``")
-gt = _binary("gt", "gt", "``>``")
-ge = _binary("ge", "ge", "``>=``")
-bitwise_and = _binary("bitwise_and", "bitwise_and", "bitwise and")
-bitwise_or = _binary("bitwise_or", "bitwise_or", "bitwise or")
-bitwise_xor = _binary("bitwise_xor", "bitwise_xor", "bitwise exclusive or")
-bitwise_left_shift = _binary("shift_left", "bitwise_left_shift", "shift to the left")
-bitwise_right_shift = _binary("shift_right", "bitwise_right_shift", "arithmetic shift to the right")
+nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``", numbers=NONE)
+eq = _binary("eq", "eq", "equality", numbers=SECOND)
+ne = _binary("ne", "ne", "inequality", numbers=SECOND)
+lt = _binary("lt", "lt", "``<``", numbers=SECOND)
+le = _binary("le", "le", "``<=``", numbers=SECOND)
+gt = _binary("gt", "gt", "``>``", numbers=SECOND)
+ge = _binary("ge", "ge", "``>=``", numbers=SECOND)
+bitwise_and = _binary("bitwise_and", "bitwise_and", "bitwise and", numbers=ONE)
+bitwise_or = _binary("bitwise_or", "bitwise_or", "bitwise or", numbers=ONE)
+bitwise_xor = _binary("bitwise_xor", "bitwise_xor", "bitwise exclusive or", numbers=ONE)
+bitwise_left_shift = _binary("shift_left", "bitwise_left_shift", "shift to the left", numbers=ONE)
+bitwise_right_shift = _binary("shift_right", "bitwise_right_shift", "arithmetic shift to the right", numbers=ONE)
 
 
 def neg(input: Any) -> Tensor:
@@ -334,6 +350,7 @@ def logical_xor(input: Any, other: Any) -> Tensor:
 
 
 def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
+    _refuse_numbers(what, NONE, x, y)
     return as_operand(x, what), as_operand(y, what)
 
 

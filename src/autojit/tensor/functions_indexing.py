@@ -12,7 +12,7 @@ from autojit.core.dtypes import bool_, int32, int64
 from autojit.core.errors import DTypeError, ShapeError, TraceError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import add, maximum, minimum, mul, where
+from autojit.tensor.functions_elementwise import add, clamp, mul, where
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -139,11 +139,11 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """``input`` with consecutive elements of ``source`` where the mask holds."""
     t = type_of(input)
     wide = cast(mask, int64).expand(t.shape).reshape(-1)
-    place = maximum(add(wide.cumsum(0), -1), 0)
+    place = add(wide.cumsum(0), -1)
     flat = source.reshape(-1)
     if type_of(flat).size == 0:
         return where(mask, input, input)  # type: ignore[no-any-return]
-    picked = ops.gather(flat, 0, minimum(place, type_of(flat).size - 1)).reshape(t.shape)
+    picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)
     return where(mask, picked, input)  # type: ignore[no-any-return]
 
 

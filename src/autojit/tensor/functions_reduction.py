@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import DType, bool_, int64
+from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
@@ -59,7 +59,7 @@ def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | N
     if dim is None and not keepdim and dtype is None and isinstance(input, Tensor):
         t = _whole(input, None, "sum")
         return apply_single(_sum_of_all(t.ndim), t)
-    return ops.sum(_whole(input, dtype, "sum"), dim, keepdim)  # type: ignore[no-any-return]
+    return _counted(ops.sum, _whole(input, dtype, "sum"), dim, keepdim)
 
 
 @cache
@@ -69,7 +69,14 @@ def _sum_of_all(ndim: int) -> Op:
 
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
-    return ops.prod(_whole(input, dtype, "prod"), dim, keepdim)  # type: ignore[no-any-return]
+    return _counted(ops.prod, _whole(input, dtype, "prod"), dim, keepdim)
+
+
+def _counted(function: Any, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    """A sum or product; of bools in int64, and True where that is not 0."""
+    if type_of(x).dtype is bool_:
+        return cast(function(cast(x, int64), dim, keepdim), bool_)
+    return function(x, dim, keepdim)  # type: ignore[no-any-return]
 
 
 def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -167,6 +174,11 @@ def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
 def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     t = type_of(input)
     if t.size == 0:
+        if dim is None or dim == ():
+            raise UsageError(
+                f"{what}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                "with the 'dim' argument."
+            )
         _refuse_empty(what, t.shape, normalize_axes(dim, t.ndim, what))
     if t.dtype is bool_:
         return cast(function(cast(input, int64), dim, keepdim), bool_)
@@ -248,6 +260,9 @@ def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False,
     x = input if dtype is None else cast(input, dtype)
     _require_float(x, "linalg.vector_norm")
     order = 2.0 if p is None or p == "fro" else float(p)
+    narrow = type_of(x).dtype
+    if narrow.size_bytes == 2:  # powers and their sums would overflow and lose digits
+        return cast(ops.norm(cast(x, float32), order, dim, keepdim), narrow)
     return ops.norm(x, order, dim, keepdim)  # type: ignore[no-any-return]
 
 

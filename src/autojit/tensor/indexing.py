@@ -1,21 +1,20 @@
 """Subscripts: ``x[...]`` and ``x[...] = value`` with NumPy's and torch's whole repertoire.
 
 A subscript is normalised once into (1) a chain of views for integers, slices, None and Ellipsis and (2) index tensors
-for
-lists, arrays, masks. Views come first, the indexed axes are brought to the front, then one GatherNd or IndexPut
+for lists, arrays, masks. Views come first, the indexed axes are brought to the front, then one GatherNd or IndexPut
 follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
-from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
+from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError, TraceError
 from autojit.ir.op import bind
 from autojit.ops.shape import Reshape, Slice, permute, reshape
 from autojit.tensor.dispatch import attach_views
@@ -25,6 +24,9 @@ from autojit.tensor.promotion import NUMBERS, as_operand, cast
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Subscript(NamedTuple):
@@ -52,6 +54,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         if found is not None:
             return found
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
+        _refuse_captured_mask(index)
         return x.masked_select(index)  # type: ignore[no-any-return]
     subscript = normalize(x, index)
     seen = _view(x, subscript)
@@ -183,15 +186,26 @@ def normalize(x: Tensor, index: Any) -> Subscript:
 
 
 def _item(item: Any) -> Any:
-    """Sequences and arrays become index tensors; 0-d integer tensors stay tensors."""
+    """Sequences and arrays become index tensors, masks of Python values arrays; 0-d integer tensors stay tensors."""
     if isinstance(item, bool | np.bool_):
         return wrap(np.asarray(bool(item)))
     if isinstance(item, list | range | tuple):
-        table = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item] if _is_flat(item) else item)
-        return wrap(table if table.size else table.astype(np.int64))
+        item = np.asarray([int(i) if isinstance(i, Tensor) else i for i in item] if _is_flat(item) else item)
+        item = item if item.size else item.astype(np.int64)
     if isinstance(item, np.ndarray):
-        return wrap(item)
+        return item if item.dtype == np.bool_ and item.ndim else wrap(item)
     return item
+
+
+def _refuse_captured_mask(mask: Tensor) -> None:
+    """TraceError inside a capture: how many elements a mask chooses is data, and shapes are fixed there."""
+    if state.trace is not None:
+        raise TraceError(
+            "x[mask]: how many elements a mask chooses depends on data, which a captured step cannot express",
+            {"mask": mask},
+            "keep the shape: where(mask, x, 0), x.masked_fill(~mask, 0) or x[mask] = number; means divide by "
+            "mask.sum(); or index outside the step",
+        )
 
 
 def _is_flat(item: Sequence[Any]) -> bool:
@@ -201,6 +215,8 @@ def _is_flat(item: Sequence[Any]) -> bool:
 def _consumed(item: Any) -> int:
     if item is None or item is Ellipsis:
         return 0
+    if isinstance(item, np.ndarray):
+        return item.ndim
     if isinstance(item, Tensor) and type_of(item).dtype in (bool_, uint8):
         return type_of(item).ndim
     return 1
@@ -240,6 +256,8 @@ class _Builder:
             self._slice(item)
         elif isinstance(item, Tensor):
             self._tensor(item)
+        elif isinstance(item, np.ndarray):
+            self._known_mask(item)
         elif hasattr(item, "__index__"):
             self._integer(int(item.__index__()))
         else:
@@ -300,15 +318,24 @@ class _Builder:
             chosen = bool(mask)
             self.indices.append(wrap(np.zeros(int(chosen), np.int64)))
             return
-        for k, n in enumerate(t.shape):
-            if self.extents[self.axis + k] != n:
-                raise IndexingError(
-                    f"The shape of the mask {list(t.shape)} at index {k} does not match the shape of the indexed "
-                    "tensor "
-                    f"{list(self.extents)} at index {self.axis + k}"
-                )
+        self._check_mask(t.shape)
+        _refuse_captured_mask(mask)
         for places in mask.nonzero(as_tuple=True):
             self._whole_axis(places)
+
+    def _known_mask(self, mask: NDArray[np.bool_]) -> None:
+        """A mask of Python values: its positions are known, also inside a capture."""
+        self._check_mask(mask.shape)
+        for places in np.nonzero(mask):
+            self._whole_axis(wrap(places))
+
+    def _check_mask(self, shape: tuple[int, ...]) -> None:
+        for k, n in enumerate(shape):
+            if self.extents[self.axis + k] != n:
+                raise IndexingError(
+                    f"The shape of the mask {list(shape)} at index {k} does not match the shape of the indexed tensor "
+                    f"{list(self.extents)} at index {self.axis + k}"
+                )
 
     def finish(self) -> Subscript:
         return Subscript(

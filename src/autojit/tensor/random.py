@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.dtypes import DType, default_dtype, float32, float64, int64
+from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
 from autojit.core.errors import UsageError
 from autojit.ops import random as draws
+from autojit.tensor.dispatch import number
 from autojit.tensor.factories import constant, finish
-from autojit.tensor.functions_elementwise import add, mul
+from autojit.tensor.functions_elementwise import add, mul, where
 from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.inplace import copy_into
 from autojit.tensor.promotion import cast
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 
@@ -213,7 +215,30 @@ def normal(
         pair = [v for v in (mean, std) if isinstance(v, Tensor)]
         shape = pair[0].shape if len(pair) == 1 else (pair[0] + pair[1]).shape
     kind = dtype or (type_of(given).dtype if given is not None else default_dtype())
-    return add(mul(_normal(shape, kind, generator), std), mean)
+    _require_spread(std)
+    drawn = add(mul(_normal(shape, kind, generator), _data(std)), _data(mean))
+    return finish(_with_zero_slope(drawn, mean, std), requires_grad, device)
+
+
+def _require_spread(std: Any) -> None:
+    """RuntimeError for a negative standard deviation, where its value is known."""
+    if not isinstance(std, Tensor):
+        if std < 0:
+            raise UsageError(f"normal expects std >= 0.0, but found std {std}")
+    elif state.trace is None and std._array is not None and (std._array < 0).any():
+        raise UsageError("normal expects all elements of std >= 0.0", {"std": std})
+
+
+def _data(parameter: Any) -> Any:
+    return parameter.detach() if isinstance(parameter, Tensor) else parameter
+
+
+def _with_zero_slope(drawn: Tensor, *parameters: Any) -> Tensor:
+    """The numbers drawn, whose derivative by the distribution's parameters is 0 (and not absent), as in torch."""
+    for parameter in parameters:
+        if isinstance(parameter, Tensor) and state.grad_enabled and wants_grad(parameter):
+            drawn = where(number(False, bool_), cast(parameter, type_of(drawn).dtype), drawn)
+    return drawn
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
@@ -224,9 +249,21 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     chance = (
         input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
     )
+    _require_probability(chance if p is None else p)
     words = t.size * draws.words_per_uniform(float64 if type_of(chance).dtype is float64 else float32)
     key = (generator or default_generator)._take(words)
-    return cast(draws.bernoulli(key, chance), t.dtype)
+    drawn = cast(draws.bernoulli(key, chance), t.dtype)
+    return _with_zero_slope(drawn, input) if p is None else drawn
+
+
+def _require_probability(p: Any) -> None:
+    """RuntimeError for a probability outside [0, 1], where its value is known."""
+    if isinstance(p, Tensor):
+        is_wrong = state.trace is None and p._array is not None and not ((p._array >= 0) & (p._array <= 1)).all()
+    else:
+        is_wrong = not 0 <= p <= 1
+    if is_wrong:
+        raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
 
 
 def multinomial(
@@ -234,9 +271,30 @@ def multinomial(
 ) -> Tensor:
     """Positions drawn in proportion to the weights along the last axis."""
     t = type_of(input)
+    _require_weights(input, num_samples)
     count = t.size if not replacement else prod(t.shape[:-1]) * num_samples
     key = (generator or default_generator)._take(2 * count)
     return draws.multinomial(key, input.detach(), num_samples, replacement)  # type: ignore[no-any-return]
+
+
+_MOST_CATEGORIES = 2**24  # torch's limit
+
+
+def _require_weights(input: Tensor, num_samples: int) -> None:
+    """RuntimeError for what cannot be drawn from; values are looked at where they are known."""
+    t = type_of(input)
+    if not t.dtype.is_floating_point:
+        raise UsageError(f"multinomial only supports floating-point dtypes for input, got: {t.dtype}")
+    if num_samples <= 0:
+        raise UsageError("cannot sample n_sample <= 0 samples")
+    if t.ndim and t.shape[-1] > _MOST_CATEGORIES:
+        raise UsageError("number of categories cannot exceed 2^24")
+    if state.trace is not None or input._array is None or t.ndim not in (1, 2):
+        return
+    if not (np.isfinite(input._array) & (input._array >= 0)).all():
+        raise UsageError("probability tensor contains either `inf`, `nan` or element < 0")
+    if (input._array.astype(np.float64).sum(-1) == 0).any():
+        raise UsageError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
 def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:
@@ -246,12 +304,15 @@ def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:
 
 def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fill with uniform numbers in [a, b)."""
+    if a > b:
+        raise UsageError(f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}")
     t = type_of(self)
     return _fill(self, add(mul(_uniform(t.shape, t.dtype, generator), b - a), a), "uniform_")
 
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fill with normal numbers."""
+    _require_spread(std)
     t = type_of(self)
     return _fill(self, add(mul(_normal(t.shape, t.dtype, generator), std), mean), "normal_")
 
@@ -265,6 +326,8 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
 
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Fill with exponential numbers of a rate."""
+    if lambd <= 0:
+        raise UsageError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     t = type_of(self)
     key = (generator or default_generator)._take(t.size * draws.words_per_uniform(t.dtype))
     return _fill(self, mul(draws.exponential(key, t.shape, t.dtype), 1.0 / lambd), "exponential_")

@@ -39,10 +39,16 @@ def scaled_dot_product_attention(
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
         value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    narrow = value.dtype
+    if narrow in (aj.float16, aj.bfloat16):
+        # the exponential turns a score's rounding error into a relative error of its weight
+        query, key, value = query.to(aj.float32), key.to(aj.float32), value.to(aj.float32)
+        if attn_mask is not None and attn_mask.dtype is narrow:
+            attn_mask = attn_mask.to(aj.float32)
     weights = _attention_weights(query, key, attn_mask, is_causal, scale)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)
-    return aj.matmul(weights, value)
+    return aj.matmul(weights, value).to(narrow)
 
 
 def _attention_weights(

@@ -63,13 +63,11 @@ def nll_loss(
 
 
 def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
-    """The mask of targets that are not ignored; IndexError for one out of range.
-
-    Inside a capture nothing is known of the values: there a target out of range picks nothing and its loss is that of
-    probability 1.
-    """
+    """The mask of targets that are not ignored; IndexError for one out of range."""
     valid: Tensor = target.ne(ignore_index)
-    if not is_tracing():
+    if is_tracing():
+        valid = valid & _looked_up(target, valid, axis_size)
+    else:
         outside = valid & ((target < 0) | (target >= axis_size))
         if outside.any():
             raise IndexOutOfRangeError(
@@ -78,6 +76,14 @@ def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
                 f"class indices run from 0 to {axis_size - 1}",
             )
     return valid
+
+
+def _looked_up(target: Tensor, valid: Tensor, axis_size: int) -> Tensor:
+    """True everywhere, by looking every valid target up in the table of classes: a compiled step reports look-ups that
+    leave their table. A negative target would count from the end, so it is moved behind the table.
+    """
+    place = aj.where(valid, aj.where(target < 0, axis_size, target), 0)
+    return aj.take(aj.arange(axis_size), place) >= 0
 
 
 def _reduce_classes(loss: Tensor, valid: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Tensor:

@@ -59,6 +59,8 @@ def embedding(
             f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
             f"but got {input.dtype} instead (while checking arguments for embedding)"
         )
+    if weight.ndim != 2:
+        raise UsageError("'weight' must be 2-D", {"weight": weight})
     rows = weight.shape[0]
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
