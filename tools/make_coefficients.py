@@ -181,7 +181,7 @@ def error_function_fits() -> list[Fit]:
 def erf_fits() -> list[Fit]:
     """erf(x)/x - 1 as a function of -x^2 below the split; erfcx beyond, until erf rounds to one."""
     slope = 2 / mp.sqrt(mp.pi)
-    split = {"f32": mp.mpf("1.0"), "f64": mp.mpf(1)}
+    split = {"f32": mp.mpf("0.96"), "f64": mp.mpf(1)}
     centre = mp.mpf(3)
     near = series(lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1, lambda z: slope - 1 - slope * z / 3, "1e-20")
 
@@ -197,9 +197,9 @@ def erf_fits() -> list[Fit]:
     return [
         *[
             Fit("ERF_NEAR", short, lambda v: near(-v), -(split[short] ** 2), mp.mpf(0), degree, lambda v: 1)
-            for short, degree in (("f32", 6), ("f64", 11))
+            for short, degree in (("f32", 5), ("f64", 11))
         ],
-        Fit("ERF_FAR", "f32", erfcx, split["f32"], mp.mpf(4), 7, lambda a: mp.exp(-a * a)),
+        Fit("ERF_FAR", "f32", erfcx, split["f32"], mp.mpf("3.93"), 7, lambda a: mp.exp(-a * a)),
         Fit(
             "ERF_FAR",
             "f64",

@@ -6,8 +6,11 @@ threads write them, and long enough that most interrupts find native code runnin
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import sys
+import threading
 import time
 from typing import Any
 
@@ -15,8 +18,8 @@ import numpy as np
 
 import autojit as aj
 
-INTERRUPTS = 60
-MOST_S = 8.0
+INTERRUPTS = 40
+MOST_S = 5.0
 
 
 def make_step(counters: list[Any], is_opaque: bool) -> Any:
@@ -49,7 +52,8 @@ def check(counters: list[Any], before: int) -> int:
 
 def main() -> None:
     """Interrupt steps at random moments: while they are captured, compiled, and run."""
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.setswitchinterval(1e-4)  # the thread that sends must get its turn while a step is captured
     rng = random.Random(0)
     x = aj.tensor(np.linspace(-1, 1, 300_000))
     counters = [aj.zeros(50_000) for _ in range(3)]
@@ -60,12 +64,11 @@ def main() -> None:
     while interrupted < INTERRUPTS and time.monotonic() < until:
         if rng.random() < 0.3:
             step = make_step(counters, rng.random() < 0.5)
+        sender = threading.Timer(rng.uniform(1e-3, 2e-2), os.kill, (os.getpid(), signal.SIGINT))
         try:
-            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 2e-2))
-            try:
-                step(x)
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            sender.start()
+            step(x)
+            time.sleep(1.0)  # until the signal comes, if it has not yet
         except KeyboardInterrupt:
             interrupted += 1
         done = check(counters, done)

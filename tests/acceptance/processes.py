@@ -23,12 +23,15 @@ def environment_of(cache_directory: str | Path) -> dict[str, str]:
 
 
 def run_python(
-    arguments: Sequence[str], cache_directory: str | Path, prepare: Callable[[], None] | None = None
+    arguments: Sequence[str],
+    cache_directory: str | Path,
+    prepare: Callable[[], None] | None = None,
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python arguments``; ``prepare`` is called in the new process first. Fails with the process's own words."""
     found = subprocess.run(
         [sys.executable, *arguments],
-        env=environment_of(cache_directory),
+        env={**environment_of(cache_directory), **variables},
         preexec_fn=prepare,
         capture_output=True,
         text=True,
@@ -39,7 +42,7 @@ def run_python(
     return found
 
 
-def train(cache_directory: str | Path, program: str = "mlp_sgd", prepare: Callable[[], None] | None = None) -> Any:
+def train(cache_directory: str | Path, prepare: Callable[[], None] | None = None, **variables: str) -> Any:
     """What ``child.py`` reports."""
-    found = run_python(["-m", "tests.acceptance.child", program], cache_directory, prepare)
+    found = run_python(["-m", "tests.acceptance.child", "mlp_sgd"], cache_directory, prepare, **variables)
     return json.loads(found.stdout.splitlines()[-1])

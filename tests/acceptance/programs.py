@@ -36,6 +36,7 @@ class Program:
     build: Callable[[Size], Run]
     rtol: float = 1e-4
     opaque: int = 0  # ops that run through NumPy by design (factorisations and solves)
+    captures: int = 1
 
 
 def leaf(array: Any) -> Any:
@@ -127,8 +128,11 @@ def gpt(size: Size) -> Run:
     return training(loss, parameters, optim.AdamW(parameters, lr=1e-3, weight_decay=0.1), (x, y))
 
 
-def pinn(dtype: str) -> Callable[[Size], Run]:
-    """Burgers' equation: second derivatives of a network in the loss, so third ones in the step."""
+def pinn(dtype: str, by_backward: bool = False) -> Callable[[Size], Run]:
+    """Burgers' equation: second derivatives of a network in the loss, so third ones in the step.
+
+    ``by_backward``: as most scripts write it; the points then gather gradients of their own, which nobody clears.
+    """
 
     def build(size: Size) -> Run:
         points, width, depth = (7, 4, 2) if size == "tiny" else (600, 12, 4)
@@ -151,12 +155,15 @@ def pinn(dtype: str) -> Callable[[Size], Run]:
             return ((u_t + u * u_x - 0.01 * u_xx) ** 2).mean() + (u**2).mean()
 
         def step(x: Any, t: Any) -> Any:
-            gradients = aj.autograd.grad(loss_ := loss(x, t), weights)
+            misfit = loss(x, t)
+            gradients = aj.autograd.grad(misfit, weights)
             with aj.no_grad():
                 for weight, gradient in zip(weights, gradients, strict=True):
                     weight -= 0.01 * gradient
-            return loss_.detach()
+            return misfit.detach()
 
+        if by_backward:
+            return training(loss, weights, optim.Adam(weights, lr=1e-3), (x, t))
         return Run(step, (x, t), tuple(weights))
 
     return build
@@ -326,6 +333,7 @@ PROGRAMS: dict[str, Program] = {
     "gpt": Program(gpt),
     "pinn_f32": Program(pinn("float32")),
     "pinn_f64": Program(pinn("float64"), rtol=1e-10),
+    "pinn_backward": Program(pinn("float64", by_backward=True), rtol=1e-10, captures=2),  # .grad made, then added to
     "black_scholes": Program(black_scholes),
     "softmax_layernorm": Program(softmax_layernorm),
     "lstm": Program(lstm),

@@ -59,6 +59,8 @@ MISTAKES: dict[str, Mistake] = {
     "getitem_tensor": Mistake(lambda: X[aj.tensor([0, 5])], IndexError, ("f32[2, 3]",)),
     "gather": Mistake(lambda: aj.gather(X, 1, aj.tensor([[7], [0]])), IndexError, ("gather", "f32[2, 3]")),
     "embedding": Mistake(lambda: F.embedding(aj.tensor([9]), X), IndexError, ("f32[2, 3]",)),
+    "cross_entropy": Mistake(lambda: F.cross_entropy(X, aj.tensor([0, 7])), IndexError, ()),
+    "scatter_add": Mistake(lambda: X.scatter_add(0, aj.tensor([[5, 0, 0]]), X[:1]), IndexError, ("f32[2, 3]",)),
     # dtypes
     "matmul_dtype": Mistake(lambda: X @ aj.ones(3, 2, dtype=aj.int64), RuntimeError, ("matmul", "f32", "i64")),
     "sub_bool": Mistake(lambda: (X > 0) - (X > 0), RuntimeError, ("sub", "bool[2, 3]")),
@@ -75,7 +77,13 @@ MISTAKES: dict[str, Mistake] = {
     "backward": Mistake(lambda: (X.clone().requires_grad_(True) * 2).backward(), RuntimeError, ("f32[2, 3]",)),
     "no_history": Mistake(lambda: W.sum().backward(), RuntimeError, ("backward",)),
 }
-VALUES_ONLY = {"getitem_tensor", "gather", "embedding"}  # what is wrong is known when the step runs, not before
+VALUES_ONLY = {
+    "getitem_tensor",
+    "gather",
+    "embedding",
+    "cross_entropy",
+    "scatter_add",
+}  # what is wrong is known when the step runs, not before
 
 
 def check(mistake: Mistake, call: Callable[[], Any]) -> str:

@@ -23,6 +23,13 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return directory, train(directory)
 
 
+def test_switched_off_in_the_environment_nothing_is_compiled(reference: tuple[Path, Any], tmp_path: Path) -> None:
+    found = train(tmp_path / "cache", AUTOJIT_DISABLE="1")
+    assert found["misses"] == found["hits"] == 0
+    assert not found["loaded_llvm"]
+    assert not (tmp_path / "cache").exists()
+
+
 def copy_of(directory: Path, target: Path) -> Path:
     target.mkdir(mode=0o700)
     for entry in directory.iterdir():

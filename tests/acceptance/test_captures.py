@@ -69,6 +69,29 @@ def test_a_second_batch_size_reuses_kernels_that_do_not_depend_on_it(
     assert step.stats()["captures"] <= 2
 
 
+def test_gradients_that_arguments_gather_are_added_to_natively_and_belong_to_each_tensor() -> None:
+    def step(x: Any) -> Any:
+        loss = (x * x).sum()
+        loss.backward()
+        return loss.detach()
+
+    rng = np.random.default_rng(0)
+    order = [0, 0, 1, 0, 1, 1, 2, 2, 2, *([3] * 6), *range(4, 20), 0, 3]
+    values = rng.normal(size=(20, 4))
+
+    def gradients(call: Callable[[Any], Any]) -> list[Any]:
+        points = [leaf(v) for v in values]
+        for k in order:
+            call(points[k])
+        return [p.grad.numpy() for p in points]
+
+    jitted = aj.jit(step)
+    for found, expected in zip(gradients(jitted), gradients(step), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert jitted.stats()["native_calls"] >= 4
+    assert jitted.stats()["captures"] <= 10
+
+
 def test_sizes_seen_before_are_not_captured_again() -> None:
     step = aj.jit(lambda x: (x * x).sum())
     for _ in range(3):

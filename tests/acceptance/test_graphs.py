@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ import autojit as aj
 import autojit.compiler
 from autojit.ir import Graph, evaluate, parse_graph, verify
 from autojit.passes.pipeline import PASSES
-from tests.acceptance.programs import PROGRAMS, assert_close, outcome
+from tests.acceptance.programs import PROGRAMS, assert_close
 
 
-@pytest.fixture
-def captured(monkeypatch: pytest.MonkeyPatch) -> list[Graph]:
-    """Every graph that reaches the compiler during the test."""
+@cache
+def graphs_of(name: str) -> tuple[tuple[Graph, ...], Any]:
+    """Every graph that reached the compiler while the program ran once, and the jitted step."""
     graphs: list[Graph] = []
     optimize = autojit.compiler.optimize
 
@@ -24,8 +25,13 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Graph]:
         graphs.append(graph)
         return optimize(graph)
 
-    monkeypatch.setattr(autojit.compiler, "optimize", remember)
-    return graphs
+    run = PROGRAMS[name].build("tiny")
+    step = aj.jit(run.step)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(autojit.compiler, "optimize", remember)
+        step(*run.args)
+    assert graphs
+    return tuple(graphs), step
 
 
 def some_inputs(graph: Graph) -> list[Any]:
@@ -41,15 +47,9 @@ def some_inputs(graph: Graph) -> list[Any]:
     return found
 
 
-def graphs_of(name: str, captured: list[Graph]) -> list[Graph]:
-    outcome(PROGRAMS[name].build("tiny"), aj.jit, steps=2)
-    assert captured
-    return captured
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_text_parses_back_to_a_graph_that_runs_equal(name: str, captured: list[Graph]) -> None:
-    for graph in graphs_of(name, captured):
+def test_text_parses_back_to_a_graph_that_runs_equal(name: str) -> None:
+    for graph in graphs_of(name)[0]:
         again = parse_graph(str(graph))
         assert str(again) == str(graph)
         inputs = some_inputs(graph)
@@ -58,8 +58,8 @@ def test_text_parses_back_to_a_graph_that_runs_equal(name: str, captured: list[G
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_pass_keeps_the_program_sound_and_its_meaning(name: str, captured: list[Graph]) -> None:
-    for graph in graphs_of(name, captured):
+def test_every_pass_keeps_the_program_sound_and_its_meaning(name: str) -> None:
+    for graph in graphs_of(name)[0]:
         verify(graph)
         inputs = some_inputs(graph)
         expected = evaluate(graph, inputs)
@@ -68,9 +68,6 @@ def test_every_pass_keeps_the_program_sound_and_its_meaning(name: str, captured:
         assert_close(evaluate(graph, inputs), expected, 1e-9 if name.endswith("f64") else 2e-4)
 
 
-def test_shown_graph_parses_back(captured: list[Graph]) -> None:
-    run = PROGRAMS["mlp_sgd"].build("tiny")
-    step = aj.jit(run.step)
-    step(*run.args)
-    (graph,) = captured
-    assert str(parse_graph(step.show("graph"))) == str(graph)
+def test_shown_graph_parses_back() -> None:
+    graphs, step = graphs_of("mlp_sgd")
+    assert str(parse_graph(step.show("graph"))) == str(graphs[-1])

@@ -50,13 +50,13 @@ def test_compiled_steps_equal_eager_ones_in_one_native_call_each(name: str, size
     found, step = compiled_outcome(name, size)
     assert_close(found, eager_outcome(name, size), PROGRAMS[name].rtol)
     stats = step.stats()
-    assert stats["captures"] == 1
+    assert stats["captures"] == PROGRAMS[name].captures
     assert stats["fallbacks"] == PROGRAMS[name].opaque
     if PROGRAMS[name].opaque:  # such an op can fail, so Python commits the state when the step has succeeded
         assert stats["python_calls"] == STEPS
     else:
-        assert stats["python_calls"] == 1
-        assert stats["native_calls"] == STEPS - 1
+        assert stats["python_calls"] == PROGRAMS[name].captures
+        assert stats["native_calls"] == STEPS - PROGRAMS[name].captures
 
 
 @every_size
@@ -84,7 +84,9 @@ def test_compilation_switched_off_is_eager_execution(name: str, monkeypatch: pyt
     assert step.stats()["captures"] == 0
 
 
-@every_program
+@pytest.mark.parametrize(
+    "name", ["mlp_adam", "gpt", "pinn_f64", "lstm", "heat_in_place", "embedding_bag", "newton_solve"]
+)  # every kind of kernel once: they are compiled anew, with tests in them
 def test_checked_kernels_find_nothing_and_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "check", True)  # what AUTOJIT_CHECK=1 sets: verifier, bounds tests
     found, step = compiled_outcome(name, "tiny")

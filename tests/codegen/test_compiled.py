@@ -14,7 +14,7 @@ from tests.codegen.agreement import check_compiled
 from tests.fuzz_graphs import campaign, check_seed
 from tests.ops.laws import type_of
 
-OPS = [op for op in Op.registry.values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
+OPS = [op for op in Op.registry.load().values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
 USUAL = ("f32", "i64", "bf16")
 ULPS = 8.0
 

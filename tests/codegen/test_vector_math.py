@@ -13,9 +13,12 @@ import pytest
 import scipy.special
 
 from autojit.codegen import coefficients, quarter_turns
+from autojit.codegen.emitter import Scalar, ScalarEmitter
+from autojit.codegen.scalar import literal
 from autojit.codegen.target import HostTarget, host_target
 from autojit.core.dtypes import DType, float32, float64
-from benchmarks.vector_math import CASES, Kernel, exact_reference, function_kernel, sample, ulp_errors
+from autojit.runtime import llvm
+from benchmarks.vector_math import CASES, Kernel, exact_reference, function_kernel, loop_text, sample, ulp_errors
 
 FLOATS = (float32, float64)
 POINTS = 240
@@ -107,6 +110,16 @@ def test_vector_and_scalar_code_round_alike(name: str, rng: np.random.Generator)
         for length in (1, 5, 33):
             part = kernel(*(x[start : start + length].copy() for x in operands))
             np.testing.assert_array_equal(part, whole[start : start + length])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_erf_and_its_derivative_share_one_exponential(dtype: DType) -> None:
+    def both(emit: ScalarEmitter, x: Scalar) -> Scalar:
+        return emit.mul(emit.erf(x), emit.exp(emit.neg(emit.mul(x, x))))
+
+    optimised = llvm.optimised_ir(loop_text(both, [dtype]), host_target())
+    vector_loop = optimised[optimised.index("vector.body:") : optimised.index("middle.block:")]
+    assert vector_loop.count(literal(coefficients.EXP_TAIL[dtype.short][-1], dtype)) == 1
 
 
 @pytest.mark.parametrize("vector_bytes", [32, 64])

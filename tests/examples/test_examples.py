@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+import autojit as aj
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -32,6 +35,21 @@ def test_compiled_and_eager_agree(path: Path) -> None:
     rtol = TOLERANCE.get(path.stem, FLOAT32_TOLERANCE)
     np.testing.assert_allclose(compiled, eager, rtol=rtol, atol=rtol * abs(eager[0]))
     np.testing.assert_allclose(compiled[:5], eager[:5], rtol=min(rtol, 1e-5))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_what_is_compiled_is_captured_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+
+    def jit(function: Callable[..., object]) -> object:
+        compiled.append(aj.jit(function))
+        return compiled[-1]
+
+    main = main_of(path)
+    monkeypatch.setitem(main.__globals__, "aj", SimpleNamespace(**{**vars(aj), "jit": jit}))
+    main(["--small"])
+    assert compiled
+    assert [function.stats()["captures"] for function in compiled] == [1] * len(compiled)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -9,7 +9,7 @@ from autojit.core.dtypes import ALL_DTYPES
 from autojit.ir import Op
 from tests.ops.laws import LAWS, Law
 
-OPS = [op for op in Op.registry.values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
+OPS = [op for op in Op.registry.load().values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)

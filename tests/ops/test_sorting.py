@@ -63,7 +63,7 @@ def test_data_dependent_results_are_eager_only() -> None:
     values, places, counts = Unique(None).eager(x)
     np.testing.assert_array_equal(values[places], x)
     np.testing.assert_array_equal(counts, [1, 1, 2])
-    values, places, counts = UniqueConsecutive().eager(np.array([2, 2, 1, 2]))
+    values, places, counts = UniqueConsecutive(None).eager(np.array([2, 2, 1, 2]))
     assert (values.tolist(), places.tolist(), counts.tolist()) == ([2, 1, 2], [0, 0, 1, 2], [2, 1, 1])
     np.testing.assert_array_equal(Bincount(6).eager(x), [1, 1, 0, 2, 0, 0])
     with pytest.raises(TraceError, match="depends on the data"):

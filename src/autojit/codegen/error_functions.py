@@ -27,8 +27,8 @@ from autojit.core.dtypes import float32
 
 CENTRE = {"f32": 3.0, "f64": 4.0}  # K of erfc
 VANISHED = {"f32": 10.1, "f64": 27.3}  # erfc beyond rounds to zero
-ERF_ONE = {"f32": 4.0, "f64": 6.0}  # erf beyond rounds to one
-ERF_SPLIT = {"f32": 1.0, "f64": 1.0}
+ERF_ONE = {"f32": 3.93, "f64": 6.0}  # erf beyond rounds to one
+ERF_SPLIT = {"f32": 0.96, "f64": 1.0}
 ERF_CENTRE = 3.0  # K of erf
 ERFINV_SPLIT = (6.25, 16.0)  # of w, between centre, middle and tail
 ERFINV_SHIFT = (3.25, 5.0)  # centres of the ranges of sqrt(w)
@@ -68,7 +68,7 @@ def erfc(emit: InstructionEmitter, x: Scalar) -> Scalar:
 
 
 def erf(emit: InstructionEmitter, x: Scalar) -> Scalar:
-    """Near zero an odd polynomial; beyond, 1 - exp(-x^2) erfcx(|x|); 1.3 ulp.
+    """Near zero an odd polynomial; beyond, 1 - exp(-x^2) erfcx(|x|); 1.4 ulp.
 
     The exponential is the one the derivative of erf asks for, written as (-x) x because LLVM turns -(x x) into that: a
     kernel with both computes it once. That x^2 is rounded does not matter, since erfc is at most a fifth of the result.

@@ -8,6 +8,7 @@ the first operand to apply the op, so one rule serves eager mode, tracing and gr
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -53,6 +54,28 @@ def not_differentiable(why: str) -> Rule:
     return rule
 
 
+_loading = threading.RLock()
+
+
+class Registry(dict[str, "type[Op]"]):
+    """Op classes by name. ``rest`` imports the ops that are left for later; a name not found asks for it."""
+
+    rest: Callable[[], None] | None = None
+
+    def load(self) -> Registry:
+        """With every op there is."""
+        with _loading:  # another thread's miss waits until everything is there
+            rest, self.rest = self.rest, None
+            if rest is not None:
+                rest()
+        return self
+
+    def __missing__(self, name: str) -> type[Op]:
+        if name not in self.load():
+            raise KeyError(name)
+        return self[name]
+
+
 class Op:
     """Base of all ops. Subclasses are frozen dataclasses and define every rule in ``RULES``.
 
@@ -67,7 +90,7 @@ class Op:
 
     __match_args__: ClassVar[tuple[str, ...]] = ()  # the static parameters, as ``dataclass`` lists them
     name: ClassVar[str] = "op"
-    registry: ClassVar[dict[str, type[Op]]] = {}
+    registry: ClassVar[Registry] = Registry()
     abstract: ClassVar[bool] = True
     n_outputs: ClassVar[int] = 1
     has_effect: ClassVar[bool] = False

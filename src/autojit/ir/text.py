@@ -160,7 +160,7 @@ def _literal(tree: ast.expr) -> Any:
 
 
 def _op(name: str, fields: str) -> Op:
-    if name not in Op.registry:
+    if name not in Op.registry and name not in Op.registry.load():
         raise ValueError(f"graph text: no op is called {name!r}")
     call = ast.parse(f"_({fields})", mode="eval").body
     assert isinstance(call, ast.Call)

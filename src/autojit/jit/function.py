@@ -21,6 +21,7 @@ from typing import Any
 from autojit.core.config import config
 from autojit.core.errors import TraceError
 from autojit.jit.arguments import describe_difference, given_to_function, make_leaves, signature
+from autojit.jit.gathering import Gathering
 from autojit.jit.guards import Guard, collect
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.pytree import TreeSpec, flatten
@@ -82,8 +83,21 @@ class _Call:
 
     def __init__(self, args: Any, kwargs: Any) -> None:
         self.leaves, self.tree = flatten((args, kwargs))
+        self.bound: set[int] = set()  # leaves whose memory the step also changes by another way
+        self.restart()
+
+    def restart(self) -> None:
+        """Back to the root."""
         self.path: list[Decision] = []
         self.outcomes: list[Any] = []
+
+
+class _Conflict(Exception):
+    """Argument leaves share memory with what the step changes: they must be bound, from the root on."""
+
+    def __init__(self, leaves: set[int]) -> None:
+        super().__init__()
+        self.leaves = leaves
 
 
 class JitFunction:
@@ -106,6 +120,7 @@ class JitFunction:
         self.verify = verify
         self.roots: dict[Any, _Root] = {}
         self.dynamic_floats: set[int] = set()
+        self.gathering = Gathering()
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
         self._entries: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
@@ -158,8 +173,14 @@ class JitFunction:
             return self.function(*args, **kwargs)
         call = _Call(args, kwargs)
         with self._lock:
+            call.bound = self.gathering.again(call.leaves)
             self.counts.calls += 1
-            return self._run(call)
+            while True:
+                try:
+                    return self._run(call)
+                except _Conflict as conflict:  # nothing has been written yet
+                    call.bound |= conflict.leaves
+                    call.restart()
 
     def _run(self, call: _Call) -> Any:
         root = self._root(call)
@@ -183,6 +204,7 @@ class JitFunction:
         if self.verify is not None and step.calls == 0:
             return run_verified(self.function, step, call.leaves, arrays)
         result = step.run(call.leaves, arrays)
+        self.gathering.note(step, call.leaves)
         self._install(step, call.leaves)
         return result
 
@@ -190,7 +212,8 @@ class JitFunction:
         return state.grad_enabled + 2 * state.inference
 
     def _key(self, call: _Call) -> Any:
-        return self._mode(), signature(call.leaves, call.tree, self.dynamic_floats)
+        bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
+        return (self._mode(), bound), signature(call.leaves, call.tree, self.dynamic_floats)
 
     def _root(self, call: _Call) -> _Root:
         key = self._key(call)
@@ -204,12 +227,14 @@ class JitFunction:
         return found
 
     def _difference(self, key: Any) -> str:
-        mode, new = key
-        same_tree = [old for m, old in self.roots if m == mode and old[0] == new[0]]
-        if same_tree:
-            return describe_difference(same_tree[-1], new, self._leaf_names(new[0]))
-        last_mode, old = next(reversed(self.roots))
-        return "gradient mode changed" if last_mode != mode else describe_difference(old, new, ())
+        (mode, bound), new = key
+        if bound:
+            return "arguments share memory with what the step changes"
+        last = next(reversed(self.roots))
+        old = next((o for (m, _), o in reversed(self.roots) if m == mode and o[0] == new[0]), last[1])
+        if old == new:
+            return "gradient mode changed"
+        return describe_difference(old, new, self._leaf_names(new[0]))
 
     def _leaf_names(self, tree: TreeSpec) -> list[str]:
         args, kwargs = tree.children
@@ -247,6 +272,8 @@ class JitFunction:
             reason = _broken_guard(node.capture.guards) if is_root else None
             reason = reason or node.failure(call.leaves)
             if reason is None:
+                if isinstance(node, CompiledStep) and node.may_conflict(call.leaves):
+                    raise _Conflict(node.conflicts(call.leaves))
                 return node
             self.counts.note(reason)
         return None
@@ -259,24 +286,20 @@ class JitFunction:
         if root.captures > CAPTURE_LIMIT:
             raise self._too_many(root)
         start = time.perf_counter()
-        bound: set[int] = set()
-        while True:
-            capture = self._trace(call, bound)
-            try:
-                traced = time.perf_counter()
-                made = build_path(capture, branch, call.path)
-                step = made[-1]
-                assert isinstance(step, CompiledStep)
-                conflicts = step.conflicts(call.leaves)
-            except BaseException:
-                _remove(branch, capture)
-                raise
-            finally:
-                capture.trace.finish()
-            if not conflicts:
-                break
+        capture = self._trace(call)
+        traced = time.perf_counter()
+        try:
+            made = build_path(capture, branch, call.path)
+            step = made[-1]
+            assert isinstance(step, CompiledStep)
+            conflicts = step.conflicts(call.leaves)
+            if conflicts:
+                raise _Conflict(conflicts)
+        except BaseException:
             _remove(branch, capture)
-            bound |= conflicts
+            raise
+        finally:
+            capture.trace.finish()
         self.newest = step
         self.counts.captures += 1
         self.counts.capture_s += traced - start
@@ -285,9 +308,9 @@ class JitFunction:
         self.counts.fallbacks += fallbacks
         return made[0]
 
-    def _trace(self, call: _Call, bound: set[int]) -> Capture:
+    def _trace(self, call: _Call) -> Capture:
         trace = Trace(call.outcomes)
-        made = make_leaves(trace, call.leaves, self.dynamic_floats, bound)
+        made = make_leaves(trace, call.leaves, self.dynamic_floats, call.bound)
         args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
         objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
         collector = collect(self.function, objects)
@@ -297,9 +320,7 @@ class JitFunction:
             state.trace = trace
             result = self.function(*args, **kwargs)
             outputs, output_tree = flatten(result)
-            capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
-            trace.check()
-            return capture
+            return Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
         finally:
             state.trace = None
             state.grad_enabled, state.inference = modes

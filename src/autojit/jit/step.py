@@ -37,9 +37,16 @@ class Capture:
     output_tree: TreeSpec
     guards: list[Guard]
     kept: list[Any]
-    inputs: list[Value] = field(default_factory=list)  # of arguments: values, then gradients
+    inputs: list[Value] = field(init=False)  # of arguments: values, then gradients
+    results: Results = field(init=False)
+    effects: Effects = field(init=False)
 
     def __post_init__(self) -> None:
+        """Read off what the function left, while version counters stand where it left them."""
+        check_outputs(self.outputs, self.trace)
+        self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
+        self.effects = Effects(self.trace, self.arguments)
+        self.trace.check()
         given = [leaf.value for leaf in self.arguments if leaf.value is not None]
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
         self.inputs = given
@@ -91,10 +98,8 @@ class CompiledStep:
         self.capture = capture
         self.trace = capture.trace
         self.is_whole = not self.trace.splits
-        check_outputs(capture.outputs, self.trace)
-        self.results = Results(self.trace, capture.outputs, capture.output_tree, capture.arguments)
-        self.effects = Effects(self.trace, capture.arguments)
-        self.trace.check()
+        self.results = capture.results
+        self.effects = capture.effects
         self._check_state()
         self.is_differentiable = self.results.carries_history
         self.calls = 0
@@ -146,22 +151,20 @@ class CompiledStep:
         return found
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
-        """Why the step cannot be used for this call, or None when state, gradients and aliasing are as captured."""
+        """Why the step cannot be used for this call, or None when state and gradients are as captured."""
         for leaf, given in zip(self.capture.arguments, leaves, strict=True):
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
-        reason = self.effects.failure() or self.segment.failure()
-        if reason is None and self._may_conflict(leaves):
-            reason = "an argument shares memory with what the step changes"
-        return reason
+        return self.effects.failure() or self.segment.failure()
 
-    def _may_conflict(self, leaves: Sequence[Any]) -> bool:
+    def may_conflict(self, leaves: Sequence[Any]) -> bool:
         """``conflicts``, asked at every call through Python: only memory that others may share is looked at closely."""
         if not self.effects.modified and not self.effects.writes:
             return False
-        written = {id(e.array) for e in self.effects.modified}
+        known = {id(e.array) for e in self.effects.modified}
         for given, leaf in zip(leaves, self.capture.arguments, strict=True):
-            if leaf.kind == "tensor" and given._storage is None and id(given._array) not in written:
+            if leaf.kind == "tensor" and given._storage is None and id(given._array) not in known:
+                known.add(id(given._array))  # the same tensor twice
                 continue
             if leaf.kind in ("tensor", "array"):
                 return bool(self.conflicts(leaves))
@@ -263,7 +266,7 @@ def build_path(
     carried: dict[Value, Any] = {}
     for decision in path:
         carried.update(_matching_exports(decision, capture))
-    step_values = _final_values(capture) if len(path) < len(trace.splits) else []
+    step_values = _final_values(capture)
     made: list[Decision | CompiledStep] = []
     for place in range(len(path), len(trace.splits)):
         split = trace.splits[place]
@@ -280,8 +283,7 @@ def build_path(
 
 
 def _final_values(capture: Capture) -> list[Value]:
-    results = Results(capture.trace, capture.outputs, capture.output_tree, capture.arguments)
-    effects = Effects(capture.trace, capture.arguments)
+    results, effects = capture.results, capture.effects
     moving = [g.value for g in effects.moving if g.value is not None]
     return [*results.values, *effects.free, *moving, *(e.value for e in effects.modified)]
 

@@ -9,6 +9,9 @@ from autojit.core.dtypes import int32
 from autojit.core.errors import ArgumentError, DTypeError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
+from autojit.tensor.functions_elementwise import maximum
+from autojit.tensor.promotion import as_operand
+from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import type_of
 
 
@@ -109,9 +112,30 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> WithInfo:
     return WithInfo(inv(A), _no_info(A))
 
 
-def pinv(A: Tensor, *, atol: Any = None, rtol: float | None = None, hermitian: bool = False) -> Tensor:
-    """The Moore-Penrose inverse."""
-    return ops.pinv(require_floating(A, "pinv"), rtol)  # type: ignore[no-any-return]
+def pinv(A: Tensor, rcond: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+    """The Moore-Penrose inverse; singular values up to ``max(atol, rtol * largest)`` count as zero.
+
+    Args:
+        rcond: the older name of ``rtol``.
+        atol: absolute tolerance, a number or one per matrix; 0 by default.
+        rtol: relative tolerance; without both, max(m, n) times the machine epsilon.
+        hermitian: ``A`` is Hermitian, so its eigenvalues serve.
+    """
+    a = require_floating(A, "pinv")
+    relative, cutoff = tolerances(a, atol, rcond if rtol is None else rtol, hermitian)
+    return ops.pinv(a, relative, cutoff, hermitian)  # type: ignore[no-any-return]
+
+
+def tolerances(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[float | None, Any]:
+    """(relative tolerance or None for the default, absolute tolerance) as ``ops.pinv`` takes them."""
+    if rtol is None and atol is not None:
+        return 0.0, atol
+    if not isinstance(rtol, Tensor):
+        return rtol, atol
+    with grad_mode(False):
+        values = eigvalsh(a).abs() if hermitian else svdvals(a)
+        cutoff = rtol * values.amax(-1)
+        return 0.0, cutoff if atol is None else maximum(cutoff, as_operand(atol))
 
 
 def qr(A: Tensor, mode: str = "reduced") -> Qr:

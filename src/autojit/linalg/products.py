@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from autojit import ops
 from autojit.core.dtypes import DType
 from autojit.core.errors import ShapeError, UsageError
-from autojit.linalg.factorizations import inv, require_floating, svdvals
+from autojit.linalg.factorizations import inv, require_floating, svdvals, tolerances
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.functions_reduction import norm as vector_p_norm
@@ -43,9 +43,11 @@ def matrix_power(A: Tensor, n: int) -> Tensor:
     return ops.matrix_power(A, n)  # type: ignore[no-any-return]
 
 
-def matrix_rank(A: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
-    """How many singular values are not negligible."""
-    return ops.matrix_rank(require_floating(A, "matrix_rank"))  # type: ignore[no-any-return]
+def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
+    """How many singular values exceed ``max(atol, rtol * largest)``; ``tol`` is the older name of ``atol``."""
+    a = require_floating(A, "matrix_rank")
+    relative, cutoff = tolerances(a, tol if atol is None else atol, rtol, hermitian)
+    return ops.matrix_rank(a, relative, cutoff, hermitian)  # type: ignore[no-any-return]
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
@@ -101,14 +103,20 @@ def matrix_norm(
     if abs(ord) not in (1, inf):
         raise UsageError(f"linalg.matrix_norm: Order {ord} not supported.")
     sums = x.abs().sum(along, keepdim=True)
-    best = sums.amax(across, keepdim=True) if ord > 0 else sums.amin(across, keepdim=True)
+    best = _greatest(sums, across, True) if ord > 0 else sums.amin(across, keepdim=True)
     return best if keepdim else best.squeeze((rows, columns))  # type: ignore[no-any-return]
+
+
+def _greatest(magnitudes: Tensor, axis: int, keepdim: bool) -> Tensor:
+    """The largest along an axis; of no magnitudes it is 0."""
+    if type_of(magnitudes).shape[axis] == 0:
+        return magnitudes.sum(axis, keepdim)  # type: ignore[no-any-return]
+    return magnitudes.amax(axis, keepdim)  # type: ignore[no-any-return]
 
 
 def _spectral(x: Tensor, order: Any, rows: int, columns: int, keepdim: bool) -> Tensor:
     values = svdvals(x.movedim((rows, columns), (-2, -1)))
-    # a matrix without elements has norm 0: the sum of no singular values
-    found = values.sum(-1) if order == "nuc" or type_of(values).shape[-1] == 0 else values.amax(-1) if order == 2 else values.amin(-1)
+    found = values.sum(-1) if order == "nuc" else _greatest(values, -1, False) if order == 2 else values.amin(-1)
     if keepdim:
         for axis in sorted((rows, columns)):
             found = found.unsqueeze(axis)

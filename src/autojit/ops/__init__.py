@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+from typing import Any as _Any
+
+from autojit.ir.op import Op as _Op
 from autojit.ops.composites_activation import *
 from autojit.ops.composites_loss import *
 from autojit.ops.composites_normalization import *
 from autojit.ops.composites_reduction import *
-from autojit.ops.decompositions import *
 from autojit.ops.einsum import *
 from autojit.ops.elementwise_arithmetic import *
 from autojit.ops.elementwise_complex import *
@@ -18,7 +22,6 @@ from autojit.ops.elementwise_special import *
 from autojit.ops.elementwise_trigonometric import *
 from autojit.ops.indexing import *
 from autojit.ops.joining import *
-from autojit.ops.linalg import *
 from autojit.ops.matmul import *
 from autojit.ops.random import *
 from autojit.ops.reductions import *
@@ -29,3 +32,26 @@ from autojit.ops.sorting import *
 from autojit.ops.sources import *
 from autojit.ops.triangles import *
 from autojit.ops.views import *
+
+if TYPE_CHECKING:
+    from autojit.ops.decompositions import *
+    from autojit.ops.linalg import *
+    from autojit.ops.pseudo_inverse import *
+
+
+def _load_matrix_ops() -> None:
+    """Import the ops few programs need: factorisations and solutions."""
+    for module in ("linalg", "decompositions", "pseudo_inverse"):
+        found = vars(_import_module(f"autojit.ops.{module}"))
+        globals().update({name: found[name] for name in found["__all__"]})
+
+
+_Op.registry.rest = _load_matrix_ops
+
+
+def __getattr__(name: str) -> _Any:
+    if not name.startswith("_"):
+        _Op.registry.load()
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

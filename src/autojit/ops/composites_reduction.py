@@ -120,6 +120,7 @@ def logsumexp(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
         return log(sum(exp(x), found, keep))
     top = stop_gradient(amax(real(x), found))
     shift = where(isfinite(top), top, 0)
+    shift = cast(shift, x.type.dtype) if is_complex(x) else shift
     total = sum(exp(sub(x, restore_axes(shift, x.type.shape, found))), found)
     y = add(log(total), shift)
     return restore_axes(y, x.type.shape, found) if keep else y

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, int64
+from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.by_name import apply
 from autojit.ops.joining import concatenate
-from autojit.ops.linalg import MatrixOp, has, hermitian_part, lapack, require_matrix, scaled, zeros_like
+from autojit.ops.linalg import MatrixOp, has, hermitian_part, lapack, require_matrix, zeros_like
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import reshape, slice_axis
@@ -28,7 +28,7 @@ from autojit.ops.views import diagonal
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Eigh", "Qr", "Svd", "eigh", "eigvalsh", "matrix_rank", "pinv", "qr", "svd", "svdvals"]
+__all__ = ["Eigh", "Qr", "Svd", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
 _DIVERGED = "The algorithm failed to converge because the input matrix is ill-conditioned or has NaN."
 
@@ -294,26 +294,3 @@ def svd(a: Operand) -> tuple[Any, Any, Any]:
 def svdvals(a: Operand) -> Any:
     """The singular values, descending."""
     return svd(a)[1]
-
-
-def pinv(a: Operand, relative_tolerance: float | None = None) -> Any:
-    """The Moore-Penrose inverse; singular values below ``tolerance * largest`` count as zero.
-
-    The default tolerance is max(m, n) times the machine epsilon, as in torch.
-    """
-    u, s, vh = svd(a)
-    epsilon = float(np.finfo(s.type.dtype.numpy).eps)
-    tolerance = max(a.type.shape[-2:]) * epsilon if relative_tolerance is None else relative_tolerance
-    largest = slice_axis(s, -1, 0, 1)
-    keeps = apply("gt", s, scaled(largest, tolerance))
-    one = s._literal(1, s.type)
-    inverse = apply("where", keeps, apply("reciprocal", apply("where", keeps, s, one)), zeros_like(s))
-    return matmul(scale_columns(adjoint_matrix(vh), _as(inverse, u.type.dtype)), adjoint_matrix(u))
-
-
-def matrix_rank(a: Operand) -> Any:
-    """How many singular values exceed max(m, n) * epsilon * the largest: int64."""
-    s = svdvals(a)
-    tolerance = max(a.type.shape[-2:]) * float(np.finfo(s.type.dtype.numpy).eps)
-    keeps = apply("gt", s, scaled(slice_axis(s, -1, 0, 1), tolerance))
-    return apply("sum", apply("cast", keeps, dtype=int64), axes=(s.type.ndim - 1,))

@@ -197,11 +197,18 @@ class Logaddexp(Pointwise):
         return emit.add(emit.maximum(x, y), emit.log1p(emit.exp(emit.neg(gap))))
 
 
+def _power(x: NDArray[Any], y: NDArray[Any]) -> Any:
+    if y.dtype.kind != "i" or not np.any(y < 0):
+        return np.power(x, y)
+    fraction = np.where(x == 1, 1, np.where(x == -1, np.where(y % 2 == 0, 1, -1), 0))
+    return np.where(y < 0, fraction, np.power(x, np.maximum(y, 0))).astype(x.dtype)
+
+
 class Pow(Pointwise):
-    """``x ** y``. Integers wrap; a negative integer exponent is the front end's error."""
+    """``x ** y``. Integers wrap; to a negative power they are the whole part of the fraction: 0, 1 or -1."""
 
     is_cheap: ClassVar[bool] = False
-    ufunc = np.power
+    ufunc = staticmethod(_power)
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
     singular: ClassVar[bool] = True

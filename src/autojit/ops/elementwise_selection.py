@@ -6,6 +6,7 @@ operand, ``clamp`` to the value (its bounds are inclusive), ``relu`` has derivat
 
 from __future__ import annotations
 
+from builtins import abs as magnitude
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import numpy as np
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
 from autojit.ops.elementwise_base import REALS, Pointwise
+from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
 from autojit.ops.sources import NUMBERS, literal, pair
 
@@ -248,8 +250,8 @@ def nan_to_num(x: Operand, nan: Any = 0.0, positive: Any = None, negative: Any =
 def lerp(start: Operand, end: Operand, weight: Any) -> Any:
     """``start + weight * (end - start)``, exact at both ends."""
     gap = sub(end, start)
-    if isinstance(weight, int | float):
-        return add(start, mul(gap, weight)) if weight < 0.5 else sub(end, mul(gap, 1 - weight))
+    if isinstance(weight, NUMBERS):
+        return add(start, mul(gap, weight)) if magnitude(weight) < 0.5 else sub(end, mul(gap, 1 - weight))
     from_start = add(start, mul(gap, weight))
     from_end = sub(end, mul(gap, sub(1, weight)))
-    return where(lt(weight, 0.5), from_start, from_end)
+    return where(lt(modulus(weight), 0.5), from_start, from_end)

@@ -424,8 +424,10 @@ def slogdet(a: Operand) -> tuple[Any, Any]:
 
 
 def logdet(a: Operand) -> Any:
-    """Log of a real determinant: NaN where it is negative."""
+    """Log of a determinant: NaN where a real one is negative."""
     sign, logarithm = slogdet(a)
+    if a.type.dtype.is_complex:
+        logarithm = apply("cast", logarithm, dtype=a.type.dtype)
     return apply("add", logarithm, apply("log", sign))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, TraceError
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -104,8 +105,8 @@ class Searchsorted(Structured):
             sorted, values = sorted.astype(np.float32), values.astype(np.float32)
         if sorted.ndim == 1:
             return np.asarray(np.searchsorted(sorted, values, side))  # type: ignore[call-overload]
-        lines = sorted.reshape(-1, sorted.shape[-1])
-        wanted = values.reshape(len(lines), -1)
+        lines = sorted.reshape(math.prod(sorted.shape[:-1]), sorted.shape[-1])
+        wanted = values.reshape(len(lines), values.shape[-1])
         found = np.empty(wanted.shape, np.int64)
         for line, value, place in zip(lines, wanted, found, strict=True):
             place[...] = np.searchsorted(line, value, side)  # type: ignore[call-overload]
@@ -185,18 +186,25 @@ class Unique(DataDependent):
         return values.astype(x.dtype), places.reshape(shape).astype(np.int64), counts.astype(np.int64)
 
 
+@record
 class UniqueConsecutive(DataDependent):
-    """``Unique`` without sorting: only neighbours in the flattened operand are merged."""
+    """``Unique`` without sorting: only neighbours are merged, in the flattened operand or slices along ``axis``."""
+
+    axis: int | None
 
     n_outputs: ClassVar[int] = 3
     remedy: ClassVar[str] = "call it outside the compiled function"
 
     def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        flat = x.reshape(-1)
-        starts = np.concatenate((np.ones(min(1, flat.size), np.bool_), flat[1:] != flat[:-1]))
+        rows = x.reshape(-1) if self.axis is None else np.moveaxis(x, self.axis, 0)
+        count = len(rows)
+        differs = (rows[1:] != rows[:-1]).reshape(max(0, count - 1), math.prod(rows.shape[1:])).any(1)
+        starts = np.concatenate((np.ones(min(1, count), np.bool_), differs))
         first = np.flatnonzero(starts)
-        places = (np.cumsum(starts) - 1).reshape(x.shape)
-        return flat[first], places.astype(np.int64), np.diff(np.append(first, flat.size)).astype(np.int64)
+        places = np.cumsum(starts) - 1
+        values = rows[first] if self.axis is None else np.moveaxis(rows[first], 0, self.axis)
+        places = places.reshape(x.shape) if self.axis is None else places
+        return values, places.astype(np.int64), np.diff(np.append(first, count)).astype(np.int64)
 
 
 @record
@@ -295,9 +303,10 @@ def unique(x: Operand, axis: int | None = None) -> tuple[Any, Any, Any]:
     return values, places, counts
 
 
-def unique_consecutive(x: Operand) -> tuple[Any, Any, Any]:
-    """(values without repeated neighbours, inverse, counts) of the flattened operand; eager only."""
-    values, places, counts = bind(UniqueConsecutive(), x)
+def unique_consecutive(x: Operand, axis: int | None = None) -> tuple[Any, Any, Any]:
+    """(values or slices without repeated neighbours, inverse, counts); eager only."""
+    axis = None if axis is None else normalize_axis(axis, x.type.ndim, "unique_consecutive")
+    values, places, counts = bind(UniqueConsecutive(axis), x)
     return values, places, counts
 
 
@@ -306,6 +315,8 @@ def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> An
     counts = bind(Bincount(minimum), x)
     if weights is None:
         return counts
+    if weights.type.dtype not in (float32, float64):
+        weights = apply("cast", weights, dtype=float64)
     zero = weights._literal(0, TensorType(counts.type.shape, weights.type.dtype, weights.type.device))
     return apply("index_update", zero, weights, x, axis=0, combine="add")
 

@@ -14,10 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cpu.lower import (
-    Argument, BandEntry, BatchEntry, Callback, Entry, ErrorWords, Immediate, LoweredStep, Offset, Reporter, Scratch, Sliced, Words,
-)  # fmt: skip
 from autojit.codegen.cpu.kernel_text import ACCESS_SITE
+from autojit.codegen.cpu.lower import (
+    Argument,
+    BandEntry,
+    BatchEntry,
+    Callback,
+    Entry,
+    ErrorWords,
+    Immediate,
+    LoweredStep,
+    Offset,
+    Reporter,
+    Scratch,
+    Sliced,
+    Words,
+)  # fmt: skip
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.errors import CompileError, IndexOutOfRangeError
@@ -87,6 +99,8 @@ class PlanBuilder:
         self.errors = np.zeros(2, np.int64)
         self.error_address = int(self.errors.ctypes.data)
         self.failures: list[BaseException] = []
+        self.answers: list[None] = []  # one for each op that was called back and has finished
+        self.expected_answers = 0
         self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
         self.workers = max(get_num_threads(), 1)
         self.table = self._table_indices(fixed)
@@ -148,6 +162,7 @@ class PlanBuilder:
 
     def _body(self, entry: Entry) -> int:
         if isinstance(entry.body, Callback):
+            self.expected_answers += entry.chunks
             return self._callback(entry.body)
         if entry.body.startswith("@"):
             return builtin_address(entry.body[1:])
@@ -226,11 +241,12 @@ class PlanBuilder:
         inputs = [v.type for v in node.inputs]
         count = len(callback.kernel.operands)
 
-        failures, errors = self.failures, self.errors
+        failures, errors, answers = self.failures, self.errors, self.answers
 
         def guarded(context: int, chunk: int, worker: int) -> None:
             try:
                 body(context)
+                answers.append(None)
             except BaseException as error:  # must not cross native code: raised when the step has ended
                 failures.append(error)
                 errors[0] = 1
@@ -289,6 +305,8 @@ class PlannedStep(Executable):
     def __init__(self, n_inputs: int, outputs: Sequence[OutputSpec], plan: int, builder: PlanBuilder) -> None:
         self._errors = builder.errors
         self._failures = builder.failures
+        self._answers = builder.answers
+        self._expected_answers = builder.expected_answers
         self._reporters = builder.lowered.reporters
         self.error_address = builder.error_address
         self._code = _plan_object()
@@ -324,9 +342,14 @@ class PlannedStep(Executable):
                 self._busy.value = 0
 
     def _step(self, table: int) -> None:  # type: ignore[override]  # the base class keeps the native function there
+        self._answers.clear()
         self._native(table)
         if self._errors[0]:
             self.raise_errors()
+        if len(self._answers) != self._expected_answers:
+            # A signal that came during native code is handled on entry to the next call back, before its first line,
+            # and ctypes drops what the handler raised.
+            raise KeyboardInterrupt("during an op that is called back")
 
     def raise_errors(self) -> None:
         """Raise what the last call met: a bad index, an access outside a buffer (when checked), an op's own error.

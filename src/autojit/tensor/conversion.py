@@ -35,7 +35,7 @@ from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.size import Size
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, alias, lent_gradient, type_of, wrap
+from autojit.tensor.tensor import Tensor, alias, layout_of, lent_gradient, type_of, wrap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -208,16 +208,13 @@ def contiguous(self: Tensor) -> Tensor:
 
 def is_contiguous(self: Tensor) -> bool:
     """Whether the elements lie row by row in memory without gaps."""
-    return self._array is None or bool(self._array.flags.c_contiguous)
+    return bool(layout_of(self).flags.c_contiguous)
 
 
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours per axis, in elements."""
-    shape = type_of(self).shape
-    if self._array is not None:
-        steps = tuple(s // self._array.itemsize for s in self._array.strides)
-    else:
-        steps = tuple(int(np.prod(shape[k + 1 :])) for k in range(len(shape)))
+    layout = layout_of(self)
+    steps = tuple(s // layout.itemsize for s in layout.strides)
     return steps if dim is None else steps[dim]
 
 

@@ -18,7 +18,7 @@ from autojit.ops.sources import Full
 from autojit.tensor.recording import record, record_pair, record_single, refresh_view, symbolic_node, wants_any
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import View
-from autojit.tensor.tensor import Tensor, storage_chain, storage_of, type_of, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of, wrap, wrap_value
 
 if TYPE_CHECKING:
     from autojit.ir.graph import Value
@@ -162,8 +162,7 @@ def root_value(t: Tensor) -> Any:
 
 def _attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
     """Let a view op's result share its operand's storage, unless NumPy had to copy."""
-    array = result._array
-    if array is not None and op.name == "reshape" and not _aliases(operand._array, array):
+    if op.name == "reshape" and not _reshapes_in_place(op, operand, result._array):
         return
     attach_views((op,), operand, result)
 
@@ -180,6 +179,15 @@ def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
     result._view = View(base, (*chain, *ops), base._grad_fn, storage.version)
     if not state.grad_enabled:
         result._view.creation = "no_grad"
+
+
+def _reshapes_in_place(op: Any, operand: Tensor, array: Any) -> bool:
+    if array is None:
+        if operand._view is None and operand._array is None:
+            return True
+        base = layout_of(operand)
+        return _aliases(base, op.eager(base))
+    return _aliases(operand._array, array)
 
 
 def _aliases(base: Any, piece: Any) -> bool:

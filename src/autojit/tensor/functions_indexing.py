@@ -179,9 +179,9 @@ def unique(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The flattened elements without repeated neighbours."""
+    """The flattened elements (or the slices along ``dim``) without repeated neighbours."""
     _eager_only("unique_consecutive", input)
-    return _chosen(ops.unique_consecutive(input), return_inverse, return_counts)
+    return _chosen(ops.unique_consecutive(input, dim), return_inverse, return_counts)
 
 
 def _chosen(found: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
@@ -195,10 +195,30 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return ops.bincount(input, weights, minlength)  # type: ignore[no-any-return]
 
 
-def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Where to insert values to keep a sequence in order."""
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where to insert values to keep a sequence in order, before equal elements or (``right``) after them.
+
+    ``sorter`` holds the positions that sort ``sorted_sequence`` along its last axis, if it is not sorted itself.
+    """
+    if side not in (None, "left", "right"):
+        raise UsageError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if right and side == "left":
+        raise UsageError("torch.searchsorted(): side and right can't be set to opposites, got side of left while "
+                         "right was True")  # fmt: skip
+    if sorter is not None:
+        if type_of(sorter).shape != type_of(sorted_sequence).shape:
+            raise UsageError("torch.searchsorted(): boundary and sorter must have the same size")
+        sorted_sequence = gather(sorted_sequence, -1, sorter)
     a, b = together(sorted_sequence, as_operand(input), "searchsorted")
-    found = ops.searchsorted(a, b, right)
+    found = ops.searchsorted(a, b, right or side == "right")
     return cast(found, int32) if out_int32 else found
 
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
-from autojit.tensor.dispatch import apply_single
+from autojit.tensor.dispatch import apply_single, number
 from autojit.tensor.functions_elementwise import (
     div,
     isnan,
@@ -22,6 +24,7 @@ from autojit.tensor.functions_elementwise import (
     where,
 )  # fmt: skip
 from autojit.tensor.promotion import as_operand, cast, floating
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 Dims = int | Sequence[int] | None
@@ -336,34 +339,55 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """Quantiles along ``dim`` (of the flattened operand by default), linearly interpolated; ``q`` in [0, 1]."""
+    """Quantiles along ``dim`` (of the flattened operand by default); ``q`` in [0, 1]: a number, a 0-d or 1-d tensor.
+
+    Shapes: ``f[..., n, ...] -> f[*q.shape, ..., ...]``. A row with a NaN gives NaN. Differentiable in both.
+
+    Raises:
+        RuntimeError: ``q`` lies outside [0, 1], where its value is known, or the interpolation is unknown.
+    """
+    if interpolation not in _INTERPOLATIONS:
+        raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
     x = input.reshape(-1) if dim is None else input
     axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "quantile")
-    many = isinstance(q, Tensor) and type_of(q).ndim == 1
-    points = q.tolist() if isinstance(q, Tensor) else [q]
-    if not isinstance(points, list):
-        points = [points]
-    rows = [_quantile(sort(x, axis).values, float(point), axis, interpolation) for point in points]
-    if keepdim:
-        rows = [r.unsqueeze(axis) if dim is not None else r.reshape((1,) * input.ndim) for r in rows]
-    return rows[0] if not many else rows[0].unsqueeze(0) if len(rows) == 1 else _stacked(rows)
+    ordered = sort(x.reshape(1) if type_of(x).ndim == 0 else x, axis).values.movedim(axis, -1)
+    points = q if isinstance(q, Tensor) else number(float(q), type_of(x).dtype)
+    _require_quantiles(q, points)
+    found = _between(ordered, points.reshape(-1), interpolation)
+    greatest = ordered.narrow(-1, type_of(ordered).shape[-1] - 1, 1)  # NaN sorts last
+    found = where(isnan(greatest), greatest, found)
+    found = found.movedim(-1, 0)
+    if type_of(x).ndim == 0:
+        found = found.reshape(-1)
+    elif keepdim:
+        found = found.unsqueeze(axis + 1) if dim is not None else found.reshape((-1,) + (1,) * input.ndim)
+    return found if type_of(points).ndim else found.select(0, 0)  # type: ignore[no-any-return]
 
 
-def _stacked(rows: list[Tensor]) -> Tensor:
-    return ops.stack(rows, 0)  # type: ignore[no-any-return]
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _quantile(ordered: Tensor, q: float, axis: int, interpolation: str) -> Tensor:
-    if not 0 <= q <= 1:
-        raise UsageError("quantile() q values must be in the range [0, 1]")
-    last = type_of(ordered).shape[axis] - 1
-    place = q * last
-    low = int(place)
-    high = low + (place > low)
-    weight = {"linear": place - low, "lower": 0.0, "higher": float(place > low), "midpoint": 0.5 * (place > low)}
-    weight["nearest"] = float(round(place) > low)
-    a, b = ordered.select(axis, low), ordered.select(axis, high)
-    return a if weight[interpolation] == 0 else a.lerp(b, weight[interpolation])  # type: ignore[no-any-return]
+def _require_quantiles(q: Any, points: Tensor) -> None:
+    if isinstance(q, Tensor) and type_of(q).ndim > 1:
+        raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(q).ndim}-D tensor")
+    known = None if isinstance(q, Tensor) and state.trace is not None else q._array if isinstance(q, Tensor) else q
+    if known is not None and not np.all((np.asarray(known) >= 0) & (np.asarray(known) <= 1)):
+        raise UsageError("quantile() q values must be in the range [0, 1]", {"q": points})
+
+
+def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
+    """The elements of the last axis at fractional places ``points * (n - 1)``."""
+    last = type_of(ordered).shape[-1] - 1
+    place = points * last
+    if interpolation != "linear":
+        whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
+        low = whole[interpolation]().detach()
+        high, weight = (place.ceil().detach(), 0.5) if interpolation == "midpoint" else (low, None)
+    else:
+        low = place.detach().floor()
+        high, weight = minimum(low + 1, number(last, type_of(low).dtype)), place - low
+    below = ordered.index_select(-1, low.long())
+    return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)  # type: ignore[no-any-return]
 
 
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
@@ -386,6 +410,7 @@ def diff(
     x = parts[0] if len(parts) == 1 else ops.concatenate(parts, dim)
     for _ in range(n):
         count = type_of(x).shape[normalize_axis(dim, type_of(x).ndim, "diff")]
-        later, earlier = x.narrow(dim, 1, count - 1), x.narrow(dim, 0, count - 1)
+        kept = count - 1 if count else 0  # no elements have no differences
+        later, earlier = x.narrow(dim, count - kept, kept), x.narrow(dim, 0, kept)
         x = later.logical_xor(earlier) if type_of(x).dtype is bool_ else sub(later, earlier)
     return x

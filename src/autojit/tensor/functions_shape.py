@@ -236,7 +236,8 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along an axis as a new last axis; a view."""
-    return ops.unfold(input, dimension, size, step)  # type: ignore[no-any-return]
+    found: Tensor = ops.unfold(input, dimension, size, step)
+    return found.select(0, 0) if type_of(input).ndim == 0 else found  # type: ignore[no-any-return]
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:

@@ -20,7 +20,7 @@ from autojit.tensor.node import Node, sequence_mark
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import OpNode, edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import quietly, state
-from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap_value
+from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap_value
 
 _DIRECT: dict[str, Any] = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}
 
@@ -158,14 +158,18 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
 def _write_array(x: Tensor, new: Tensor, old: Tensor | None, mark: int) -> None:
     array = x._array
     if not array.flags.writeable or (0 in array.strides and array.size > 1 and _overlaps(array)):
-        raise ShapeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "Please clone() the tensor before performing the operation.",
-            {"x": x},
-        )
+        raise _shared_memory(x)
     if old is not None and new._grad_fn is not None:
         _protect_saved(new._grad_fn, old, mark)
     quietly(np.copyto, array, new._array)
+
+
+def _shared_memory(x: Tensor) -> ShapeError:
+    return ShapeError(
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "Please clone() the tensor before performing the operation.",
+        {"x": x},
+    )
 
 
 def _overlaps(array: Any) -> bool:
@@ -195,6 +199,8 @@ def _write_value(x: Tensor, new: Tensor) -> None:
     storage = storage_of(x)
     chain = storage_chain(x)
     value = piece
+    if any(op.name in ("broadcast_to", "expand") for op in chain) and _overlaps(layout_of(x)):
+        raise _shared_memory(x)
     if chain:
         (value,) = trace.apply(ViewUpdate(chain), [root_value(x), piece])
     if storage.array is None:

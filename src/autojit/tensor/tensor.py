@@ -257,6 +257,8 @@ def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> T
         storage = Storage(storage.array, None)
     made._storage = storage
     chain = storage_chain(t)
+    if t._array is None and t._view is None:
+        made._value = storage.value  # a traced root whose views were written since its own value was last asked for
     if chain or t._array is None:
         made._view = View(None, chain, None, t._view.value_version if t._view is not None else storage.version)
     return made
@@ -270,6 +272,20 @@ def storage_chain(t: Tensor) -> tuple[Any, ...]:
     if view.base is None:
         return view.chain
     return (*storage_chain(view.base), *view.chain)
+
+
+def layout_of(t: Tensor) -> NDArray[Any]:
+    """An array whose shape and strides are those the tensor has; of a traced tensor, those it would have eagerly."""
+    if t._array is not None:
+        return t._array  # type: ignore[no-any-return]
+    storage = t._storage
+    root = storage.array if storage is not None else None
+    if root is None:
+        of_root = storage.value.type if storage is not None and storage.value is not None else type_of(t)
+        root = np.empty(of_root.shape, np.bool_)  # never touched, so it costs address space only
+    for op in storage_chain(t):
+        root = op.eager(root)
+    return root
 
 
 def is_scalar_number(value: object) -> bool:

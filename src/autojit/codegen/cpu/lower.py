@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import Any
 
+from autojit.codegen.cpu import gemm
 from autojit.codegen.cpu.chunks import CHUNK_NS
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import print_loops
 from autojit.codegen.cpu.structured import print_structured
-from autojit.codegen.cpu import gemm
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import CompileError
 from autojit.ir.graph import Node, Value
@@ -171,7 +171,9 @@ class _Lowering:
                 raise
             except Exception as error:
                 raise _failed(kernel, self.schedule, error) from error
-        return LoweredStep(self.schedule, tuple(self.entries), frozenset(self.gemms), tuple(self.fallbacks), tuple(self.reporters))
+        return LoweredStep(
+            self.schedule, tuple(self.entries), frozenset(self.gemms), tuple(self.fallbacks), tuple(self.reporters)
+        )
 
     def _lower(self, kernel: Kernel | Band | Batch) -> None:
         if isinstance(kernel, Band):
@@ -190,7 +192,7 @@ class _Lowering:
     def _band(self, band: Band) -> None:
         """The band's entries on slices, then what combines the slices' partial results."""
         outer, self.entries = self.entries, []
-        self.worker_scratch = max((gemm_scratch(k, c, band.count) for k, c in zip(band.kernels, band.cuts, strict=True)))
+        self.worker_scratch = max(gemm_scratch(k, c, band.count) for k, c in zip(band.kernels, band.cuts, strict=True))
         told: list[bool] = []
         combines: list[Entry] = []
         for kernel, cut in zip(band.kernels, band.cuts, strict=True):
@@ -280,9 +282,7 @@ class _Lowering:
         self.gemms.add(dtype.short)
         size = dtype.size_bytes
         m, n, k = words["m"], words["n"], words["k"]
-        scratch = self.worker_scratch or aligned(
-            gemm.scratch_bytes(dtype, words["row_block"], words["col_block"], k)
-        )
+        scratch = self.worker_scratch or aligned(gemm.scratch_bytes(dtype, words["row_block"], words["col_block"], k))
         words["scratch_bytes"] = scratch
         arguments = (
             _in_band(kernel.a.value, kernel.a.offset * size, 0, band),
@@ -293,9 +293,7 @@ class _Lowering:
         )
         self.entries.append(Entry(f"@aj_matmul_{dtype.short}", "", arguments, chunks, estimate, f"matmul {m}x{k}x{n}"))
 
-    def _report_arguments(
-        self, text: KernelText, nodes: Sequence[Node], lookups: Iterable[Node]
-    ) -> list[Argument]:
+    def _report_arguments(self, text: KernelText, nodes: Sequence[Node], lookups: Iterable[Node]) -> list[Argument]:
         """What a kernel that can report errors takes after its other arguments."""
         if not text.reports:
             return []
@@ -389,13 +387,12 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
 
 def _blocks(extent: int, wanted: int, step: int) -> tuple[int, int]:
     """(size, number) of about ``wanted`` blocks whose size is a multiple of ``step``."""
-    size = min(extent, -(-(-(-extent // wanted)) // step) * step)
+    share = -(-extent // wanted)
+    size = min(extent, -(-share // step) * step)
     return size, -(-extent // size)
 
 
-def _batch_strides(
-    kernel: MatmulKernel, matrix: int
-) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int]:
+def _batch_strides(kernel: MatmulKernel, matrix: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], int]:
     """(outer, inner) batch strides of a, b, c and the inner batch extent."""
     axes = joint_batch((kernel.a, kernel.b), kernel.node.inputs[0].type.shape)
     assert len(axes) <= MAX_BATCH_AXES, "the schedule gives operands with more batch axes storage of their own"

@@ -8,7 +8,8 @@ walks, so a new step costs no compilation beyond its own new kernels. Layout, al
 | 0, 1 | number of patches, address of the patches: (address to write, table entry to read, bytes to add) |
 | 2, 3 | number of entries, address of the entries: (body, context, chunks, 1 if parallel) |
 | 4 | workers that scratch was laid out for |
-| 5 | address of a word that a failing entry makes not 0: the entries after it, and so their writes to state, are left out |
+| 5 | address of a word that a failing entry makes not 0: the entries after it, and so their writes to state, are left
+out |
 
 ``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is
 its array of buffer pointers.

@@ -211,7 +211,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6)."""
-    return hardtanh(input, 0.0, 6.0, inplace)
+    return hardtanh(input, 0, 6, inplace)  # whole bounds, so that integers stay integers
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:

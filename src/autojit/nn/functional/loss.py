@@ -239,6 +239,8 @@ def cosine_embedding_loss(
             f"{target.ndim}D target tensor expects {target.ndim + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."
         )
+    if not input1.is_floating_point():
+        input1, input2 = input1.float(), input2.float()
     cosine = cosine_similarity(input1, input2, dim=target.ndim)
     near = aj.where(target.eq(1), 1 - cosine, 0.0)
     far = aj.where(target.eq(-1), (cosine - margin).clamp(min=0.0), 0.0)

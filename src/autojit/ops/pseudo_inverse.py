@@ -1,0 +1,135 @@
+"""The Moore-Penrose inverse and the rank: what depends on which singular values count as zero.
+
+The inverse is an op of its own because its derivative is smooth as long as the rank stays, also where singular values
+coincide or vanish and those of the singular vectors do not exist. Source: Golub and Pereyra, SIAM J. Numer. Anal.
+10(2), 1973.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.dtypes import DType, int64
+from autojit.core.errors import ShapeError
+from autojit.core.records import record
+from autojit.core.types import TensorType
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.by_name import apply
+from autojit.ops.decompositions import eigvalsh, svdvals
+from autojit.ops.linalg import MatrixOp, has, lapack, require_matrix, scaled
+from autojit.ops.matmul import adjoint_matrix, matmul
+from autojit.ops.samples import Samples, draws
+from autojit.ops.shape import broadcast_to, reshape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["PseudoInverse", "matrix_rank", "pinv"]
+
+_DIVERGED = "The algorithm failed to converge because the input matrix is ill-conditioned or has NaN."
+
+
+@record
+class PseudoInverse(MatrixOp):
+    """``(m, n), cutoff () -> (n, m)``, any batch axes in front: singular values above the larger of ``cutoff`` and
+    ``relative`` times the largest one are inverted, the others count as zero.
+    """
+
+    relative: float
+    is_hermitian: bool
+
+    def result_type(self, a: TensorType, cutoff: TensorType) -> TensorType:
+        require_matrix("pinv", a)
+        if self.is_hermitian:
+            self._require_square(a)
+        if cutoff.shape != a.shape[:-2]:
+            raise ShapeError("linalg.pinv: one tolerance per matrix is needed", {"A": a, "tolerance": cutoff})
+        return a.with_shape((*a.shape[:-2], a.shape[-1], a.shape[-2]))
+
+    def eager(self, a: NDArray[Any], cutoff: NDArray[Any]) -> NDArray[Any]:
+        left, s, right = lapack("pinv", _DIVERGED, lambda: _factors(a, self.is_hermitian))
+        magnitude = np.abs(s)
+        largest = magnitude.max(-1, initial=0.0, keepdims=True)
+        keeps = magnitude > np.maximum(largest * self.relative, cutoff[..., None])
+        inverse = np.where(keeps, 1.0 / np.where(keeps, s, 1.0), 0.0)
+        found = (right.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ left.conj().swapaxes(-1, -2)
+        return np.asarray(found, a.dtype)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        """The transpose of the rule below."""
+        (a, _), p = primals, result
+        p_adjoint, g = adjoint_matrix(p), adjoint_matrix(y_bar)
+        k = matmul(g, p)
+        k_p = matmul(k, p_adjoint)
+        terms = apply("sub", k_p, adjoint_matrix(matmul(p, k)))
+        terms = apply("sub", terms, matmul(matmul(a, p), k_p))
+        rest = apply("sub", g, matmul(k, a))
+        return (apply("add", terms, matmul(matmul(p_adjoint, p), rest)), None)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        """``-p a' p + p p^H a'^H (1 - a p) + (1 - p a) a'^H p^H p``."""
+        (a, _), (a_dot, _), p = primals, tangents, result
+        if a_dot is None:
+            return None
+        p_adjoint, turned = adjoint_matrix(p), adjoint_matrix(a_dot)
+        row = matmul(matmul(p, p_adjoint), turned)
+        column = matmul(matmul(turned, p_adjoint), p)
+        found = apply("sub", row, matmul(matmul(row, a), p))
+        found = apply("add", found, apply("sub", column, matmul(p, matmul(a, column))))
+        return apply("sub", found, matmul(matmul(p, a_dot), p))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not has(dtype):
+            return []
+        zeros = lambda shape: np.zeros(shape[:-2], dtype.to_real().numpy)
+        return [(PseudoInverse(1e-5, False), (draws(s, dtype, 8), zeros(s))) for s in ((3, 3), (4, 2), (2, 2, 3))]
+
+
+def _factors(a: NDArray[Any], is_hermitian: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """(u, s, vh) with ``a = u @ diag(s) @ vh``; of a Hermitian matrix ``s`` are its eigenvalues."""
+    if not is_hermitian:
+        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        return u, s, vh
+    values, vectors = np.linalg.eigh((a + a.conj().swapaxes(-1, -2)) / 2)
+    return vectors, values, vectors.conj().swapaxes(-1, -2)
+
+
+def _default_tolerance(a: Operand) -> float:
+    """max(m, n) times the machine epsilon, as in torch."""
+    return max(a.type.shape[-2:]) * float(np.finfo(a.type.dtype.to_real().numpy).eps)
+
+
+def _cutoff(a: Any, cutoff: Any) -> Any:
+    """The absolute tolerance of each matrix as a real operand."""
+    shape, real = a.type.shape[:-2], a.type.dtype.to_real()
+    if cutoff is None or isinstance(cutoff, int | float):
+        return a._literal(float(cutoff or 0.0), TensorType(shape, real, a.type.device))
+    return broadcast_to(apply("cast", cutoff, dtype=real), shape)
+
+
+def pinv(a: Operand, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> Any:
+    """The Moore-Penrose inverse; singular values up to ``relative * largest`` or ``cutoff`` count as zero.
+
+    ``relative`` is max(m, n) times the machine epsilon by default; ``cutoff`` a number or one per matrix.
+    """
+    if 0 in a.type.shape:
+        return adjoint_matrix(a)
+    tolerance = _default_tolerance(a) if relative is None else float(relative)
+    return bind(PseudoInverse(tolerance, hermitian), a, _cutoff(a, cutoff))
+
+
+def matrix_rank(a: Operand, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> Any:
+    """How many singular values ``pinv`` would invert: int64."""
+    s = apply("abs", eigvalsh(a)) if hermitian else svdvals(a)
+    count = s.type.shape[-1]
+    if count == 0:
+        return apply("sum", apply("cast", s, dtype=int64), axes=(s.type.ndim - 1,))
+    largest = apply("amax", s, axes=(s.type.ndim - 1,))
+    tolerance = scaled(largest, _default_tolerance(a) if relative is None else float(relative))
+    tolerance = apply("maximum", tolerance, _cutoff(a, cutoff))
+    keeps = apply("gt", s, broadcast_to(reshape(tolerance, (*tolerance.type.shape, 1)), s.type.shape))
+    return apply("sum", apply("cast", keeps, dtype=int64), axes=(s.type.ndim - 1,))
