@@ -132,7 +132,12 @@ def __getattr__(name: str) -> Any:
         module = _importlib.import_module(_LAZY_NAMES[name])
         found = getattr(module, name, module)
     elif name in _LAZY_MODULES:
-        found = _importlib.import_module(f"autojit.{name}")
+        try:
+            found = _importlib.import_module(f"autojit.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"autojit.{name}":
+                raise
+            raise AttributeError(f"module 'autojit' has no attribute {name!r}") from None
     elif name == "__version__":
         found = _importlib.import_module("importlib.metadata").version("autojit")
     else:

@@ -2,6 +2,21 @@
 
 The directory is ``AUTOJIT_CACHE_DIR``, else ``autojit`` in the user's XDG cache directory. What an entry is and why it
 is safe to load stands in ``runtime/object_cache.py``.
+
+Example:
+    >>> import autojit as aj
+    >>> import os, tempfile
+    >>> double = aj.jit(lambda x: x * 2)
+    >>> before = aj.cache.stats()
+    >>> double(aj.ones(3))
+    tensor([2., 2., 2.])
+    >>> asked = aj.cache.stats() - before  # hits: objects found on disk; misses: compiled now
+    >>> asked.rebuilt  # found but damaged, so compiled again
+    0
+    >>> with tempfile.TemporaryDirectory() as folder:  # warm up another machine of the same kind
+    ...     archive = os.path.join(folder, "kernels")
+    ...     aj.cache.export(archive) == aj.cache.load(archive)
+    True
 """
 
 from __future__ import annotations

@@ -134,6 +134,8 @@ def tolerances(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[float 
         return rtol, atol
     with grad_mode(False):
         values = eigvalsh(a).abs() if hermitian else svdvals(a)
+        if type_of(values).shape[-1] == 0:
+            return 0.0, None
         cutoff = rtol * values.amax(-1)
         return 0.0, cutoff if atol is None else maximum(cutoff, as_operand(atol))
 

@@ -104,7 +104,7 @@ def matrix_norm(
         raise UsageError(f"linalg.matrix_norm: Order {ord} not supported.")
     sums = x.abs().sum(along, keepdim=True)
     best = _greatest(sums, across, True) if ord > 0 else sums.amin(across, keepdim=True)
-    return best if keepdim else best.squeeze((rows, columns))  # type: ignore[no-any-return]
+    return best if keepdim else best.squeeze((rows, columns))
 
 
 def _greatest(magnitudes: Tensor, axis: int, keepdim: bool) -> Tensor:
@@ -120,7 +120,7 @@ def _spectral(x: Tensor, order: Any, rows: int, columns: int, keepdim: bool) -> 
     if keepdim:
         for axis in sorted((rows, columns)):
             found = found.unsqueeze(axis)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def norm(A: Tensor, ord: Any = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:

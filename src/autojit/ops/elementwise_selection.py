@@ -251,7 +251,8 @@ def lerp(start: Operand, end: Operand, weight: Any) -> Any:
     """``start + weight * (end - start)``, exact at both ends."""
     gap = sub(end, start)
     if isinstance(weight, NUMBERS):
-        return add(start, mul(gap, weight)) if magnitude(weight) < 0.5 else sub(end, mul(gap, 1 - weight))
+        share: Any = weight
+        return add(start, mul(gap, share)) if magnitude(share) < 0.5 else sub(end, mul(gap, 1 - share))
     from_start = add(start, mul(gap, weight))
     from_end = sub(end, mul(gap, sub(1, weight)))
     return where(lt(modulus(weight), 0.5), from_start, from_end)

@@ -85,8 +85,8 @@ class PseudoInverse(MatrixOp):
     def samples(dtype: DType) -> Samples:
         if not has(dtype):
             return []
-        zeros = lambda shape: np.zeros(shape[:-2], dtype.to_real().numpy)
-        return [(PseudoInverse(1e-5, False), (draws(s, dtype, 8), zeros(s))) for s in ((3, 3), (4, 2), (2, 2, 3))]
+        op, real = PseudoInverse(1e-5, False), dtype.to_real().numpy
+        return [(op, (draws(s, dtype, 8), np.zeros(s[:-2], real))) for s in ((3, 3), (4, 2), (2, 2, 3))]
 
 
 def _factors(a: NDArray[Any], is_hermitian: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -39,7 +39,7 @@ def layout_is_known() -> bool:
 
 
 def slot_offset(cls: type, name: str) -> int:
-    """Byte offset of a ``__slots__`` member (or ``__weakref__``) in the instances of `cls`.
+    """Byte offset of a ``__slots__`` member (or ``__weakref__``, negative in some versions) in the instances of `cls`.
 
     Found by storing a fresh object in the slot of a probe instance and looking for its address.
 
@@ -50,7 +50,7 @@ def slot_offset(cls: type, name: str) -> int:
         offset: int = cls.__weakrefoffset__
     else:
         offset = _member_offset(cls, name)
-    if offset <= 0:
+    if offset == 0:
         raise ArgumentError("a class has no such slot", facts={"class": cls.__name__, "slot": name})
     return offset
 

@@ -237,7 +237,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along an axis as a new last axis; a view."""
     found: Tensor = ops.unfold(input, dimension, size, step)
-    return found.select(0, 0) if type_of(input).ndim == 0 else found  # type: ignore[no-any-return]
+    return found.select(0, 0) if type_of(input).ndim == 0 else found
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
