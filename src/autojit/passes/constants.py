@@ -11,7 +11,7 @@ the denormals, only the folded form is.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,6 +24,11 @@ from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import ADD, DIV, MUL, NEG, SUB
 from autojit.ops.sources import Full
+
+NORMAL_RANGE: dict[DType, tuple[float, float]] = {
+    float32: (2.0**-126, (2.0 - 2.0**-23) * 2.0**127),
+    float64: (sys.float_info.min, sys.float_info.max),
+}
 
 
 class Product(NamedTuple):
@@ -123,11 +128,11 @@ class ConstantFolder:
 
 
 def _normal(number: float, dtype: DType) -> float | None:
-    """The number rounded to the dtype, or None if it is then infinite, NaN, zero or denormal."""
-    with np.errstate(over="ignore", under="ignore"):
-        rounded = float(dtype.numpy.type(number)) if math.isfinite(number) else math.inf
-    info = np.finfo(dtype.numpy)
-    return rounded if float(info.tiny) <= abs(rounded) <= float(info.max) else None
+    """The number rounded to the dtype, or None if it is infinite, NaN, zero or denormal there."""
+    least, greatest = NORMAL_RANGE[dtype]
+    if not least <= abs(number) <= greatest:
+        return None
+    return float(np.float32(number)) if dtype is float32 else float(number)
 
 
 def _mul(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:

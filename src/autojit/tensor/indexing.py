@@ -80,8 +80,10 @@ def _row(x: Tensor, index: int) -> Tensor | None:
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """``x[index] = value``; the value is broadcast and converted to the dtype of ``x``."""
     value = _value(x, value)
-    if isinstance(index, Tensor) and type_of(index).dtype is bool_ and type_of(value).ndim == 0:
-        _fill_masked(x, index, value)
+    row = _row_for_mask(x, (index,), value)
+    if row is not None:
+        aligned = _aligned_mask(x, index)
+        in_place(x, "index_put_", lambda old: where(aligned, row, old), (), {})
         return
     subscript = normalize(x, index)
     seen = _view(x, subscript)
@@ -92,24 +94,43 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     copy_into(seen, _put(seen, subscript, value, False), "index_put_")
 
 
-def _fill_masked(x: Tensor, mask: Tensor, value: Tensor) -> None:
-    """``x[mask] = number`` keeps its shape, so it needs no data-dependent index."""
+def _row_for_mask(x: Tensor, index: tuple[Any, ...], value: Tensor) -> Tensor | None:
+    """The value when the index is one mask and every chosen place gets the same value (or row): such a write keeps its
+    shape and needs no data-dependent index, so it can be captured. None otherwise.
+    """
+    if len(index) != 1 or not isinstance(index[0], Tensor) or type_of(index[0]).dtype is not bool_:
+        return None
+    rest = type_of(x).shape[type_of(index[0]).ndim :]
+    shape = type_of(value).shape
+    if len(shape) == len(rest) + 1 and shape[0] == 1:
+        shape = shape[1:]
+    aligned = rest[len(rest) - len(shape) :]
+    if len(shape) > len(rest) or any(n not in (1, m) for n, m in zip(shape, aligned, strict=True)):
+        return None
+    return reshape(value, shape)  # type: ignore[no-any-return]
+
+
+def _aligned_mask(x: Tensor, mask: Tensor) -> Tensor:
+    """The mask with axes of extent 1 for those of ``x`` it does not cover."""
     shape, ndim = type_of(mask).shape, type_of(x).ndim
     if shape != type_of(x).shape[: len(shape)]:
         raise IndexingError(
             f"The shape of the mask {list(shape)} does not match the shape of the indexed tensor "
             f"{list(type_of(x).shape)}"
         )
-    aligned = mask.reshape((*shape, *(1,) * (ndim - len(shape))))
-    in_place(x, "index_put_", lambda old: where(aligned, value, old), (), {})
+    return mask.reshape((*shape, *(1,) * (ndim - len(shape))))  # type: ignore[no-any-return]
 
 
 def put(x: Tensor, index: Any, value: Any, accumulate: bool) -> Tensor:
     """``x`` with ``value`` written or added at ``x[index]``, as a new tensor."""
+    value = _value(x, value)
+    row = _row_for_mask(x, index, value)
+    if row is not None:
+        return where(_aligned_mask(x, index[0]), x + row if accumulate else row, x)  # type: ignore[no-any-return]
     subscript = normalize(x, index)
     if subscript.shape != type_of(x).shape or any(subscript.starts):
         raise ArgumentError("index_put: indices must be tensors", {"x": x})
-    return _put(x, subscript, _value(x, value), accumulate)
+    return _put(x, subscript, value, accumulate)
 
 
 def _value(x: Tensor, value: Any) -> Tensor:
