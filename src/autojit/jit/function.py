@@ -340,8 +340,8 @@ class JitFunction:
         return TraceError(
             f"jit: {self.name} was captured too often for one argument signature",
             facts,
-            "keep values that change in tensors; choose between results with aj.where(condition, f(x), g(x)), or decide "
-            "outside the step and pass the decision as a bool",
+            "keep values that change in tensors; choose between results with aj.where(condition, f(x), g(x)), "
+            "or decide outside the step and pass the decision as a bool",
         )
 
     # -- the native entry point
