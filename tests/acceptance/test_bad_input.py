@@ -36,6 +36,7 @@ MISTAKES: dict[str, Mistake] = {
     "cat": Mistake(lambda: aj.cat([X, W], dim=0), RuntimeError, ("cat", "f32[2, 3]", "f32[4, 5]")),
     "stack": Mistake(lambda: aj.stack([X, W]), RuntimeError, ("stack", "[2, 3]", "[4, 5]")),
     "reshape": Mistake(lambda: X.reshape(4, 2), RuntimeError, ("reshape", "[4, 2]", "f32[2, 3]")),
+    "view": Mistake(lambda: X.t().view(6), RuntimeError, ("view", "f32[3, 2]", ".reshape(")),
     "expand": Mistake(lambda: X.expand(5, 3), RuntimeError, ("expand", "[5, 3]", "f32[2, 3]")),
     "split": Mistake(lambda: X.split([1, 1], dim=1), RuntimeError, ("split", "f32[2, 3]")),
     "linear": Mistake(lambda: LINEAR(W), RuntimeError, ("Linear", "f32[4, 5]", "f32[3, 4]")),

@@ -361,3 +361,34 @@ def test_pixel_shuffles_undo_each_other() -> None:
     x = aj.tensor(RNG.normal(size=(2, 8, 3, 4)))
     assert aj.equal(F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2), x)
     assert F.pixel_shuffle(x, 2).shape == (2, 2, 6, 8)
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+@pytest.mark.parametrize("bad", [-1, 3, 40])
+def test_a_class_out_of_range_is_an_index_error_also_in_a_compiled_step(loss: Callable[..., Any], bad: int) -> None:
+    scores, good = aj.tensor(RNG.normal(size=(4, 3))), aj.tensor([0, 2, -100, 1])
+    wrong = aj.tensor([0, bad, -100, 1])
+    step = aj.jit(lambda x, target: loss(x, target))
+    np.testing.assert_allclose(step(scores, good).item(), loss(scores, good).item(), rtol=1e-12)
+    for call in (loss, step):
+        with pytest.raises(IndexError, match="out of bounds"):
+            call(scores, wrong)
+    np.testing.assert_allclose(step(scores, good).item(), loss(scores, good).item(), rtol=1e-12)
+
+
+def test_negative_circular_padding_crops_before_it_wraps() -> None:
+    x = aj.arange(5).reshape(1, 1, 5)
+    assert F.pad(x, (-1, 2), "circular").reshape(-1).tolist() == [1, 2, 3, 4, 1, 2]
+
+
+def test_normalisations_of_no_elements_keep_the_shape() -> None:
+    assert F.batch_norm(aj.zeros(0), aj.zeros(0), aj.zeros(0)).shape == (0,)
+    assert F.group_norm(aj.zeros(0, 2), 1).shape == (0, 2)
+
+
+def test_attention_in_half_precision_rounds_only_its_result() -> None:
+    q, k, v = (RNG.normal(size=(2, 6, 8)) * 5 for _ in range(3))
+    halves = [aj.tensor(x, dtype=aj.bfloat16) for x in (q, k, v)]
+    exact = F.scaled_dot_product_attention(*[x.double() for x in halves])
+    found = F.scaled_dot_product_attention(*halves)
+    np.testing.assert_allclose(found.double().numpy(), exact.numpy(), rtol=2.0**-8, atol=1e-3)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 
 import autojit as aj
 
@@ -62,3 +65,30 @@ def test_drawing_does_not_disturb_saved_tensors() -> None:
     aj.rand(3)
     y.backward()
     assert x.grad is not None
+
+
+def test_parameters_of_a_distribution_have_slope_zero_not_none() -> None:
+    mean, std = aj.zeros(3, requires_grad=True), aj.ones(3, requires_grad=True)
+    for draw, leaves in ((aj.normal(mean, std), [mean, std]), (aj.bernoulli(std), [std])):
+        for slope in aj.autograd.grad(draw.sum(), leaves):
+            assert slope.tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: aj.normal(aj.zeros(2), -1.0),
+        lambda: aj.normal(aj.zeros(2), aj.tensor([1.0, -1.0])),
+        lambda: aj.zeros(2).normal_(0, -1),
+        lambda: aj.zeros(2).uniform_(1, 0),
+        lambda: aj.zeros(2).exponential_(-1.0),
+        lambda: aj.bernoulli(aj.tensor([1.5])),
+        lambda: aj.multinomial(aj.tensor([1, 2]), 1),
+        lambda: aj.multinomial(aj.tensor([1.0, 2.0]), 0),
+        lambda: aj.multinomial(aj.tensor([1.0, -2.0]), 1),
+        lambda: aj.multinomial(aj.tensor([0.0, 0.0]), 1, replacement=True),
+    ],
+)
+def test_impossible_parameters_are_runtime_errors(draw: Callable[[], aj.Tensor]) -> None:
+    with pytest.raises(RuntimeError):
+        draw()

@@ -54,9 +54,11 @@ class ConstantFolder:
     def run(self) -> Graph:
         for node in self.graph.nodes:
             inputs = tuple(self.renamed.get(v, v) for v in node.inputs)
-            rule = RULES.get(node.op.name) if node.outputs[0].type.dtype in (float32, float64) else None
-            self.builder.source = node.source
-            found = rule(self, inputs, node.outputs[0].type) if rule is not None else None
+            rule = RULES.get(node.op.name)
+            found = None
+            if rule is not None and node.outputs[0].type.dtype in NORMAL_RANGE:
+                self.builder.source = node.source
+                found = rule(self, inputs, node.outputs[0].type)
             if found is None:
                 self._keep(node if inputs == node.inputs else Node(node.op, inputs, node.outputs, node.source))
             else:

@@ -17,7 +17,7 @@ from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.promotion import as_operand, cast, together
 from autojit.tensor.size import Size
-from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.tensor import Tensor, layout_of, type_of
 
 Dims = int | Sequence[int]
 
@@ -46,14 +46,27 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     if len(shape) == 1 and hasattr(shape[0], "numpy"):
         raise UsageError("view(dtype): reinterpreting bytes is not supported; convert with .to(dtype)")
     found = reshape(input, *shape)
-    array = input._array
-    if array is not None and found._view is None:
+    is_view = found._view is not None
+    if input._array is None and input._view is not None:
+        is_view = _is_view_of_traced(input, type_of(found).shape)
+    elif input._array is None:
+        is_view = True  # a fresh result
+    if not is_view:
         raise UsageError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead.",
             fix="use .reshape(...), which copies where a view cannot be",
         )
     return found
+
+
+def _is_view_of_traced(input: Tensor, shape: tuple[int, ...]) -> bool:
+    """Whether memory laid out as the traced tensor's would be can be seen under the shape."""
+    try:
+        np.reshape(layout_of(input), shape, copy=False)
+    except ValueError:
+        return False
+    return True
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:

@@ -48,6 +48,9 @@ class KernelText:
     reports: bool
 
 
+INTERLEAVE = 2  # vectors a loop with mathematical functions works on at a time
+
+
 class KernelModule:
     """What the functions of one module share."""
 
@@ -56,10 +59,19 @@ class KernelModule:
         self.nodes: list[str] = []
         self.functions: list[str] = []
 
-    def parallel_loop(self) -> str:
-        """The attachment of a parallel loop's back edge."""
+    def parallel_loop(self, calls_functions: bool) -> str:
+        """The attachment of a parallel loop's back edge.
+
+        Loops that evaluate mathematical functions work on two vectors at a time: each function is one long chain of
+        dependent operations, and a second one fills its waits (4.5 against 3.7 ns per element of a kernel with six).
+        """
         number = 2 + len(self.nodes)
-        self.nodes.append(f"!{number} = distinct !{{!{number}, !1}}")
+        self.nodes.append("")
+        interleave = ""
+        if calls_functions:
+            interleave = f", !{number + 1}"
+            self.nodes.append(f'!{number + 1} = !{{!"llvm.loop.interleave.count", i32 {INTERLEAVE}}}')
+        self.nodes[number - 2] = f"!{number} = distinct !{{!{number}, !1{interleave}}}"
         return f", !llvm.loop !{number}"
 
     def text(self) -> str:
@@ -157,9 +169,11 @@ class KernelFunction:
         test = self.line(f"icmp slt i64 {counter}, {high}")
         self.lines.append(f"  br i1 {test}, label %{inside}, label %{done}")
         self.start(inside)
+        start = len(self.lines)
         body(counter)
         self.lines.append(f"  {following} = add nuw nsw i64 {counter}, 1")
-        self.lines.append(f"  br label %{head}{self.module.parallel_loop() if is_parallel else ''}")
+        calls = is_parallel and any(" @aj." in line for line in self.lines[start:])
+        self.lines.append(f"  br label %{head}{self.module.parallel_loop(calls) if is_parallel else ''}")
         self.lines[position] = f"  {counter} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
         self.start(done)
 
