@@ -102,7 +102,9 @@ def test_a_mistake_is_named_where_it_is_made(name: str) -> None:
     check(MISTAKES[name], MISTAKES[name].call)
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize(
+    "name", sorted(MISTAKES.keys() - {"view"})
+)  # a capture knows no strides: there a view may copy
 def test_a_mistake_inside_a_step_is_found_during_the_capture(name: str) -> None:
     mistake = MISTAKES[name]
     step = aj.jit(mistake.call)

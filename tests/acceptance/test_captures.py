@@ -92,6 +92,27 @@ def test_gradients_that_arguments_gather_are_added_to_natively_and_belong_to_eac
     assert jitted.stats()["captures"] <= 10
 
 
+def test_leaves_made_inside_a_step_end_with_it() -> None:
+    """Forces inside an integrator: the inner leaf also receives the outer gradient, and dies with the step."""
+    start, push = aj.ones(4, dtype=aj.float64), leaf(np.linspace(0.1, 0.4, 4))
+
+    def step() -> Any:
+        push.grad = None
+        q = start.detach().requires_grad_(True)
+        (slope,) = aj.autograd.grad((q**3).sum(), (q,), create_graph=True)
+        loss = ((start + push - 0.1 * slope) ** 2).sum()
+        loss.backward()
+        return loss.detach(), q.grad, push.grad.clone()
+
+    jitted = aj.jit(step)
+    expected = step()
+    for _ in range(4):
+        for a, b in zip(jitted(), expected, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-14)
+    assert jitted.stats()["captures"] == 1
+    assert start.grad is None
+
+
 def test_sizes_seen_before_are_not_captured_again() -> None:
     step = aj.jit(lambda x: (x * x).sum())
     for _ in range(3):

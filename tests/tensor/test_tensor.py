@@ -131,3 +131,13 @@ def test_numpy_warnings_stay_silent_and_the_users_error_state_is_kept() -> None:
         assert aj.tensor([1.0, 0.0]).div(0.0).isinf().tolist() == [True, False]
         assert aj.tensor([-1.0]).log().isnan().item()
     assert np.geterr() == before
+
+
+def test_contiguous_lies_row_by_row_and_keeps_the_history() -> None:
+    x = aj.arange(12.0).reshape(3, 4).requires_grad_(True)
+    rows = x.T.contiguous()
+    assert rows.is_contiguous()
+    assert rows.view(12).shape == (12,)
+    assert rows.contiguous() is rows
+    (rows.view(-1) ** 2).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * x.detach().numpy())

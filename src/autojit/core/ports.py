@@ -43,6 +43,10 @@ class Trace(Protocol):
         """The number in an IR value of one element: a stand-in that splits the trace when Python needs its digits."""
         ...
 
+    def begin(self, tensor: Any) -> None:
+        """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
+        ...
+
     def read_grad(self, leaf: Any) -> Any:
         """``.grad`` of a concrete tensor as of this point of the trace (a Tensor or None)."""
         ...

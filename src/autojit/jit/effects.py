@@ -88,13 +88,18 @@ class ArgumentWrite:
 class Effects:
     """All effects of one capture, collected from its trace."""
 
-    def __init__(self, trace: Trace, arguments: Sequence[ArgumentLeaf]) -> None:
+    def __init__(self, trace: Trace, arguments: Sequence[ArgumentLeaf], outputs: Sequence[Any]) -> None:
         self.trace = trace
+        returned = {id(t) for t in outputs}
         self.modified: list[StateEntry] = [e for e in trace.state.values() if e.is_modified]
         before, state.trace = state.trace, trace
         try:
             self.writes = [w for k, leaf in enumerate(arguments) for w in _argument_writes(k, leaf)]
-            self.grads = [_grad_result(g) for g in trace.grads.values() if g.is_written or g.was_read]
+            self.grads = [
+                _grad_result(g)
+                for g in trace.grads.values()
+                if (g.is_written or g.was_read) and (id(g.leaf) in returned or not trace.has_begun(g.leaf))
+            ]
         finally:
             state.trace = before
         self.moving = [g for g in self.grads if g.value is not None]

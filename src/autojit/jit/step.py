@@ -45,7 +45,7 @@ class Capture:
         """Read off what the function left, while version counters stand where it left them."""
         check_outputs(self.outputs, self.trace)
         self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
-        self.effects = Effects(self.trace, self.arguments)
+        self.effects = Effects(self.trace, self.arguments, self.outputs)
         self.trace.check()
         given = [leaf.value for leaf in self.arguments if leaf.value is not None]
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]

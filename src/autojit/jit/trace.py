@@ -103,6 +103,7 @@ class Trace:
         self.definition: dict[Value, Node] = {}
         self.indexed = 0
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
+        self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
@@ -139,6 +140,14 @@ class Trace:
         with grad_mode(False):
             number = wrap_value(value).reshape(()).to(float64 if kind is float else int64)
         return TracedNumber(self, number, kind)
+
+    def begin(self, tensor: Tensor) -> None:
+        self.begun[id(tensor)] = weakref.ref(tensor)
+
+    def has_begun(self, tensor: Tensor) -> bool:
+        """Whether a concrete tensor was made during the capture."""
+        ref = self.begun.get(id(tensor))
+        return ref is not None and ref() is tensor
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)

@@ -14,6 +14,7 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
+from autojit.ops.by_name import apply
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import Permute, batch_all, broadcast_to, permute, reshape
 
@@ -256,6 +257,9 @@ def tensordot(x: Operand, y: Operand, axes: int | tuple[Sequence[int], Sequence[
         axes = (range(x.type.ndim - axes, x.type.ndim), range(axes))
     x_axes = [normalize_axis(a, x.type.ndim, "tensordot") for a in axes[0]]
     y_axes = [normalize_axis(a, y.type.ndim, "tensordot") for a in axes[1]]
+    for k, (a, b) in enumerate(zip(x_axes, y_axes, strict=False)):  # an axis of extent 1 broadcasts, so the other sums
+        if x.type.shape[a] != y.type.shape[b] and 1 in (x.type.shape[a], y.type.shape[b]):
+            x, y = _summed(x, x_axes[k]), _summed(y, y_axes[k])
     extents = [x.type.shape[a] for a in x_axes]
     if extents != [y.type.shape[a] for a in y_axes]:
         raise ShapeError(
@@ -268,6 +272,11 @@ def tensordot(x: Operand, y: Operand, axes: int | tuple[Sequence[int], Sequence[
     left = reshape(permute(x, x_kept + x_axes), (prod(x_shape), prod(extents)))
     right = reshape(permute(y, y_axes + y_kept), (prod(extents), prod(y_shape)))
     return reshape(bind(MATMUL, left, right), (*x_shape, *y_shape))
+
+
+def _summed(x: Any, axis: int) -> Any:
+    shape = tuple(1 if a == axis else n for a, n in enumerate(x.type.shape))
+    return x if x.type.shape[axis] == 1 else reshape(apply("sum", x, axes=(axis,)), shape)
 
 
 def kron(x: Operand, y: Operand) -> Any:

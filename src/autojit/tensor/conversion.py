@@ -203,7 +203,14 @@ def cuda(self: Tensor, device: Any = None) -> Tensor:
 
 def contiguous(self: Tensor) -> Tensor:
     """In row-major memory; the tensor itself if it already is."""
-    return self if is_contiguous(self) else clone(self)
+    if is_contiguous(self):
+        return self
+    made: Tensor = clone(self)
+    array = made._array
+    if array is not None and not array.flags.c_contiguous:  # a copy keeps the order of the axes in memory
+        assert made._storage is None
+        made._array = array.copy(order="C")
+    return made
 
 
 def is_contiguous(self: Tensor) -> bool:
@@ -282,7 +289,10 @@ def get_device(self: Tensor) -> int:
 
 def detach(self: Tensor) -> Tensor:
     """An alias without history; in-place changes are seen by both and counted together."""
-    return alias(self)
+    made = alias(self)
+    if state.trace is not None and made._array is not None:
+        state.trace.begin(made)
+    return made
 
 
 def detach_(self: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float64, int64, promote_with_number
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.ir.op import Op
+from autojit.ops.base import broadcast_shapes
 from autojit.tensor.dispatch import apply, apply_single, number
 from autojit.tensor.promotion import (
     NUMBERS,
@@ -205,7 +206,9 @@ reciprocal = _unary("reciprocal", "reciprocal", True, "reciprocal")
 square_op = _unary("square", "square", False, "square")
 abs = _unary("abs", "abs", False, "absolute value")
 relu = _unary("relu", "relu", False, "``max(x, 0)``")
-logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True, numbers=NONE)
+_real_logaddexp = _binary(
+    "logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True, numbers=NONE
+)
 atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True, numbers=NONE)
 hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow", numbers=NONE)
 maximum = _binary("maximum", "maximum", "larger element; NaN wins", numbers=NONE)
@@ -225,6 +228,16 @@ bitwise_or = _binary("bitwise_or", "bitwise_or", "bitwise or", numbers=ONE)
 bitwise_xor = _binary("bitwise_xor", "bitwise_xor", "bitwise exclusive or", numbers=ONE)
 bitwise_left_shift = _binary("shift_left", "bitwise_left_shift", "shift to the left", numbers=ONE)
 bitwise_right_shift = _binary("shift_right", "bitwise_right_shift", "arithmetic shift to the right", numbers=ONE)
+
+
+def logaddexp(input: Any, other: Any) -> Tensor:
+    """``log(exp(x) + exp(y))`` without overflow; operands broadcast and are promoted."""
+    if any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, other)):
+        _refuse_numbers("logaddexp", NONE, input, other)
+        x, y = together(input, other, "logaddexp")
+        shape = broadcast_shapes(type_of(x).shape, type_of(y).shape, op="logaddexp")
+        return ops.logsumexp(ops.stack([x.expand(shape), y.expand(shape)], 0), 0)  # type: ignore[no-any-return]
+    return _real_logaddexp(input, other)
 
 
 def neg(input: Any) -> Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import bool_, int32, int64
+from autojit.core.dtypes import DType, bool_, int32, int64
 from autojit.core.errors import DTypeError, ShapeError, TraceError, UsageError
-from autojit.ops.base import normalize_axis
+from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import add, clamp, mul, where
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
@@ -86,16 +86,28 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """``input`` with the slices of ``source`` written at positions along ``dim``."""
+    if type_of(source).ndim == 0 and type_of(input).ndim == 1:
+        source = source.reshape(1)
+    if type_of(input).ndim == 0:
+        return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(1)).reshape(())  # type: ignore[no-any-return]
     return ops.index_copy(input, dim, _index(index, "index_copy"), source)  # type: ignore[no-any-return]
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """``input`` with a value at positions along ``dim``."""
+    """``input`` with a value at positions along ``dim``; positions may repeat."""
     t = type_of(input)
     axis = normalize_axis(dim, t.ndim, "index_fill")
-    shape = [type_of(index).size if a == axis else n for a, n in enumerate(t.shape)]
-    filled = cast(as_operand(value), t.dtype).expand(shape)
-    return index_copy(input, dim, index.reshape(-1), filled)
+    if isinstance(value, Tensor) and type_of(value).ndim:
+        raise UsageError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
+            "dimension(s)."
+        )
+    places = _index(index, "index_fill").reshape(-1)
+    extent = t.shape[axis] if t.ndim else 1
+    none, all_ = number(False, bool_).expand(extent), number(True, bool_).expand(type_of(places).shape)
+    chosen = ops.index_copy(none, 0, places, all_)
+    aligned = chosen.reshape([extent if a == axis else 1 for a in range(t.ndim)])
+    return where(aligned, cast(as_operand(value), t.dtype), input)  # type: ignore[no-any-return]
 
 
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
@@ -137,8 +149,11 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """``input`` with consecutive elements of ``source`` where the mask holds."""
+    shape = broadcast_shapes(type_of(input).shape, type_of(mask).shape, op="masked_scatter")
+    input = input if type_of(input).shape == shape else input.expand(shape)
+    mask = mask.expand(shape)
     t = type_of(input)
-    wide = cast(mask, int64).expand(t.shape).reshape(-1)
+    wide = cast(mask, int64).reshape(-1)
     place = add(wide.cumsum(0), -1)
     flat = source.reshape(-1)
     if type_of(flat).size == 0:
@@ -234,14 +249,14 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return found.logical_not() if invert else found  # type: ignore[no-any-return]
 
 
-def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """Positions of a matrix's lower triangle, as rows of an int64 matrix."""
-    return wrap(np.stack(np.tril_indices(row, offset, col)).astype(np.int64))
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None) -> Tensor:
+    """Positions of a matrix's lower triangle, as rows of an integer matrix."""
+    return wrap(np.stack(np.tril_indices(row, offset, col)).astype(dtype.numpy))
 
 
-def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """Positions of a matrix's upper triangle, as rows of an int64 matrix."""
-    return wrap(np.stack(np.triu_indices(row, offset, col)).astype(np.int64))
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None) -> Tensor:
+    """Positions of a matrix's upper triangle, as rows of an integer matrix."""
+    return wrap(np.stack(np.triu_indices(row, offset, col)).astype(dtype.numpy))
 
 
 def one_hot_like(index: Tensor, classes: int) -> Tensor:

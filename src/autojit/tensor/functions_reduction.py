@@ -262,11 +262,24 @@ def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False,
     """The vector p-norm over ``dim`` (all axes by default); its gradient at 0 is 0."""
     x = input if dtype is None else cast(input, dtype)
     _require_float(x, "linalg.vector_norm")
+    if p == "nuc":
+        return _nuclear_norm(x, dim, keepdim)
     order = 2.0 if p is None or p == "fro" else float(p)
     narrow = type_of(x).dtype
     if narrow.size_bytes == 2:  # powers and their sums would overflow and lose digits
         return cast(ops.norm(cast(x, float32), order, dim, keepdim), narrow)
     return ops.norm(x, order, dim, keepdim)  # type: ignore[no-any-return]
+
+
+def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    """The sum of the singular values of the matrices on two axes."""
+    axes = normalize_axes(dim, type_of(x).ndim, "nuclear_norm")
+    if len(axes) != 2:
+        raise UsageError(f"nuclear_norm expects exactly two axes, got {list(axes)}", {"input": x})
+    found = ops.svdvals(x.movedim(axes, (-2, -1))).sum(-1)
+    for axis in axes if keepdim else ():
+        found = found.unsqueeze(axis)
+    return found  # type: ignore[no-any-return]
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
@@ -321,19 +334,22 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest along ``dim`` (from 1) and where it is."""
-    return _kept(ops.kthvalue(input, k, dim), dim, keepdim)
+    return _kept(ops.kthvalue(input, k, dim), dim, keepdim, input.ndim > 0)
 
 
-def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool) -> ValuesIndices:
+def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool, is_line: bool) -> ValuesIndices:
+    """The pair, with the reduced axis put back on request where there was one."""
     values, indices = found
-    return ValuesIndices(values.unsqueeze(dim), indices.unsqueeze(dim)) if keepdim else ValuesIndices(values, indices)
+    if keepdim and is_line:
+        return ValuesIndices(values.unsqueeze(dim), indices.unsqueeze(dim))
+    return ValuesIndices(values, indices)
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
     if dim is None:
         return ops.median(input.reshape(-1), 0)[0]
-    return _kept(ops.median(input, dim), dim, keepdim)
+    return _kept(ops.median(input, dim), dim, keepdim, input.ndim > 0)
 
 
 def quantile(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.promotion import as_operand, cast, together
 from autojit.tensor.size import Size
-from autojit.tensor.tensor import Tensor, layout_of, type_of
+from autojit.tensor.tensor import Tensor, type_of
 
 Dims = int | Sequence[int]
 
@@ -46,27 +46,14 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     if len(shape) == 1 and hasattr(shape[0], "numpy"):
         raise UsageError("view(dtype): reinterpreting bytes is not supported; convert with .to(dtype)")
     found = reshape(input, *shape)
-    is_view = found._view is not None
-    if input._array is None and input._view is not None:
-        is_view = _is_view_of_traced(input, type_of(found).shape)
-    elif input._array is None:
-        is_view = True  # a fresh result
-    if not is_view:
+    array = input._array
+    if array is not None and found._view is None:
         raise UsageError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead.",
             fix="use .reshape(...), which copies where a view cannot be",
         )
     return found
-
-
-def _is_view_of_traced(input: Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether memory laid out as the traced tensor's would be can be seen under the shape."""
-    try:
-        np.reshape(layout_of(input), shape, copy=False)
-    except ValueError:
-        return False
-    return True
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
@@ -283,14 +270,20 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
     return cat([atleast_2d(x) for x in tensors], 0)
 
 
-def atleast_1d(input: Tensor) -> Tensor:
-    """With rank at least 1."""
-    return input if type_of(input).ndim else reshape(input, 1)
+def atleast_1d(*tensors: Any) -> Any:
+    """With rank at least 1; of several tensors (or a sequence) a tuple."""
+    return _each(lambda x: x if type_of(x).ndim else reshape(x, 1), tensors)
 
 
-def atleast_2d(input: Tensor) -> Tensor:
-    """With rank at least 2."""
-    return input if type_of(input).ndim >= 2 else reshape(input, (1, -1))
+def atleast_2d(*tensors: Any) -> Any:
+    """With rank at least 2, new axes in front; of several tensors (or a sequence) a tuple."""
+    return _each(lambda x: x if type_of(x).ndim >= 2 else reshape(x, (1, -1)), tensors)
+
+
+def _each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+        return function(tensors[0])
+    return tuple(function(x) for x in (tensors[0] if len(tensors) == 1 else tensors))
 
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
@@ -298,7 +291,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     return _many_views(ops.split(tensor, split_size_or_sections, dim), "SplitBackward0")
 
 
-def split_withsizes_of(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Views of consecutive pieces of the given sizes."""
     return split(input, list(split_sizes), dim)
 

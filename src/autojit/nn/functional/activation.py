@@ -201,6 +201,8 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """x clamped to [min_val, max_val]; the gradient at the bounds is zero."""
     if min_val > max_val:
         raise ArgumentError("min_val cannot be greater than max_val")
+    if input.dtype.category < 2:  # integers stay integers, as in torch
+        min_val, max_val = int(min_val), int(max_val)
     return _maybe_in_place(lambda x: _hardtanh(x, min_val, max_val), input, inplace)
 
 
