@@ -45,6 +45,16 @@ def test_a_scatter_into_its_base_touches_only_the_places_written(rng: Any) -> No
     np.testing.assert_allclose(base, expected, rtol=1e-14)
 
 
+def test_what_becomes_cheap_to_recompute_when_its_operand_is_stored_is_still_a_result() -> None:
+    graph = parse_graph(
+        "(x: i32[7], i: i64[1], j: i64[1], k: i64[1]) { z: i32[2, 3, 9] = full[value=0, dtype=i32, shape=(2, 3, 9)]();"
+        " a: i32[1] = index_select[axis=0](x, i); b: i32[2, 1, 9] = index_select[axis=1](z, j);"
+        " u: i32[1] = index_update[axis=0, combine='set'](a, a, k); s: i32[2, 1, 9] = add(a, b); return u, s }"
+    )
+    zero = np.zeros(1, np.int64)
+    check_compiled(graph, [np.arange(3, 10, dtype=np.int32), zero, zero, zero])
+
+
 def test_a_scatter_reports_an_index_out_of_range() -> None:
     graph = parse_graph("(b: f32[4], s: f32[2], i: i64[2]) { y: f32[4] = index_put[combine='add'](b, s, i); return y }")
     executable = compile(graph).executable

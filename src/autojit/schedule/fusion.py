@@ -84,7 +84,7 @@ def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:
     return reshaped(index, shape, target)
 
 
-def inline_values(graph: Graph, definitions: dict[Value, Node], forced: set[Value]) -> set[Value]:
+def inline_values(graph: Graph, definitions: dict[Value, Node]) -> set[Value]:
     """Values that readers compute or address themselves: reindexing, sources, gathers, and cheap expansions.
 
     An expansion is a cheap elementwise op whose operands are much smaller than its result (a mask from positions, a sum
@@ -92,9 +92,6 @@ def inline_values(graph: Graph, definitions: dict[Value, Node], forced: set[Valu
     """
     inline: set[Value] = set()
     for node in graph.nodes:
-        (first, *_) = node.outputs
-        if first in forced:
-            continue
         if is_inline(node) or _is_expansion(node, definitions, inline):
             inline.update(node.outputs)
     return inline
@@ -115,10 +112,10 @@ def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]
 class Fuser:
     """Sweeps the nodes in order and assigns each to a group or leaves it a kernel of its own."""
 
-    def __init__(self, graph: Graph, forced: set[Value]) -> None:
+    def __init__(self, graph: Graph, inline: set[Value]) -> None:
         self.graph = graph
         self.definitions = graph.definitions()
-        self.inline = inline_values(graph, self.definitions, forced)
+        self.inline = inline
         self.groups: list[Group] = []
         self.owner: dict[Value, int] = {}
         self.dependencies: list[int] = []

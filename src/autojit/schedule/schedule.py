@@ -62,7 +62,7 @@ class Scheduler:
         self.donated = donated  # output position -> input position
         self.definitions = graph.definitions()
         self.forced: set[Value] = set()
-        self.inline = inline_values(graph, self.definitions, self.forced)
+        self.inline = inline_values(graph, self.definitions)
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
         self.accesses: dict[tuple[Node, int], Access] = {}
@@ -70,7 +70,7 @@ class Scheduler:
     def run(self) -> Schedule:
         self._operand_needs()
         self._output_needs()
-        fuser = Fuser(self.graph, self.forced)
+        fuser = Fuser(self.graph, self.inline - self.forced)
         units = fuser.run()
         stored = self._stored_values(fuser, units)
         unsafe = self._order_donations(fuser, units)
