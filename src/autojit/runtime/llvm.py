@@ -55,17 +55,25 @@ def compile_to_object(ir_text: str, target: HostTarget, opt_level: int = 2, pass
         return _compile(ir_text, target, opt_level, pass_level)
 
 
-def compile_all(ir_texts: Sequence[str], target: HostTarget, opt_level: int = 2) -> list[bytes]:
+def compile_all(
+    ir_texts: Sequence[str],
+    target: HostTarget,
+    opt_level: int = 2,
+    pass_levels: Sequence[int | None] | None = None,
+) -> list[bytes]:
     """Compile several modules, on as many threads as there are cores; the same bytes as one by one.
+
+    ``pass_levels`` gives each module's pass level (see `compile_to_object`).
 
     Raises:
         CompileError: LLVM rejects a text.
     """
     with _compiling:
         threads = min(available_cores(), len(ir_texts))
+        requests = list(zip(ir_texts, pass_levels or [None] * len(ir_texts), strict=True))
         if threads < 2 or _unlocked() is None:
-            return [_compile(text, target, opt_level) for text in ir_texts]
-        waiting = deque(sorted(enumerate(ir_texts), key=lambda item: -len(item[1])))  # the longest first
+            return [_compile(text, target, opt_level, pass_level) for text, pass_level in requests]
+        waiting = deque(sorted(enumerate(requests), key=lambda item: -len(item[1][0])))  # the longest first
         results: dict[int, bytes | BaseException] = {}
         workers = [
             threading.Thread(target=_work_off, args=(waiting, results, target, opt_level)) for _ in range(threads)
@@ -81,15 +89,18 @@ def compile_all(ir_texts: Sequence[str], target: HostTarget, opt_level: int = 2)
 
 
 def _work_off(
-    waiting: deque[tuple[int, str]], results: dict[int, bytes | BaseException], target: HostTarget, opt_level: int
+    waiting: deque[tuple[int, tuple[str, int | None]]],
+    results: dict[int, bytes | BaseException],
+    target: HostTarget,
+    opt_level: int,
 ) -> None:
     while True:
         try:
-            index, text = waiting.popleft()
+            index, (text, pass_level) = waiting.popleft()
         except IndexError:
             return
         try:
-            results[index] = _compile(text, target, opt_level)
+            results[index] = _compile(text, target, opt_level, pass_level)
         except BaseException as error:
             results[index] = error
 

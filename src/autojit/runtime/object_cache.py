@@ -115,16 +115,26 @@ class ObjectCache:
         key = object_key(ir_text, target, opt_level, pass_level)
         return self.blob(key, lambda: compile_to_object(ir_text, target, opt_level, pass_level))
 
-    def objects(self, ir_texts: Sequence[str], target: HostTarget, opt_level: int = 2) -> list[bytes]:
+    def objects(
+        self,
+        ir_texts: Sequence[str],
+        target: HostTarget,
+        opt_level: int = 2,
+        pass_levels: Sequence[int | None] | None = None,
+    ) -> list[bytes]:
         """The objects for several modules; those not on disk are compiled on all cores.
+
+        ``pass_levels`` gives each module's pass level, as `compile_all` takes it.
 
         Raises:
             CompileError: LLVM rejects a text.
         """
-        keys = [object_key(text, target, opt_level) for text in ir_texts]
+        requests = list(zip(ir_texts, pass_levels or [None] * len(ir_texts), strict=True))
+        keys = [object_key(text, target, opt_level, pass_level) for text, pass_level in requests]
         found = {key: self.get_blob(key) for key in set(keys)}
-        missing = {key: text for key, text in zip(keys, ir_texts, strict=True) if found[key] is None}
-        for key, content in zip(missing, compile_all(list(missing.values()), target, opt_level), strict=True):
+        missing = {key: request for key, request in zip(keys, requests, strict=True) if found[key] is None}
+        texts, levels = [text for text, _ in missing.values()], [level for _, level in missing.values()]
+        for key, content in zip(missing, compile_all(texts, target, opt_level, levels), strict=True):
             self.put_blob(key, content)
             found[key] = content
         return [found[key] or b"" for key in keys]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -47,11 +47,15 @@ _lock = threading.Lock()
 Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-def load_kernels(texts: Sequence[str]) -> list[LoadedObject]:
-    """The loaded code of kernel texts, each compiled at most once per process and machine, missing ones in parallel."""
+def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = None) -> list[LoadedObject]:
+    """The loaded code of kernel texts, each compiled at most once per process and machine, missing ones in parallel.
+
+    ``pass_levels`` names texts that LLVM's pass pipeline treats at another level than it does loops.
+    """
     missing = [text for text in dict.fromkeys(texts) if text not in _kernels]
     if missing:
-        contents = default_cache().objects(missing, cached_host_target())
+        levels = [(pass_levels or {}).get(text) for text in missing]
+        contents = default_cache().objects(missing, cached_host_target(), pass_levels=levels)
         loaded = [load(content) for content in contents]
         with _lock:
             for text, code in zip(missing, loaded, strict=True):
@@ -66,13 +70,20 @@ def _plan_object() -> LoadedObject:
 
 
 @cache
-def _gemm_object(short: str) -> LoadedObject:
+def _gemm_text(short: str) -> str:
     from autojit.codegen.cpu.gemm import gemm_module
 
-    target = cached_host_target()
-    # LLVM's passes would double the compile time and gain nothing: the tiles are written as they shall run.
-    content = default_cache().object(gemm_module(BY_SHORT[short], target), target, pass_level=0)
-    return load(content)
+    return gemm_module(BY_SHORT[short], cached_host_target())
+
+
+def _gemm_levels(shorts: Iterable[str]) -> dict[str, int]:
+    """GEMM modules with their pass level: passes would double the compile time and gain nothing there."""
+    return {_gemm_text(short): 0 for short in shorts}
+
+
+def _gemm_object(short: str) -> LoadedObject:
+    (code,) = load_kernels((_gemm_text(short),), _gemm_levels((short,)))
+    return code
 
 
 @cache
@@ -146,7 +157,8 @@ class PlanBuilder:
 
     def entries(self) -> tuple[int, int]:
         """(number of entries, address of the entry table)."""
-        load_kernels(_kernel_texts(self.lowered))
+        gemms = _gemm_levels(self.lowered.gemm_dtypes)
+        load_kernels([*gemms, *_kernel_texts(self.lowered)], gemms)
         rows: list[int] = []
         for entry in self.lowered.entries:
             if entry.chunks == 0:
