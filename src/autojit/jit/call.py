@@ -11,14 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from autojit.autograd.engine import run_backward, zeros_of
-from autojit.compiler import Compiled, compile
-from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Value
 from autojit.ir.op import Op, Operands, bind
-from autojit.jit.graph_call import GraphCall
+from autojit.jit.graph_call import GraphCall, GraphOp
 from autojit.jit.results import has_history
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import StateEntry, Trace
@@ -29,7 +25,7 @@ from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
 
 
-class CompiledCall(Op):
+class CompiledCall(GraphOp):
     """``outputs = graph(*inputs)`` by native code. Compared by identity of the graph.
 
     Args:
@@ -52,40 +48,11 @@ class CompiledCall(Op):
         self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
         self.n_outputs = len(wanted)  # type: ignore[misc]
-        self._compiled: Compiled | None = None
         self._adjoint_call: CompiledCall | None = None
         self._tangents: Op | None = None
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CompiledCall) and other.graph is self.graph
-
-    def __hash__(self) -> int:
-        return hash((CompiledCall, id(self.graph)))
-
-    def parameters(self) -> tuple[tuple[str, object], ...]:
-        return (("nodes", len(self.graph.nodes)),)
-
-    def result_type(self, *types: TensorType) -> Any:
-        found = tuple(v.type for v in self.graph.outputs)
-        return found[0] if self.n_outputs == 1 else found
-
     def eager(self, *arrays: Any) -> Any:
-        if self._compiled is None:
-            self._compiled = compile(self.graph)
-        given = [*arrays, *(e.storage.array for e in self.extra)]
-        found = self._compiled.executable.run([_contiguous(a) for a in given])
-        return found[0] if self.n_outputs == 1 else tuple(found)
-
-    def expand(self, *operands: Any) -> Any:
-        """Apply the graph's own nodes instead: how a trace inlines a compiled function."""
-        environment = dict(zip(self.graph.inputs, operands, strict=True))
-        for node in self.graph.nodes:
-            like = environment[node.inputs[0]] if node.inputs else operands[0]
-            results = like._bind(node.op, [environment[v] for v in node.inputs])
-            results = (results,) if node.op.n_outputs == 1 else results
-            environment.update(zip(node.outputs, results, strict=True))
-        found = tuple(environment[v] for v in self.graph.outputs)
-        return found[0] if self.n_outputs == 1 else found
+        return self._run([*arrays, *(e.storage.array for e in self.extra)])
 
     # -- derivatives
 
@@ -149,10 +116,6 @@ class CompiledCall(Op):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         sizes = [a.type.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
         return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
-
-
-def _contiguous(array: Any) -> Any:
-    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
 
 
 @contextmanager

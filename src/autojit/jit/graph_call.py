@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,35 +16,33 @@ from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
 
 
-class GraphCall(Op):
-    """``outputs = graph(*inputs)`` by native code. Compared by identity of the graph."""
+class GraphOp(Op, abstract=True):
+    """``outputs = graph(*inputs)`` by native code; compared by identity of the graph. Subclasses set ``graph``."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.n_outputs = len(graph.outputs)  # type: ignore[misc]
-        self._compiled: Compiled | None = None
-        self._adjoints: dict[tuple[int, ...], GraphCall] = {}
-        self._tangents: GraphCall | None = None
+    graph: Graph
+    _compiled: Compiled | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, GraphCall) and other.graph is self.graph
+        return type(other) is type(self) and other.graph is self.graph
 
     def __hash__(self) -> int:
-        return hash((GraphCall, id(self.graph)))
+        return hash((type(self), id(self.graph)))
 
     def parameters(self) -> tuple[tuple[str, object], ...]:
         return (("nodes", len(self.graph.nodes)),)
 
     def result_type(self, *types: TensorType) -> Any:
-        found = tuple(v.type for v in self.graph.outputs)
+        return self._one_or_all(v.type for v in self.graph.outputs)
+
+    def _one_or_all(self, results: Iterable[Any]) -> Any:
+        found = tuple(results)
         return found[0] if self.n_outputs == 1 else found
 
-    def eager(self, *arrays: Any) -> Any:
+    def _run(self, arrays: Sequence[Any]) -> Any:
         if self._compiled is None:
             self._compiled = compile(self.graph)
-        given = [np.array(a, order="C", copy=None, subok=False) for a in arrays]
-        found = self._compiled.executable.run(given)
-        return found[0] if self.n_outputs == 1 else tuple(found)
+        given = [_contiguous(a) for a in arrays]
+        return self._one_or_all(self._compiled.executable.run(given))
 
     def expand(self, *operands: Any) -> Any:
         """Apply the graph's own nodes instead: how a trace inlines a compiled function."""
@@ -54,8 +52,20 @@ class GraphCall(Op):
             results = like._bind(node.op, [environment[v] for v in node.inputs])
             results = (results,) if node.op.n_outputs == 1 else results
             environment.update(zip(node.outputs, results, strict=True))
-        found = tuple(environment[v] for v in self.graph.outputs)
-        return found[0] if self.n_outputs == 1 else found
+        return self._one_or_all(environment[v] for v in self.graph.outputs)
+
+
+class GraphCall(GraphOp):
+    """A graph whose derivatives are graph transforms."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.n_outputs = len(graph.outputs)  # type: ignore[misc]
+        self._adjoints: dict[tuple[int, ...], GraphCall] = {}
+        self._tangents: GraphCall | None = None
+
+    def eager(self, *arrays: Any) -> Any:
+        return self._run(arrays)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         wrt = tuple(k for k, p in enumerate(primals) if p.type.dtype.is_differentiable)
@@ -88,3 +98,7 @@ class GraphCall(Op):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         sizes = [a.type.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
         return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
+
+
+def _contiguous(array: Any) -> Any:
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")

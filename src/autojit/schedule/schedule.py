@@ -65,7 +65,6 @@ class Scheduler:
         self.inline = inline_values(graph, self.definitions)
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
-        self.accesses: dict[tuple[Node, int], Access] = {}
 
     def run(self) -> Schedule:
         self._operand_needs()

@@ -221,8 +221,6 @@ class _Lowering:
 
     def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
         program = kernel.program
-        if any(e.dtype.kind == "complex" for e in program.exprs):
-            raise CompileError("complex numbers have no native lowering yet")
         slices = None if band is None else band.count
         key = (program_key(program), slices)
         text = self.printed.get(key)
