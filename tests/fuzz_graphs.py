@@ -67,7 +67,7 @@ class Drawer:
 
     def operand(self, test: Callable[[TensorType], bool] = lambda t: True) -> Any:
         """A value of the pool, the later the likelier, that passes the test; a new input if none does."""
-        found = [x for x in self.pool if test(x.type)]
+        found = [x for x in self.pool if test(x.spec)]
         if not found or self.chance(0.06):
             return None
         return found[-1 - min(int(self.rng.geometric(0.35)) - 1, len(found) - 1)]
@@ -99,16 +99,16 @@ class Drawer:
             x = self.operand(both)
             if x is not None:
                 return x
-            if test(self.input(dtype=dtype).type):
+            if test(self.input(dtype=dtype).spec):
                 return self.pool[-1]
         return self.input((3, 4), dtype)
 
     def like(self, x: Any, shape: tuple[int, ...] | None = None) -> Any:
         """An operand of x's dtype that broadcasts with it (or has ``shape``)."""
-        target = x.type.shape if shape is None else shape
+        target = x.spec.shape if shape is None else shape
 
         def fits(t: TensorType) -> bool:
-            if t.dtype is not x.type.dtype:
+            if t.dtype is not x.spec.dtype:
                 return False
             if shape is not None:
                 return t.shape == shape
@@ -119,7 +119,7 @@ class Drawer:
         if found is not None and self.chance(0.8):
             return found
         dims = target if shape is not None else self._stretched(target)
-        return self.input(dims, x.type.dtype)
+        return self.input(dims, x.spec.dtype)
 
     def _stretched(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         start = int(self.rng.integers(0, len(shape) + 1)) if self.chance(0.3) else 0
@@ -132,13 +132,13 @@ class Drawer:
 
     def unary(self) -> Any:
         x = self.any(lambda t: t.dtype.kind in ("float", "int"))
-        return self.apply(self.pick(UNARY_FLOAT if x.type.dtype.kind == "float" else UNARY), x)
+        return self.apply(self.pick(UNARY_FLOAT if x.spec.dtype.kind == "float" else UNARY), x)
 
     def binary(self) -> Any:
         x = self.any(lambda t: t.dtype is not bool_)
         y = self.like(x)
         pair = (x, y) if self.chance(0.5) else (y, x)
-        if x.type.dtype.kind == "float" and self.chance(0.2):
+        if x.spec.dtype.kind == "float" and self.chance(0.2):
             return self.apply("div", *pair)
         return self.apply(self.pick(BINARY), *pair)
 
@@ -148,7 +148,7 @@ class Drawer:
 
     def where(self) -> Any:
         x = self.any()
-        condition = self.like(self.any(dtype=bool_), x.type.shape) if self.chance(0.5) else self.compare_of(x)
+        condition = self.like(self.any(dtype=bool_), x.spec.shape) if self.chance(0.5) else self.compare_of(x)
         return self.apply("where", condition, x, self.like(x))
 
     def compare_of(self, x: Any) -> Any:
@@ -159,14 +159,14 @@ class Drawer:
         return self.apply("cast", x, dtype=self.pick((float32, float64, int64)))
 
     def axes_of(self, x: Any) -> tuple[int, ...]:
-        axes = tuple(a for a in range(x.type.ndim) if self.chance(0.45))
-        return axes or ((int(self.rng.integers(x.type.ndim)),) if x.type.ndim else ())
+        axes = tuple(a for a in range(x.spec.ndim) if self.chance(0.45))
+        return axes or ((int(self.rng.integers(x.spec.ndim)),) if x.spec.ndim else ())
 
     def reduce(self) -> Any:
         x = self.any(lambda t: t.ndim > 0)
         axes = self.axes_of(x)
-        names = ["any_true", "all_true"] if x.type.dtype is bool_ else ["sum", "sum", "sum", "prod"]
-        if prod(x.type.shape[a] for a in axes):
+        names = ["any_true", "all_true"] if x.spec.dtype is bool_ else ["sum", "sum", "sum", "prod"]
+        if prod(x.spec.shape[a] for a in axes):
             names += ["amax", "amin"]
         return self.apply(self.pick(names), x, axes=axes)
 
@@ -174,7 +174,7 @@ class Drawer:
         """(x - max) / sum and the like: a reduction read back by the nest it came from."""
         x = self.any(lambda t: t.ndim > 0 and t.dtype.kind == "float" and t.size > 0)
         axes = self.axes_of(x)
-        kept = tuple(1 if a in axes else n for a, n in enumerate(x.type.shape))
+        kept = tuple(1 if a in axes else n for a, n in enumerate(x.spec.shape))
         top = ops.reshape(self.apply("amax", x, axes=axes), kept)
         shifted = self.apply("sub", x, top)
         powers = self.apply("exp", shifted) if self.chance(0.5) else self.apply("square", shifted)
@@ -189,7 +189,7 @@ class Drawer:
 
     def reshape(self) -> Any:
         x = self.any(lambda t: t.size > 0)
-        return ops.reshape(x, self._factors(x.type.size))
+        return ops.reshape(x, self._factors(x.spec.size))
 
     def _factors(self, size: int) -> tuple[int, ...]:
         shape: list[int] = []
@@ -203,12 +203,12 @@ class Drawer:
 
     def permute(self) -> Any:
         x = self.any(lambda t: t.ndim > 1)
-        return ops.permute(x, tuple(int(a) for a in self.rng.permutation(x.type.ndim)))
+        return ops.permute(x, tuple(int(a) for a in self.rng.permutation(x.spec.ndim)))
 
     def slice(self) -> Any:
         x = self.any(lambda t: t.ndim > 0)
         starts, stops, steps = [], [], []
-        for n in x.type.shape:
+        for n in x.spec.shape:
             start = int(self.rng.integers(0, n + 1)) if self.chance(0.4) else 0
             starts.append(start)
             stops.append(int(self.rng.integers(start, n + 1)) if self.chance(0.4) else n)
@@ -217,7 +217,7 @@ class Drawer:
 
     def pad(self) -> Any:
         x = self.any(lambda t: 0 < t.ndim and t.size * 9 < MAX_ELEMENTS)
-        widths = lambda: tuple(int(self.rng.integers(0, 3)) for _ in x.type.shape)
+        widths = lambda: tuple(int(self.rng.integers(0, 3)) for _ in x.spec.shape)
         interior = widths() if self.chance(0.3) else None
         return ops.pad(x, widths(), widths(), 1 if self.chance(0.3) else 0, interior)
 
@@ -227,21 +227,21 @@ class Drawer:
 
     def concatenate(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and 2 * t.size < MAX_ELEMENTS)
-        axis = int(self.rng.integers(x.type.ndim))
-        other = list(x.type.shape)
+        axis = int(self.rng.integers(x.spec.ndim))
+        other = list(x.spec.shape)
         other[axis] = int(self.pick((0, 1, 2, 5)))
         parts = [x, self.like(x, tuple(other)), *([x] if self.chance(0.3) else [])]
         return self.apply("concatenate", *(parts if self.chance(0.5) else parts[::-1]), axis=axis)
 
     def broadcast(self) -> Any:
         x = self.any(lambda t: t.size <= 2000)
-        shape = tuple(int(self.pick((2, 3, 5))) if n == 1 else n for n in x.type.shape)
+        shape = tuple(int(self.pick((2, 3, 5))) if n == 1 else n for n in x.spec.shape)
         return ops.broadcast_to(x, (int(self.pick((1, 2, 4))), *shape) if self.chance(0.5) else shape)
 
     def slice_update(self) -> Any:
         base = self.any(lambda t: t.ndim > 0 and t.size > 0)
         starts, extents, steps = [], [], []
-        for n in base.type.shape:
+        for n in base.spec.shape:
             start, step = int(self.rng.integers(0, n)), int(self.rng.integers(1, 3))
             starts.append(start)
             steps.append(step)
@@ -255,68 +255,68 @@ class Drawer:
 
     def gather(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and t.size > 0)
-        axis = int(self.rng.integers(x.type.ndim))
-        shape = tuple(int(self.rng.integers(0, n + 1)) for n in x.type.shape)
-        return bind(Gather(axis), x, self.positions(shape, x.type.shape[axis]))
+        axis = int(self.rng.integers(x.spec.ndim))
+        shape = tuple(int(self.rng.integers(0, n + 1)) for n in x.spec.shape)
+        return bind(Gather(axis), x, self.positions(shape, x.spec.shape[axis]))
 
     def index_select(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and t.size > 0)
-        axis = int(self.rng.integers(x.type.ndim))
-        return bind(IndexSelect(axis), x, self.positions((int(self.pick((0, 1, 3, 9))),), x.type.shape[axis]))
+        axis = int(self.rng.integers(x.spec.ndim))
+        return bind(IndexSelect(axis), x, self.positions((int(self.pick((0, 1, 3, 9))),), x.spec.shape[axis]))
 
     def gather_nd(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and 0 < t.size < 3000)
         return bind(GatherNd(), x, *self.leading_positions(x))
 
     def leading_positions(self, x: Any) -> list[Any]:
-        count = int(self.rng.integers(1, x.type.ndim + 1))
+        count = int(self.rng.integers(1, x.spec.ndim + 1))
         shape = self.pick(((3,), (2, 3), (1, 2)))
-        return [self.positions(self._stretched(shape), x.type.shape[k]) for k in range(count)]
+        return [self.positions(self._stretched(shape), x.spec.shape[k]) for k in range(count)]
 
     def scatter(self) -> Any:
         base = self.any(lambda t: t.ndim > 0 and t.size > 0)
-        axis = int(self.rng.integers(base.type.ndim))
-        shape = tuple(int(self.rng.integers(0, n + 1)) for n in base.type.shape)
+        axis = int(self.rng.integers(base.spec.ndim))
+        shape = tuple(int(self.rng.integers(0, n + 1)) for n in base.spec.shape)
         src = self.like(base, shape)
-        return bind(Scatter(axis, "add"), base, src, self.positions(shape, base.type.shape[axis]))
+        return bind(Scatter(axis, "add"), base, src, self.positions(shape, base.spec.shape[axis]))
 
     def index_update(self) -> Any:
         base = self.any(lambda t: t.ndim > 0 and t.size > 0)
-        axis = int(self.rng.integers(base.type.ndim))
+        axis = int(self.rng.integers(base.spec.ndim))
         count = int(self.pick((0, 1, 3, 6)))
-        shape = (*base.type.shape[:axis], count, *base.type.shape[axis + 1 :])
+        shape = (*base.spec.shape[:axis], count, *base.spec.shape[axis + 1 :])
         combine = "add" if count > 1 else "set"
         return bind(
-            IndexUpdate(axis, combine), base, self.like(base, shape), self.positions((count,), base.type.shape[axis])
+            IndexUpdate(axis, combine), base, self.like(base, shape), self.positions((count,), base.spec.shape[axis])
         )
 
     def index_put(self) -> Any:
         base = self.any(lambda t: t.ndim > 0 and 0 < t.size < 3000)
         indices = self.leading_positions(base)
-        shape = GatherNd().result_type(base.type, *(i.type for i in indices)).shape
+        shape = GatherNd().result_type(base.spec, *(i.spec for i in indices)).shape
         return bind(IndexPut("add"), base, self.like(base, shape), *indices)
 
     def matmul(self) -> Any:
         x = self.any(lambda t: t.ndim >= 2 and t.size * 8 < MAX_ELEMENTS and t.dtype is not bool_)
-        *batch, _, k = x.type.shape
+        *batch, _, k = x.spec.shape
         return self.apply("matmul", x, self.like(x, (*batch, k, int(self.pick((1, 2, 5, 17))))))
 
     def cumulative(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and t.dtype is not bool_)
-        axis, reverse = int(self.rng.integers(x.type.ndim)), self.chance(0.4)
+        axis, reverse = int(self.rng.integers(x.spec.ndim)), self.chance(0.4)
         which = self.rng.random()
         if which < 0.5:
             return self.apply("cumulative", x, kind="sum", axis=axis, reverse=reverse)
         if which < 0.75:
             values, places = self.apply("cumulative_extreme", x, kind=self.pick(("max", "min")), axis=axis)
             return values if self.chance(0.5) else places
-        half = self.like(x, x.type.shape)
+        half = self.like(x, x.spec.shape)
         return self.apply("linear_recurrence", half, x, axis=axis, reverse=reverse)
 
     def iota(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and t.dtype is not bool_)
         source = self.builder.apply(
-            Op.registry["iota"](x.type.shape, int(self.rng.integers(x.type.ndim)), x.type.dtype), ()
+            Op.registry["iota"](x.spec.shape, int(self.rng.integers(x.spec.ndim)), x.spec.dtype), ()
         )  # type: ignore[call-arg]
         return self.apply(self.pick(BINARY), x, self.builder.tracer(source[0]))
 
@@ -326,15 +326,15 @@ class Drawer:
 
     def unfold(self) -> Any:
         x = self.any(lambda t: 0 < t.ndim < 4 and t.size < 3000 and max(t.shape) > 1)
-        axis = int(np.argmax(x.type.shape))
-        size = int(self.rng.integers(1, min(x.type.shape[axis], 4) + 1))
+        axis = int(np.argmax(x.spec.shape))
+        size = int(self.rng.integers(1, min(x.spec.shape[axis], 4) + 1))
         return ops.unfold(x, axis, size, int(self.rng.integers(1, 4)))
 
     def sort(self) -> Any:
         x = self.any(lambda t: t.ndim > 0 and t.size < 3000)
         if not self.chance(0.3):
-            return self.apply("square", x) if x.type.dtype is not bool_ else x
-        return ops.sort(x, int(self.rng.integers(x.type.ndim)))[0]
+            return self.apply("square", x) if x.spec.dtype is not bool_ else x
+        return ops.sort(x, int(self.rng.integers(x.spec.ndim)))[0]
 
     # -- the graph
 

@@ -34,6 +34,7 @@ class Fit(NamedTuple):
     high: mp.mpf
     degree: int
     weight: Function
+    paired: bool = False  # the constant term's rounding error is kept too, as the one entry of ``<dtype>_low``
 
 
 def remez(fit: Fit) -> tuple[list[mp.mpf], mp.mpf]:
@@ -247,7 +248,7 @@ def inverse_error_fits() -> list[Fit]:
     ranges = (("ERFINV_MIDDLE", "3.25", "2.5", "4.0"), ("ERFINV_TAIL", "5.0", "4.0", "6.1"))
     half = mp.mpf("3.125")
     return [
-        Fit("ERFINV_CENTRE", "f64", lambda p: of_w(p + half), -half, half, 25, lambda p: 1),
+        Fit("ERFINV_CENTRE", "f64", lambda p: of_w(p + half), -half, half, 25, lambda p: 1, paired=True),
         *[
             Fit(name, "f64", shifted(c), mp.mpf(a) - mp.mpf(c), mp.mpf(b) - mp.mpf(c), 21, lambda p: 1)
             for name, c, a, b in ranges
@@ -269,10 +270,15 @@ def _erfinv(x: mp.mpf, w: mp.mpf) -> mp.mpf:
 
 
 def gamma_fits() -> list[Fit]:
-    middle = mp.mpf("1.5")
+    """Around 1.5 in v = (u - c)/(u + c), which puts the poles 0, -1, ... at |v| >= 1; beyond, in 1 over u^2."""
 
-    def lgamma_middle(p: mp.mpf) -> mp.mpf:
-        u = p + middle
+    def of_argument(function: Function, centre: float) -> Function:
+        return lambda v: function(mp.mpf(centre) * (1 + v) / (1 - v))
+
+    def position(u: str, centre: float) -> mp.mpf:
+        return (mp.mpf(u) - centre) / (mp.mpf(u) + centre)
+
+    def lgamma_middle(u: mp.mpf) -> mp.mpf:
         if abs(u - 1) < mp.mpf("1e-20"):
             return mp.euler  # lgamma(u) ~ -euler (u - 1)
         if abs(u - 2) < mp.mpf("1e-20"):
@@ -291,17 +297,44 @@ def gamma_fits() -> list[Fit]:
         u = 1 / mp.sqrt(z)
         return (mp.log(u) - 1 / (2 * u) - mp.digamma(u)) / z
 
-    def digamma_middle(p: mp.mpf) -> mp.mpf:
-        return mp.digamma(p + middle) / (p + middle - digamma_root())
+    def digamma_middle(u: mp.mpf) -> mp.mpf:
+        return mp.digamma(u) / (u - digamma_root())
 
-    half = mp.mpf("0.5")
-    last = mp.mpf(1) / 64
+    last = mp.mpf(1) / 36
+    sinc_tail = series(lambda z: (mp.sincpi(mp.sqrt(z)) - 1) / z, lambda z: -(mp.pi**2) / 6 + z * mp.pi**4 / 120)
+    cot_tail = series(lambda z: (_pi_cot(mp.sqrt(z)) - 1) / z, lambda z: -(mp.pi**2) / 3 - z * mp.pi**4 / 45)
+    c, d = 1.34375, 1.75
     return [
-        Fit("LGAMMA_MIDDLE", "f64", lgamma_middle, -half, half, 21, lambda p: 1),
-        Fit("LGAMMA_ASYMPTOTIC", "f64", lgamma_series, mp.mpf(0), last, 5, lambda z: mp.sqrt(z) + mp.mpf("1e-3")),
-        Fit("DIGAMMA_MIDDLE", "f64", digamma_middle, -half, half, 21, lambda p: 1),
+        Fit(
+            "LGAMMA_MIDDLE",
+            "f64",
+            of_argument(lgamma_middle, c),
+            position("0.75", c),
+            position("2.4001", c),
+            19,
+            lambda v: 1,
+            paired=True,
+        ),
+        Fit("LGAMMA_ASYMPTOTIC", "f64", lgamma_series, mp.mpf(0), last, 6, lambda z: mp.sqrt(z) + mp.mpf("1e-3")),
+        Fit(
+            "DIGAMMA_MIDDLE",
+            "f64",
+            of_argument(digamma_middle, d),
+            position("1", d),
+            position("3", d),
+            20,
+            lambda v: 1,
+            paired=True,
+        ),
         Fit("DIGAMMA_ASYMPTOTIC", "f64", digamma_series, mp.mpf(0), last, 6, lambda z: z + mp.mpf("1e-4")),
+        Fit("SINC_TAIL", "f64", sinc_tail, mp.mpf(0), mp.mpf("0.25"), 7, lambda z: z),
+        Fit("COT_TAIL", "f64", cot_tail, mp.mpf(0), mp.mpf("0.25"), 15, lambda z: z),
     ]
+
+
+def _pi_cot(r: mp.mpf) -> mp.mpf:
+    """pi r cot(pi r)."""
+    return mp.pi * r * mp.cospi(r) / mp.sinpi(r)
 
 
 def digamma_root() -> mp.mpf:
@@ -341,6 +374,8 @@ def coefficients_source() -> str:
             lines += [f'    "{fit.dtype}": (  # error 2^{mp.nstr(mp.log(error, 2), 3)}']
             lines += _wrapped([repr(rounded(c, fit.dtype)) for c in coefficients], "        ")
             lines += ["    ),"]
+            if fit.paired:
+                lines += [f'    "{fit.dtype}_low": ({split_constant(coefficients[0], 2, fit.dtype, None)[1]!r},),']
         lines += ["}"]
     return "\n".join([*lines, *constants_source()]) + "\n"
 

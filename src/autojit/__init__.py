@@ -33,9 +33,11 @@ from autojit.core.dtypes import (
     uint64,
 )  # fmt: skip
 from autojit.core.dtypes import bool_ as bool
+from autojit.core.layout import Layout as layout
+from autojit.core.layout import sparse_coo, sparse_csr, strided
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
-from autojit.tensor.conversion import is_complex, is_floating_point, numel
+from autojit.tensor.conversion import is_complex, is_floating_point, is_inference, numel
 from autojit.tensor.factories import (
     arange,
     as_tensor,
@@ -52,10 +54,11 @@ from autojit.tensor.factories import (
     range,
     scalar_tensor,
     tensor,
-    typed_constructor,
     zeros,
     zeros_like,
 )  # fmt: skip
+from autojit.tensor.legacy import KINDS as _KINDS
+from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
 from autojit.tensor.namespace import can_cast, finfo, get_default_dtype, iinfo, is_tensor, result_type
 from autojit.tensor.printing import set_printoptions
 from autojit.tensor.random import (
@@ -80,7 +83,10 @@ from autojit.tensor.random import (
 from autojit.tensor.size import Size
 
 from autojit import autograd  # isort: skip
-from autojit.autograd.modes import (  # isort: skip
+from autojit.autograd.anomaly import (  # isort: skip
+    is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
+)  # fmt: skip
+from autojit.autograd.grad_mode import (  # isort: skip
     enable_grad, inference_mode, is_grad_enabled, is_inference_mode_enabled, no_grad, set_grad_enabled,
 )  # fmt: skip
 
@@ -94,16 +100,13 @@ long = int64
 short = int16
 cfloat = complex64
 cdouble = complex128
-FloatTensor = typed_constructor("FloatTensor", float32)
-DoubleTensor = typed_constructor("DoubleTensor", float64)
-HalfTensor = typed_constructor("HalfTensor", float16)
-IntTensor = typed_constructor("IntTensor", int32)
-LongTensor = typed_constructor("LongTensor", int64)
-BoolTensor = typed_constructor("BoolTensor", bool)
+globals().update(_KINDS)
 
 _LAZY_MODULES = frozenset(
     {
         "cache",
+        "cuda",
+        "profiler",
         "nn",
         "optim",
         "utils",
@@ -123,6 +126,7 @@ _LAZY_NAMES = {
     "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
     "get_num_threads": "autojit.runtime.pool",
     "save": "autojit.io", "load": "autojit.io",
+    "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
 }  # fmt: skip
 
 
@@ -146,14 +150,8 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-__all__ = [  # and every function of ``autojit.tensor``, which the line with ``globals`` adds
-    "BoolTensor",
-    "DoubleTensor",
-    "FloatTensor",
+__all__ = [  # and every function of ``autojit.tensor``, and the names of ``tensor.legacy``, which the lines with ``globals`` add
     "Generator",
-    "HalfTensor",
-    "IntTensor",
-    "LongTensor",
     "Size",
     "Tensor",
     "arange",
@@ -165,8 +163,11 @@ __all__ = [  # and every function of ``autojit.tensor``, which the line with ``g
     "can_cast",
     "cdouble",
     "cfloat",
+    "channels_last",
+    "channels_last_3d",
     "complex64",
     "complex128",
+    "contiguous_format",
     "default_dtype",
     "default_generator",
     "device",
@@ -175,6 +176,7 @@ __all__ = [  # and every function of ``autojit.tensor``, which the line with ``g
     "e",
     "empty",
     "empty_like",
+    "empty_strided",
     "enable_grad",
     "eye",
     "finfo",
@@ -200,8 +202,10 @@ __all__ = [  # and every function of ``autojit.tensor``, which the line with ``g
     "is_complex",
     "is_floating_point",
     "is_grad_enabled",
+    "is_inference",
     "is_inference_mode_enabled",
     "is_tensor",
+    "layout",
     "linspace",
     "logspace",
     "long",
@@ -214,6 +218,7 @@ __all__ = [  # and every function of ``autojit.tensor``, which the line with ``g
     "ones",
     "ones_like",
     "pi",
+    "preserve_format",
     "promote_types",
     "rand",
     "rand_like",
@@ -231,8 +236,10 @@ __all__ = [  # and every function of ``autojit.tensor``, which the line with ``g
     "set_printoptions",
     "set_rng_state",
     "short",
+    "sparse_coo",
+    "sparse_csr",
+    "strided",
     "tensor",
-    "typed_constructor",
     "uint8",
     "uint16",
     "uint32",

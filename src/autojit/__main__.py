@@ -10,6 +10,7 @@ from typing import NamedTuple
 import autojit as aj
 from autojit.core.errors import AutojitError
 from autojit.demo import command as demo
+from autojit.testing import command as gradcheck
 
 
 class Command(NamedTuple):
@@ -22,6 +23,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "demo": Command("train on handwritten digits, eager and compiled, and compare", demo.add_arguments, demo.run),
+    "gradcheck": Command("check derivatives by finite differences", gradcheck.add_arguments, gradcheck.run),
 }
 
 

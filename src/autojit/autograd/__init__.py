@@ -7,29 +7,34 @@ from autojit.autograd import graph
 from autojit.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from autojit.autograd.derivatives import backward, grad
 from autojit.autograd.function import Function
-from autojit.autograd.modes import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from autojit.tensor import Tensor
+from autojit.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_multithreading_enabled,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
+from autojit.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from autojit.autograd.variable import Variable
+from autojit.tensor.saved import SavedTensor
 
 if TYPE_CHECKING:
-    from autojit.autograd import functional
-    from autojit.autograd.finite_differences import GradcheckError, gradcheck, gradgradcheck
+    from autojit.autograd import forward_ad, functional, profiler
 
-Variable = Tensor
+_LAZY_MODULES = frozenset({"forward_ad", "functional", "profiler", "profiler_util"})
 
 
 def __getattr__(name: str) -> Any:
-    """Import the checks and the functional forms when they are first used."""
-    if name == "functional":
-        return _import_module("autojit.autograd.functional")
-    if name in ("GradcheckError", "gradcheck", "gradgradcheck"):
-        checks = _import_module("autojit.autograd.finite_differences")
-        globals().update({n: getattr(checks, n) for n in ("GradcheckError", "gradcheck", "gradgradcheck")})
-        return globals()[name]
+    """Import the functional forms, forward mode and the profiler when they are first used."""
+    if name in _LAZY_MODULES:
+        return _import_module(f"autojit.autograd.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
-    "Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad",
-    "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled", "no_grad", "set_detect_anomaly",
-    "set_grad_enabled",
+    "Function", "GradcheckError", "SavedTensor", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional",
+    "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled", "is_multithreading_enabled",
+    "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled",
 ]  # fmt: skip

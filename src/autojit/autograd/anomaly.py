@@ -1,73 +1,342 @@
-"""Anomaly mode: a failing or NaN-producing node reports the user's line of the forward op that made it."""
+"""Anomaly mode: a node of the backward pass that fails, or gives NaN, tells where its forward op was called.
+
+How to read: while the mode is on, ``here`` gives every node a ``ForwardCall``: the user's stack, and the node that was
+running when the op was recorded. The engine runs nodes through ``guarded`` and whole passes through ``watched``. A
+gradient with numbers is checked at once; in a capture the check becomes a value of the graph, and the pass ends with
+one decision of the step: whether any gradient was NaN. With the mode off, nothing of this is recorded or compiled.
+"""
 
 from __future__ import annotations
 
+import linecache
 import sys
-from collections.abc import Sequence
-from typing import Any
+import sysconfig
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from autojit.tensor.node import Node
-from autojit.tensor.state import state
+from autojit.core.errors import DifferentiationError
+from autojit.core.source import SourceLocation, is_own, set_recorder
+from autojit.tensor import Tensor
+from autojit.tensor.batch_layer import BatchLayer
+from autojit.tensor.functions_shape import stack
+from autojit.tensor.node import ZERO, Node
+from autojit.tensor.recording import OpNode
+from autojit.tensor.state import grad_mode, set_layers, state
+from autojit.tensor.tensor import type_of
+
+T = TypeVar("T")
+
+_LIBRARIES = (*{sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")
+_switch = threading.Lock()
+_threads_on = 0  # threads whose mode is on
+
+
+class ForwardCall(SourceLocation):
+    """A user's line with the calls that led to it, outermost first, and the node that was running then, if any."""
+
+    __slots__ = ("calls", "parent")
+
+    def __init__(self, frame: FrameType, parent: Node | None) -> None:
+        super().__init__(frame.f_code, frame.f_lasti)
+        self.calls = _calls(frame)
+        self.parent = parent
+
+    def text(self) -> str:
+        """The stack as a traceback shows it."""
+        lines: list[str] = []
+        for code, instruction in self.calls:
+            place = SourceLocation(code, instruction)
+            lines.append(f'  File "{place.file}", line {place.line}, in {place.function}\n')
+            source = linecache.getline(place.file, place.line).strip()
+            if source:
+                lines.append(f"    {source}\n")
+        return "".join(lines)
+
+
+def _calls(frame: FrameType) -> tuple[tuple[CodeType, int], ...]:
+    found = [(frame.f_code, frame.f_lasti)]
+    outer = frame.f_back
+    while outer is not None:
+        code = outer.f_code
+        if not is_own(code) and not code.co_filename.startswith(_LIBRARIES):
+            found.append((code, outer.f_lasti))
+        outer = outer.f_back
+    return tuple(reversed(found))
+
+
+def _recorded(frame: FrameType) -> SourceLocation:
+    now = state.__dict__
+    if not now["anomaly"]:
+        return SourceLocation(frame.f_code, frame.f_lasti)
+    return ForwardCall(frame, now.get("running"))
+
+
+class Check(NamedTuple):
+    """A check of a captured pass: ``is_nan`` tells whether gradient ``number`` of ``node`` has a NaN."""
+
+    is_nan: Tensor
+    node: Node
+    number: int
+
+
+# -- running nodes
 
 
 def guarded(node: Node, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
     """Run a node; under anomaly mode explain exceptions and refuse NaN results."""
-    if not state.anomaly:
+    now = state.__dict__
+    if not now["anomaly"]:
         return node.run(grads, wanted)
+    before = now.get("running")
+    now["running"] = node
     try:
         results = node.run(grads, wanted)
     except Exception:
-        _report(node)
+        report(node)
         raise
-    if state.anomaly_check_nan:
-        for number, grad in enumerate(results):
-            array = None if grad is None else grad._array
-            if array is not None and array.dtype.kind in "fc" and np.isnan(array).any():
-                _report(node)
-                raise RuntimeError(
-                    f"Function '{node.name()}' returned nan values in its {number}th output.\n"
-                    f"  forward op  {node.source}"
-                )
+    finally:
+        now["running"] = before
+    if now["anomaly_check_nan"]:
+        _check(node, grads, results)
     return results
 
 
-def _report(node: Node) -> None:
-    where = node.source
-    sys.stderr.write(
-        f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
-        f'  File "{where.file}", line {where.line}, in {where.function}\n'
+def watched(run: Callable[[Any], T], roots: Any) -> T:
+    """A whole backward pass; in a capture, what it found is decided on at its end."""
+    if state.trace is None or "checks" in state.__dict__:
+        return run(roots)
+    with collected([]) as checks:
+        try:
+            return run(roots)
+        finally:
+            _decide(checks)
+
+
+@contextmanager
+def collected(checks: list[Check]) -> Iterator[list[Check]]:
+    """Captured checks inside go to ``checks``, and nothing is decided."""
+    now = state.__dict__
+    before = now.get("checks")
+    now["checks"] = checks
+    try:
+        yield checks
+    finally:
+        if before is None:
+            del now["checks"]
+        else:
+            now["checks"] = before
+
+
+def _check(node: Node, grads: list[Any], results: Sequence[Any]) -> None:
+    for number, grad in enumerate(results):
+        if grad is None or grad is ZERO or not type_of(grad).dtype.is_differentiable:
+            continue
+        grad = _whole(grad)
+        if grad._array is None:
+            with grad_mode(False), _without_layers():
+                state.__dict__["checks"].append(Check(grad.isnan().any(), node, number))
+        elif np.isnan(grad._array).any():
+            if isinstance(node, OpNode) and hasattr(node.op, "culprit"):
+                primals = [node._unpack(entry, place) for place, entry in enumerate(node.primals)]
+                node, number = node.op.culprit(primals, grads) or (node, number)
+            raise nan_error(node, number)
+
+
+def _whole(grad: Tensor) -> Tensor:
+    """A gradient with the values of all elements of a batch, where one is computed at once."""
+    for layer in reversed(state.layers):
+        if isinstance(layer, BatchLayer):
+            full = layer.full(grad)
+            grad = grad if full is None else full
+    return grad
+
+
+@contextmanager
+def _without_layers() -> Iterator[None]:
+    before = state.layers
+    set_layers(())
+    try:
+        yield
+    finally:
+        set_layers(before)
+
+
+def _decide(checks: list[Check]) -> None:
+    """Split the capture by whether any gradient was NaN, and raise where one was."""
+    trace = state.trace
+    if not checks or trace is None:
+        return
+    with grad_mode(False):
+        found = stack([c.is_nan for c in checks]).any()
+    if not bool(found):
+        return
+    for check in checks:
+        if bool(check.is_nan):
+            raise nan_error(check.node, check.number)
+    raise DifferentiationError(
+        "compiled code gave a NaN in a gradient where NumPy gives none",
+        {"op": f"one of {', '.join(sorted({c.node.name() for c in checks}))}"},
+        "run the function inside `with autojit.eager():` and compare",
     )
 
 
+# -- telling
+
+
+def order_of(node: Node) -> int:
+    """The order of the derivative that a node computes: 1, or one more than that of the node that recorded it."""
+    order = 1
+    parent = getattr(node.source, "parent", None)
+    while parent is not None:
+        order += 1
+        parent = getattr(parent.source, "parent", None)
+    return order
+
+
+def nan_error(node: Node, number: int) -> DifferentiationError:
+    """The error for a NaN in a result of a node, which is reported first."""
+    report(node)
+    facts: dict[str, object] = {}
+    if node.source.code is not None:
+        facts["forward op"] = f"{_forward_name(node)} at {node.source.file}:{node.source.line}"
+    facts["derivative"] = f"of order {order_of(node)}"
+    return DifferentiationError(f"Function '{node.name()}' returned nan values in its {number}th output.", facts)
+
+
+def _forward_name(node: Node) -> str:
+    if isinstance(node, OpNode):
+        return node.op.name
+    function = getattr(node, "_forward_cls", None)
+    return node.name() if function is None else function.__name__
+
+
+def report(node: Node) -> None:
+    """Warn with the stack of the forward op of a node, and of each node that led to it being recorded."""
+    place = node.source
+    name = node.name()
+    if not isinstance(place, ForwardCall):
+        _warn(
+            f"Error detected in {name}. No forward pass information available. Enable detect anomaly during forward "
+            "pass for more information."
+        )
+        return
+    _warn(
+        f"Error detected in {name}. Traceback of forward call that caused the error:\n{place.text()}"
+        f"  (derivative of order {order_of(node)})"
+    )
+    parent = place.parent
+    while parent is not None:
+        outer = parent.source
+        if not isinstance(outer, ForwardCall):
+            _warn(
+                f"Previous calculation was induced by {parent.name()}. No forward pass information is available for "
+                "it: detect anomaly was off when it was recorded."
+            )
+            return
+        _warn(
+            f"Previous calculation was induced by {parent.name()}. Traceback of forward call that induced the previous "
+            f"calculation:\n{outer.text()}"
+        )
+        parent = outer.parent
+
+
+def _warn(text: str) -> None:
+    """A warning that never replaces the error it explains, even where warnings are errors."""
+    try:
+        warnings.warn(text, UserWarning, stacklevel=_outside())
+    except UserWarning:
+        sys.stderr.write(f"{text}\n")
+
+
+def _outside() -> int:
+    """``stacklevel`` of the innermost frame that is not autojit's, counted from ``_warn``."""
+    level, frame = 1, sys._getframe(1)
+    while is_own(frame.f_code) and frame.f_back is not None:
+        frame = frame.f_back
+        level += 1
+    return level
+
+
+# -- the switch
+
+
+def set_anomaly_enabled(mode: object, check_nan: object = True) -> None:
+    """Switch anomaly mode of this thread on or off."""
+    global _threads_on
+    if not isinstance(mode, bool) or not isinstance(check_nan, bool):
+        raise TypeError(f"anomaly mode is switched by bools, not {type(mode).__name__} and {type(check_nan).__name__}")
+    with _switch:
+        _threads_on += mode - state.anomaly
+        set_recorder(_recorded if _threads_on else None)
+    state.anomaly, state.anomaly_check_nan = mode, check_nan
+    if mode:
+        state.detour = state.detour or "anomaly"
+    elif state.detour == "anomaly":
+        state.detour = None if state.observer is None else "observed"
+
+
 class detect_anomaly:
-    """Context manager: backward passes inside check for NaN and report the forward line of a failure."""
+    """Context manager: backward passes inside refuse NaN, and explain failures by the lines of the forward pass.
+
+    Forward passes must run inside too, so that their lines are kept. Eager and compiled steps are checked alike. It is
+    slow: for debugging only. ``check_nan=False`` only explains exceptions.
+
+    Example:
+        >>> import autojit as aj, warnings
+        >>> x = aj.tensor([-1.0], requires_grad=True)
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     with aj.autograd.detect_anomaly():
+        ...         x.sqrt().sum().backward()
+        Traceback (most recent call last):
+            ...
+        autojit.core.errors.DifferentiationError: Function 'SqrtBackward0' returned nan values in its 0th output.
+        ...
+    """
 
     def __init__(self, check_nan: bool = True) -> None:
         self.check_nan = check_nan
         self.before = (state.anomaly, state.anomaly_check_nan)
+        warnings.warn(
+            "Anomaly Detection has been enabled. It slows down every backward pass; use it for debugging only.",
+            UserWarning,
+            stacklevel=2,
+        )
 
     def __enter__(self) -> None:
-        self.before = (state.anomaly, state.anomaly_check_nan)
-        state.anomaly, state.anomaly_check_nan = True, self.check_nan
+        set_anomaly_enabled(True, self.check_nan)
 
     def __exit__(self, *exception: object) -> None:
-        state.anomaly, state.anomaly_check_nan = self.before
+        set_anomaly_enabled(*self.before)
 
 
 class set_detect_anomaly:
-    """Switch anomaly mode on or off: as a function, or as a context manager that restores it."""
+    """Switch anomaly mode on or off: as a function, or as a context manager that restores it.
+
+    Example:
+        >>> import autojit as aj
+        >>> with aj.autograd.set_detect_anomaly(True):
+        ...     aj.is_anomaly_enabled()
+        True
+        >>> aj.is_anomaly_enabled()
+        False
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.before = (state.anomaly, state.anomaly_check_nan)
-        state.anomaly, state.anomaly_check_nan = bool(mode), check_nan
+        set_anomaly_enabled(mode, check_nan)
 
     def __enter__(self) -> None:
-        pass
+        """The mode was switched when the object was made."""
 
     def __exit__(self, *exception: object) -> None:
-        state.anomaly, state.anomaly_check_nan = self.before
+        set_anomaly_enabled(*self.before)
 
 
 def is_anomaly_enabled() -> bool:

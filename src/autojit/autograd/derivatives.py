@@ -3,34 +3,67 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from autojit.autograd.engine import check_cotangent, edge_type, run_backward
-from autojit.core.errors import DifferentiationError
+from autojit.autograd.engine import edge_type, run_backward
+from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
-from autojit.tensor.conversion import retain_grad
+from autojit.tensor.batch_layer import over_batch
 from autojit.tensor.factories import zeros
-from autojit.tensor.node import AccumulateGrad, Edge, Node
+from autojit.tensor.gradients import retain_grad
+from autojit.tensor.node import Edge, Node
+from autojit.tensor.promotion import cast
 from autojit.tensor.recording import edge_of
+from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import type_of
 
 
+class OldNameWarning(DeprecationWarning, FutureWarning):
+    """An argument is given under a name, or with a meaning, that torch has given up."""
+
+
+class EmptyInputsError(UsageError, ValueError):
+    """``inputs`` names nothing to differentiate with respect to."""
+
+
 class GradientEdge(NamedTuple):
-    """A place in the history: a node and the number of one of its outputs."""
+    """A place in the history: a node and the number of one of its outputs.
+
+    Accepted wherever ``backward`` and ``grad`` take a tensor. It keeps the history alive but not the tensor, and means
+    the tensor's value as it was when the edge was taken. ``ownership_token`` is there for torch's sake.
+    """
 
     node: Node
     output_nr: int
+    ownership_token: Node | None = None
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Where the gradient of a tensor is computed, without keeping the tensor alive."""
-    edge = edge_of(tensor)
+    """Where the gradient of a tensor is computed, without keeping the tensor alive.
+
+    Raises:
+        RuntimeError: the tensor requires no gradient.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor(3.0, requires_grad=True)
+        >>> y = x * 2
+        >>> edge = get_gradient_edge(y)
+        >>> z = y * y
+        >>> aj.autograd.grad(z, edge)
+        (tensor(12.),)
+    """
+    edge = edge_of(tensor._differentiated())
     if edge is None:
-        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+        raise DifferentiationError(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients",
+            {"tensor": tensor},
+            "set requires_grad=True on the leaves it is computed from",
+        )
     return GradientEdge(*edge)
 
 
@@ -42,15 +75,44 @@ def _sequence(given: Any) -> tuple[Any, ...]:
     return tuple(given)
 
 
+def _parts(outputs: tuple[Any, ...], grads: Any) -> tuple[tuple[Any, ...], Any]:
+    """The tensors whose history counts (the values of sparse ones) and, in their form, the given cotangents."""
+    parts = tuple(o._differentiated() if isinstance(o, Tensor) else o for o in outputs)
+    if grads is None or all(a is b for a, b in zip(parts, outputs, strict=True)):
+        return parts, grads
+    given = _sequence(grads)
+    whole = (*outputs, *given[len(outputs) :])  # surplus cotangents are reported by their number
+    return parts, [o._part_of(g) if isinstance(o, Tensor) else g for o, g in zip(whole, given, strict=False)]
+
+
+def _inputs(given: Any, function: str) -> tuple[Any, ...]:
+    """The tensors to differentiate with respect to; at least one."""
+    if isinstance(given, Mapping):
+        if type(given) is not dict:
+            raise TypeError(
+                f"`inputs` argument to `{function}()` must be a dict, not {type(given).__name__}. Other Mapping types "
+                "are not supported."
+            )
+        given = tuple(given.values())
+    chosen = _sequence(given)
+    if not chosen:
+        raise EmptyInputsError(
+            f"`inputs` argument to `{function}()` cannot be empty.",
+            {function: f"{function} requires non-empty inputs."},
+            "pass at least one tensor that requires gradients",
+        )
+    return chosen
+
+
 def _edge(given: Any, what: str, number: int) -> Edge:
     if isinstance(given, GradientEdge):
         return given.node, given.output_nr
     if not isinstance(given, Tensor):
-        raise TypeError(f"{what} must be Tensors or GradientEdges, not {type(given).__name__}")
-    edge = edge_of(given)
+        raise TypeError(f"element {number} of {what} must be a Tensor or a GradientEdge, not {type(given).__name__}")
+    edge = edge_of(given._differentiated())
     if edge is None:
         raise DifferentiationError(
-            f"element {number} of tensors does not require grad and does not have a grad_fn",
+            f"element {number} of {what} does not require grad and does not have a grad_fn",
             {what: given},
             "set requires_grad=True on the leaves it is computed from, and do not compute it under no_grad()",
         )
@@ -61,21 +123,23 @@ def _type(given: Any) -> TensorType:
     return edge_type((given.node, given.output_nr)) if isinstance(given, GradientEdge) else type_of(given)
 
 
-def _cotangents(outputs: Sequence[Any], given: Any, create_graph: bool, what: str) -> list[Any]:
+def _cotangents(outputs: Sequence[Any], given: Any, create_graph: bool, is_batched: bool) -> list[Any]:
     grads = [None] * len(outputs) if given is None else list(_sequence(given))
     if len(grads) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(grads)} gradients")
-    made: list[Any] = []
     with grad_mode(create_graph):
-        for number, (output, grad) in enumerate(zip(outputs, grads, strict=True)):
-            made.append(_cotangent(output, grad, what, number))
-    return made
+        return [
+            _cotangent(output, grad, number, is_batched)
+            for number, (output, grad) in enumerate(zip(outputs, grads, strict=True))
+        ]
 
 
-def _cotangent(output: Any, grad: Any, what: str, number: int) -> Any:
+def _cotangent(output: Any, grad: Any, number: int, is_batched: bool) -> Any:
+    if not isinstance(output, Tensor | GradientEdge):
+        raise TypeError(f"element {number} of tensors must be a Tensor or a GradientEdge, not {type(output).__name__}")
     t = _type(output)
     if grad is not None:
-        return check_cotangent(grad, t, what, number)
+        return _checked(grad, t, number, is_batched)
     if isinstance(output, Tensor) and edge_of(output) is None:
         return None
     if t.size != 1:
@@ -85,66 +149,135 @@ def _cotangent(output: Any, grad: Any, what: str, number: int) -> Any:
             "pass the vector of the vector-Jacobian product, or reduce the output with .sum()",
         )
     if not t.dtype.is_floating_point:
-        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t.dtype}")
-    return Tensor._literal_of(1, t).clone() if not t.shape else Tensor._literal_of(1, t)
+        raise DifferentiationError(
+            f"grad can be implicitly created only for real scalar outputs but got {t.dtype}",
+            {"output": output if isinstance(output, Tensor) else t},
+            "pass the gradient, or differentiate a real number such as abs() or .real",
+        )
+    one = Tensor._literal_of(1, t)
+    return one if t.shape else one.clone()
+
+
+def _checked(grad: Any, t: TensorType, number: int, is_batched: bool) -> Tensor:
+    """A cotangent of the output's shape and dtype, or torch's error."""
+    if not isinstance(grad, Tensor):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+    found = type_of(grad)
+    shape = found.shape[1:] if is_batched else found.shape
+    if shape != t.shape:
+        shapes = (
+            f"grad_output[{number}] has a shape of {Size(shape)} and output[{number}] has a shape of {Size(t.shape)}."
+        )
+        if is_batched:
+            text = (
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                "dimension. The sizes of the remaining dimensions are expected to match the shape of corresponding "
+                f"output, but a mismatch was detected: {shapes} If you only want some tensors in `grad_output` to be "
+                "considered batched, consider using vmap."
+            )
+        else:
+            text = f"Mismatch in shape: {shapes}"
+        raise _exactly(text, "pass a gradient of the output's shape")
+    if found.dtype.is_complex != t.dtype.is_complex:
+        raise _exactly(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[{number}] has a dtype of {found.dtype} and output[{number}] has a dtype of {t.dtype}.",
+            f"convert it: gradient.to({t.dtype})",
+        )
+    if found.device != t.device:
+        raise DifferentiationError(
+            f"invalid gradient at index {number} - expected device {t.device} but got {found.device}",
+            {"gradient": grad, "output": t},
+            f"move it: gradient.to({str(t.device)!r})",
+        )
+    return grad if found.dtype is t.dtype else cast(grad, t.dtype)
+
+
+def _exactly(text: str, fix: str) -> RuntimeError:
+    """torch's message word for word, for programs that compare it; the fix follows as a note."""
+    error = RuntimeError(text)
+    error.add_note(f"  fix  {fix}")
+    return error
+
+
+def _renamed(old: str, given: Any, new: str, present: Any, function: str) -> Any:
+    """The value of an argument given under its old name."""
+    if given is None:
+        return present
+    warnings.warn(f"`{old}` is deprecated. Use `{new}` instead.", OldNameWarning, stacklevel=4)
+    if present is not None and present is not given:
+        raise UsageError(
+            f"`{new}` and `{old}` (deprecated) arguments both passed to `{function}()`. Please only use `{new}`."
+        )
+    return given
 
 
 def backward(
-    tensors: Any,
+    tensors: Any = None,
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
-    create_graph: bool = False,
+    create_graph: bool | None = False,
     grad_variables: Any = None,
     inputs: Any = None,
+    *,
+    variables: Any = None,
+    retain_variables: bool | None = None,
 ) -> None:
     """Add the derivatives of ``tensors`` (weighted by ``grad_tensors``) to ``.grad`` of the leaves they depend on.
 
-    ``retain_graph`` (default: the value of ``create_graph``) keeps what was saved for another pass; ``create_graph``
-    records the derivative too; ``inputs`` restricts accumulation to these tensors.
+    Args:
+        tensors: a tensor or a GradientEdge, or a sequence of them.
+        grad_tensors: per tensor a vector of its shape, or None for scalars.
+        retain_graph: keep what was saved for another pass; by default the value of ``create_graph``.
+        create_graph: record the derivative too.
+        inputs: accumulate only into these (leaves, other tensors, edges; a dict's values).
+        variables, grad_variables, retain_variables: the old names.
 
     Raises:
-        RuntimeError: an output is not scalar and has no vector, requires no gradient, or its history is gone.
+        RuntimeError: an output is not scalar and has no vector, requires no gradient, or its history is gone; a vector
+            does not fit.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor([1.0, 2.0], requires_grad=True)
+        >>> aj.autograd.backward((x * x).sum())
+        >>> x.grad
+        tensor([2., 4.])
     """
-    if grad_variables is not None:
-        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
-        if grad_tensors is not None:
-            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`")
-        grad_tensors = grad_variables
-    outputs = _sequence(tensors)
-    if inputs is not None and not _sequence(inputs):
-        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    grads = _cotangents(outputs, grad_tensors, create_graph, "grad_tensors")
+    grad_tensors = _renamed("grad_variables", grad_variables, "grad_tensors", grad_tensors, "backward")
+    tensors = _renamed("variables", variables, "tensors", tensors, "backward")
+    retain_graph = _renamed("retain_variables", retain_variables, "retain_graph", retain_graph, "backward")
+    if tensors is None:
+        raise TypeError("backward() missing 1 required positional argument: 'tensors'")
+    outputs, grad_tensors = _parts(_sequence(tensors), grad_tensors)
+    chosen = None if inputs is None else _inputs(inputs, "backward")
+    create_graph = bool(create_graph)
+    grads = _cotangents(outputs, grad_tensors, create_graph, False)
     roots = _roots(outputs, grads)
     if create_graph:
-        warnings.warn(
-            "Using backward() with create_graph=True will create a reference cycle between the parameter and its "
-            "gradient "
-            "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. "
-            "If you "
-            "have to use this function, make sure to reset the .grad fields of your parameters to None after use to "
-            "break "
-            "the cycle and avoid the leak.",
-            UserWarning,
-            stacklevel=2,
-        )
+        warnings.warn(_CYCLE, UserWarning, stacklevel=2)
     targets = None
-    if inputs is not None:
-        chosen = _sequence(inputs)
+    if chosen is not None:
         for x in chosen:
-            if isinstance(x, Tensor) and x._grad_fn is not None:
+            if isinstance(x, Tensor) and edge_of(x) is not None and x._grad_fn is not None:
                 retain_grad(x)
-        targets = [_edge(x, "inputs", i) for i, x in enumerate(chosen)]
-    keep = create_graph if retain_graph is None else retain_graph
+        targets = [_input_edge(x, i) for i, x in enumerate(chosen)]
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    del grads
     run_backward(roots, keep, create_graph, targets, accumulate=True)
 
 
+_CYCLE = (
+    "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
+    "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have "
+    "to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle "
+    "and avoid the leak."
+)
+
+
 def _roots(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Edge, Any]]:
-    """(edge, cotangent) of the outputs that require gradients; an error when none does."""
-    edges = [(i, o) for i, o in enumerate(outputs) if isinstance(o, GradientEdge) or edge_of(o) is not None]
-    if len(edges) < len(outputs):
-        missing = next(i for i, o in enumerate(outputs) if isinstance(o, Tensor) and edge_of(o) is None)
-        _edge(outputs[missing], "tensors", missing)
-    return [(_edge(o, "tensors", i), grads[i]) for i, o in edges]
+    """(edge, cotangent) of the outputs; an error when one requires no gradient."""
+    return [(_edge(o, "tensors", i), grad) for i, (o, grad) in enumerate(zip(outputs, grads, strict=True))]
 
 
 def grad(
@@ -152,17 +285,29 @@ def grad(
     inputs: Any,
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
-    create_graph: bool = False,
+    create_graph: bool | None = False,
     only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Tensor | None, ...]:
+) -> Any:
     """The sums of derivatives of ``outputs`` with respect to each of ``inputs``; ``.grad`` is left alone.
 
-    ``allow_unused`` gives None for inputs that were not used (an error otherwise), ``materialize_grads`` zeros.
-    ``only_inputs=False`` also accumulates into the other leaves. ``is_grads_batched`` takes vectors with a leading
-    axis.
+    Args:
+        outputs: a tensor or a GradientEdge, or a sequence of them.
+        inputs: likewise, or a dict of them, which gives a dict.
+        grad_outputs: per output a vector of its shape, or None for scalars.
+        retain_graph: keep what was saved for another pass; by default the value of ``create_graph``.
+        create_graph: record the derivative too.
+        only_inputs: False also accumulates into the other leaves (deprecated).
+        allow_unused: None for inputs that were not used, instead of an error; by default the value of
+            ``materialize_grads``.
+        is_grads_batched: the vectors have a leading axis; all are pulled back at once.
+        materialize_grads: zeros for inputs that were not used.
+
+    Raises:
+        RuntimeError: an input was not used, or as for ``backward``.
+        ValueError: ``materialize_grads`` with ``allow_unused=False``; no inputs.
 
     Example:
         >>> import autojit as aj
@@ -174,28 +319,54 @@ def grad(
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
-    results, chosen = _sequence(outputs), _sequence(inputs)
-    keep = bool(create_graph) if retain_graph is None else retain_graph
-    if is_grads_batched:
-        return _batched(results, chosen, grad_outputs, keep, create_graph, allow_unused, materialize_grads)
-    grads = _cotangents(results, grad_outputs, bool(create_graph), "grad_outputs")
-    targets = [_input_edge(x, i) for i, x in enumerate(chosen)]
-    roots = _roots(results, grads)
+    chosen = _inputs(inputs, "grad")
     if not only_inputs:
         warnings.warn(
-            "only_inputs argument is deprecated and is ignored; others are accumulated", FutureWarning, stacklevel=2
+            "only_inputs argument is deprecated: call backward() for the other leaves. They are accumulated now.",
+            OldNameWarning,
+            stacklevel=2,
         )
-        _accumulate_others(roots, targets)
-    found = run_backward(roots, keep, bool(create_graph), targets, accumulate=False)
+    create_graph = bool(create_graph)
+    keep = create_graph if retain_graph is None else bool(retain_graph)
+    results, grad_outputs = _parts(_sequence(outputs), grad_outputs)
+    grads = _cotangents(results, grad_outputs, create_graph, is_grads_batched)
+    targets = [_input_edge(x, i) for i, x in enumerate(chosen)]
+    roots = _roots(results, grads)
+    del grads
+
+    def pull_back(roots: list[tuple[Edge, Any]]) -> list[Any]:
+        captured = run_backward(roots, keep, create_graph, targets, False, others=not only_inputs)
+        return [captured.get(edge) for edge in targets]
+
+    found = _over_rows(roots, pull_back) if is_grads_batched else pull_back(roots)
     unused = allow_unused or materialize_grads
-    return tuple(
-        _picked(found.get(edge), x, i, unused, materialize_grads)
-        for i, (edge, x) in enumerate(zip(targets, chosen, strict=True))
-    )
+    shown = [_picked(g, x, i, unused, materialize_grads, create_graph) for i, (g, x) in enumerate(zip(found, chosen))]
+    return dict(zip(inputs, shown, strict=True)) if type(inputs) is dict else tuple(shown)
+
+
+def _over_rows(roots: list[tuple[Edge, Any]], pull_back: Any) -> list[Any]:
+    """All rows of the vectors pulled back at once, through the ops' batching rules."""
+    given = [k for k, (_, vectors) in enumerate(roots) if vectors is not None]
+    if not given:
+        raise UsageError("is_grads_batched=True needs grad_outputs", fix="pass vectors with a leading axis")
+    fulls = [roots[k][1] for k in given]
+    if len({type_of(v).shape[0] for v in fulls}) > 1:
+        raise UsageError(
+            "is_grads_batched=True: the vectors have batch axes of different lengths",
+            {f"grad_outputs[{k}]": v for k, v in zip(given, fulls, strict=True)},
+        )
+
+    def rows(*elements: Tensor) -> list[Any]:
+        placed = list(roots)
+        for k, element in zip(given, elements, strict=True):
+            placed[k] = (roots[k][0], element)
+        return pull_back(placed)  # type: ignore[no-any-return]
+
+    return over_batch(rows, fulls)
 
 
 def _input_edge(given: Any, number: int) -> Edge:
-    if isinstance(given, Tensor) and edge_of(given) is None:
+    if isinstance(given, Tensor) and edge_of(given._differentiated()) is None:
         raise DifferentiationError(
             "One of the differentiated Tensors does not require grad",
             {f"input {number}": given},
@@ -204,57 +375,22 @@ def _input_edge(given: Any, number: int) -> Edge:
     return _edge(given, "inputs", number)
 
 
-def _picked(found: Any, x: Any, number: int, unused: bool, materialize: bool) -> Any:
+def _picked(found: Any, x: Any, number: int, unused: bool, materialize: bool, create_graph: bool) -> Any:
     if found is not None:
-        return found
-    if materialize:
-        t = _type(x)
-        return zeros(t.shape, dtype=t.dtype)
+        return x._from_part(found) if isinstance(x, Tensor) else found
     if not unused:
         raise DifferentiationError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
-            "this is "
-            "the desired behavior.",
+            f"The differentiated Tensor at index {number} appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior.",
             {f"input {number}": x if isinstance(x, Tensor) else _type(x)},
+            "pass allow_unused=True (None) or materialize_grads=True (zeros)",
         )
-    return None
-
-
-def _accumulate_others(roots: list[tuple[Edge, Any]], targets: list[Edge]) -> None:
-    """``only_inputs=False``: all other leaves accumulate, the listed ones keep their ``.grad``."""
-    listed = {node for node, _ in targets}
-    kept = [(n.variable, n.variable._grad) for n in listed if isinstance(n, AccumulateGrad)]
-    for leaf, _ in kept:
-        leaf._set_grad(None)
-    run_backward(roots, True, False, None, accumulate=True)
-    for leaf, before in kept:
-        leaf._set_grad(before)
-
-
-def _batched(
-    outputs: tuple[Any, ...], inputs: tuple[Any, ...], grad_outputs: Any, keep: bool, create_graph: bool,
-    allow_unused: bool | None, materialize: bool,
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """One pass per row of the vectors; the results are stacked."""
-    vectors = _sequence(grad_outputs)
-    if not vectors:
-        raise RuntimeError("is_grads_batched=True needs grad_outputs")
-    count = next(type_of(v).shape[0] for v in vectors if v is not None)
-    rows = []
-    for k in range(count):
-        last = k == count - 1
-        rows.append(
-            grad(outputs, inputs, [None if v is None else v[k] for v in vectors], keep or not last, create_graph,
-                 allow_unused=allow_unused, materialize_grads=materialize)
-        )  # fmt: skip
-    columns = zip(*rows, strict=True)
-    return tuple(None if any(g is None for g in c) else _stack(c) for c in columns)
-
-
-def _stack(column: Sequence[Any]) -> Tensor:
-    from autojit.tensor.functions_shape import stack
-
-    return stack(list(column))
+    if not materialize:
+        return None
+    if isinstance(x, GradientEdge):
+        raise UsageError("materialize_grads cannot be used when the given input is a GradientEdge")
+    t = type_of(x)
+    return zeros(t.shape, dtype=t.dtype, device=t.device, requires_grad=create_graph)
 
 
 def _port(

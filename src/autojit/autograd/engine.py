@@ -1,83 +1,117 @@
 """The engine: walks the recorded history backwards and runs each node once, after all its users.
 
 Nodes are numbered as they are recorded and edges lead to earlier nodes only, so descending numbers are a topological
-order; an AccumulateGrad runs as soon as its last contribution has arrived.
+order; an AccumulateGrad runs as soon as its last contribution has arrived. What happens at a node, in this order: the
+hooks of the tensors it made, retained gradients, its pre-hooks, its rule, its hooks.
+
+A pass may start another one (in a hook or a custom function). Deeply nested passes go on in new threads, so that the
+depth is not limited by Python's stack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from autojit.autograd import anomaly
-from autojit.core.errors import DifferentiationError, ShapeError
+from autojit.autograd.accumulation import accumulate, fresh
+from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
+from autojit.core.errors import DifferentiationError
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
-from autojit.tensor.functions_shape import broadcastable_sum
 from autojit.tensor.node import ZERO, AccumulateGrad, Edge, Node, type_of_meta
-from autojit.tensor.promotion import cast
 from autojit.tensor.state import grad_mode, state
-from autojit.tensor.tensor import type_of, wrap
+from autojit.tensor.tensor import type_of
 
 Grads = list[Any]
 
+DEEPEST = 20
+"""Nested passes in one thread: each takes some 15 Python frames, of the 1000 that are allowed."""
+
 
 class Walk:
-    """One backward pass: which nodes run, what has arrived at their outputs, what was asked for."""
+    """One backward pass: which nodes run, what has arrived at their outputs, what was asked for.
 
-    def __init__(self, keep_graph: bool, targets: Sequence[Edge] | None, accumulate: bool) -> None:
+    Without ``targets`` every leaf accumulates. With them, ``accumulate`` says whether the targets (only) accumulate or
+    their cotangents are captured; ``others`` captures them while all other leaves accumulate.
+    """
+
+    def __init__(
+        self, keep_graph: bool, targets: Sequence[Edge] | None, accumulate: bool, others: bool = False
+    ) -> None:
+        self.number = next(_numbers)
         self.keep_graph = keep_graph
         self.accumulate = accumulate
+        self.others = others
         self.targets = None if targets is None else set(targets)
         self.captured: dict[Edge, Any] = {}
         self.arrived: dict[Node, Grads] = {}
         self.missing: dict[Node, int] = {}
-        self.needed: set[Node] = set()
+        self.needed: set[Node] | None = None  # None: all
+        self.callbacks: list[Callable[[], Any]] = []
+        self.observer = state.observer  # the profiler's, or None
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> dict[Edge, Any]:
         """Push the roots' cotangents through the history; the cotangents that arrived at the targets."""
         order = self._plan([edge[0] for edge, _ in roots])
-        for edge, grad in roots:
-            self._arrive(edge, grad)
+        arrived, missing = self.arrived, self.missing
+        if self.observer is None:
+            self._start(roots)
+        else:
+            self.observer.call("GraphRoot", "derivative", self._start, roots)
+        del roots
         for node in order:
-            if type(node) is AccumulateGrad:
-                if self.missing[node] == 0 and node in self.arrived:
-                    self._process(node)
-                continue
-            self._process(node)
+            if node in arrived and (type(node) is not AccumulateGrad or missing[node] == 0):
+                self._process(node)
+        while self.callbacks:
+            self.callbacks.pop(0)()
         return self.captured
 
+    def _start(self, roots: Sequence[tuple[Edge, Any]]) -> None:
+        for edge, grad in roots:
+            self._arrive(edge, grad)
+
+    def will_run(self, node: Node) -> bool:
+        """Whether the hooks of ``node`` run in this pass: it is reached, and needed for what was asked for."""
+        if node not in self.missing:
+            return False
+        if self.needed is None or node in self.needed:
+            return True
+        return self.targets is not None and any(node is target for target, _ in self.targets)
+
     def _plan(self, roots: Sequence[Node]) -> list[Node]:
-        found: set[Node] = set(roots)
-        stack = list(found)
-        missing = self.missing = dict.fromkeys(found, 0)
+        missing = self.missing = dict.fromkeys(roots, 0)
+        stack = list(missing)
         while stack:
             for edge in stack.pop().edges:
                 if edge is None:
                     continue
                 child = edge[0]
-                if child not in found:
-                    found.add(child)
-                    missing[child] = 0
+                if child in missing:
+                    missing[child] += 1
+                else:
+                    missing[child] = 1
                     stack.append(child)
-                missing[child] += 1
-        order = sorted(found, key=_when, reverse=True)
-        self._mark_needed(order)
-        return order
-
-    def _mark_needed(self, order: list[Node]) -> None:
+        order = sorted(missing, key=_when, reverse=True)
         if self.targets is None:
-            self.needed = set(order)
-            return
+            return order
+        return self._only_needed(order)
+
+    def _only_needed(self, order: list[Node]) -> list[Node]:
+        """Note which nodes lie on the way to the targets; the order without the others."""
+        assert self.targets is not None
         wanted = {node for node, _ in self.targets}
+        if self.others:
+            self.needed = {n for n in order if type(n) is not AccumulateGrad or n not in wanted}
+            return order
+        needed = self.needed = set(wanted) if self.accumulate else set()
         for node in reversed(order):
-            if any(e is not None and (e[0] in self.needed or e[0] in wanted) for e in node.edges):
-                self.needed.add(node)
-        if self.accumulate:
-            self.needed.update(n for n in order if type(n) is AccumulateGrad and n in wanted)
+            if any(e is not None and (e[0] in needed or e[0] in wanted) for e in node.edges):
+                needed.add(node)
+        return [n for n in order if n in needed or n in wanted]
 
     def _arrive(self, edge: Edge, grad: Any) -> None:
         node, number = edge
@@ -93,201 +127,94 @@ class Walk:
             buffer[number] = add(before, grad)
 
     def _process(self, node: Node) -> None:
-        grads = self.arrived.pop(node, None)
-        if grads is None:
-            grads = [None] * max(len(node.out_metas), 1)
-        _run_tensor_hooks(node, grads)
-        if self.targets is not None:
+        grads = self.arrived.pop(node)
+        is_leaf = type(node) is AccumulateGrad
+        if is_leaf and grads[0] is ZERO:
+            grads[0] = zeros_of((node, 0))
+        is_needed = self.needed is None or node in self.needed
+        if is_needed and self.targets is not None and not self.accumulate:
             self._capture(node, grads)
-        if node in self.needed:
-            if node.pre_hooks:
-                grads = _run_pre_hooks(node, grads)
-            if type(node) is AccumulateGrad:
-                _accumulate(node, grads[0])
-                _run_post_hooks(node, (), tuple(grads))
-                return
-            self._run(node, grads)
+        if has_tensor_hooks(node):
+            _fill_zeros(node, grads)
+            through_tensor_hooks(node, grads)
+        if not is_needed:
+            self._capture(node, grads)
+            return
+        if node.pre_hooks:
+            _fill_zeros(node, grads)
+            grads = through_pre_hooks(node.pre_hooks, grads)
+        if is_leaf:
+            if self.observer is None:
+                accumulate(node, grads)  # type: ignore[arg-type]
+            else:
+                self.observer.node(node, grads, accumulate, node, grads)
+            if node.post_hooks:
+                through_post_hooks(node.post_hooks, (), grads)
         else:
-            self._skip(node)
+            self._run(node, grads)
 
     def _capture(self, node: Node, grads: Grads) -> None:
-        assert self.targets is not None
+        targets = self.targets
+        assert targets is not None
         for number, grad in enumerate(grads):
             edge = (node, number)
-            if edge in self.targets:
+            if edge in targets:
                 self.captured[edge] = zeros_of(edge) if grad is ZERO else grad
 
     def _run(self, node: Node, grads: Grads) -> None:
-        wanted = tuple(
-            e is not None and (e[0] in self.needed or (self.targets is not None and e in self.targets))
-            for e in node.edges
-        )
-        results = anomaly.guarded(node, grads, wanted)
+        needed, targets = self.needed, self.targets
+        if needed is None:
+            wanted = tuple([e is not None for e in node.edges])
+        else:
+            wanted = tuple(
+                [e is not None and (e[0] in needed or (targets is not None and e in targets)) for e in node.edges]
+            )
+        if self.observer is None:
+            results = anomaly.guarded(node, grads, wanted)
+        else:
+            results = self.observer.node(node, grads, anomaly.guarded, node, grads, wanted)
         if node.post_hooks:
-            results = _run_post_hooks(node, tuple(results), tuple(grads))
+            _fill_zeros(node, grads)
+            shown = [zeros_of(e) if r is ZERO and e is not None else r for r, e in zip(results, node.edges)]
+            results = through_post_hooks(node.post_hooks, shown, grads)
         if not self.keep_graph:
             node.release()
-        self._deliver(node, results)
+        grads.clear()
+        self._deliver(node, results if type(results) is list else list(results))
 
-    def _skip(self, node: Node) -> None:
-        self._deliver(node, (None,) * len(node.edges))
-
-    def _deliver(self, node: Node, results: Sequence[Any]) -> None:
-        for edge, grad in zip(node.edges, results, strict=False):
-            if edge is None:
+    def _deliver(self, node: Node, results: Grads) -> None:
+        """Hand the results on; ``results`` gives them up, so that a leaf can see whether it is their only owner."""
+        missing, needed, targets = self.missing, self.needed, self.targets
+        for place, edge in enumerate(node.edges):
+            if edge is None or place >= len(results):
                 continue
             child = edge[0]
-            self._arrive(edge, grad)
-            self.missing[child] -= 1
-            if type(child) is AccumulateGrad and self.missing[child] == 0 and child in self.arrived:
+            missing[child] -= 1
+            if needed is not None and child not in needed and edge not in targets:  # type: ignore[operator]
+                continue
+            self._arrive(edge, results[place])
+            results[place] = None
+            if type(child) is AccumulateGrad and missing[child] == 0:
                 self._process(child)
 
 
-def _when(node: Node) -> int:
-    """Accumulators come last in the order; they run earlier, when their last contribution arrives."""
-    return -1 if type(node) is AccumulateGrad else node.sequence
+_numbers = itertools.count()
 
 
-def _run_tensor_hooks(node: Node, grads: Grads) -> None:
-    if type(node) is AccumulateGrad or node.tensor_hooks is not None or node.retained is not None:
-        for number, grad in enumerate(grads):
-            if grad is ZERO:
-                grads[number] = zeros_of((node, number))
-    if type(node) is AccumulateGrad:
-        hooks = node.variable._leaf_hooks
-        if hooks is not None and grads[0] is not None:
-            grads[0] = _through(hooks[0], grads[0])
-        return
-    if node.tensor_hooks is not None:
-        for number, hooks_of_output in node.tensor_hooks.items():
-            if grads[number] is not None:
-                grads[number] = _through(hooks_of_output, grads[number])
-    if node.retained is not None:
-        for number, reference in node.retained.items():
-            t = reference()
-            if t is not None and grads[number] is not None:
-                _retain(t, grads[number])
+class _Running(threading.local):
+    """The passes that the thread is in, outermost first."""
+
+    def __init__(self) -> None:
+        self.walks: tuple[Walk, ...] = ()
+        self.depth = 0
 
 
-def _through(hooks: dict[int, Any], grad: Tensor) -> Tensor:
-    for hook in list(hooks.values()):
-        replaced = hook(grad)
-        if replaced is None:
-            continue
-        if not isinstance(replaced, Tensor):
-            raise TypeError(f"hooks must return None or a Tensor, but got {type(replaced).__name__}")
-        if type_of(replaced).shape != type_of(grad).shape:
-            raise DifferentiationError(
-                "hook has changed the size of value", {"before": grad, "after": replaced}, "return the same shape"
-            )
-        grad = replaced
-    return grad
+_running = _Running()
 
 
-def _retain(t: Tensor, grad: Tensor) -> None:
-    if t._grad is None:
-        t._grad = grad if state.grad_enabled else fresh(grad)
-    else:
-        t._grad = add(t._grad, grad)
-
-
-def _run_pre_hooks(node: Node, grads: Grads) -> Grads:
-    assert node.pre_hooks is not None
-    current = tuple(grads)
-    for hook in list(node.pre_hooks.values()):
-        replaced = hook(current)
-        if replaced is not None:
-            current = replaced if isinstance(replaced, tuple) else (replaced,)
-    return list(current)
-
-
-def _run_post_hooks(node: Node, results: tuple[Any, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not node.post_hooks:
-        return results
-    for hook in list(node.post_hooks.values()):
-        replaced = hook(results, grads)
-        if replaced is None:
-            continue
-        replaced = replaced if isinstance(replaced, tuple) else (replaced,)
-        if len(replaced) != len(results):
-            raise RuntimeError(
-                f"hook has returned an incorrect number of values (got {len(replaced)}, but expected {len(results)})"
-            )
-        results = replaced
-    return results
-
-
-def _accumulate(node: AccumulateGrad, grad: Any) -> None:
-    if grad is None:
-        return
-    leaf = node.variable
-    wanted = type_of(leaf)
-    if type_of(grad).dtype is not wanted.dtype:
-        grad = cast(grad, wanted.dtype)
-    before = leaf.grad
-    if before is None:
-        leaf._set_grad(fresh(grad))
-    elif state.grad_enabled:
-        leaf._set_grad(add(before, grad))
-    elif state.trace is None:
-        _add_in_place(before, grad)
-    else:
-        before.add_(grad)
-    if leaf._leaf_hooks is not None:
-        for hook in list(leaf._leaf_hooks[1].values()):
-            hook(leaf)
-
-
-def _add_in_place(total: Tensor, grad: Tensor) -> None:
-    with np.errstate(all="ignore"):
-        np.add(total._array, grad._array, out=total._array)
-    if total._storage is not None:
-        total._storage.version += 1
-
-
-def fresh(grad: Tensor) -> Tensor:
-    """The gradient in memory of its own, so that no two ``.grad`` and no user tensor alias."""
-    if state.grad_enabled and grad._requires_grad:
-        return clone(grad)
-    if grad._array is None:
-        made = wrap(None)  # type: ignore[arg-type]
-        made._value, made._type = grad._value if grad._storage is None else clone(grad)._value, type_of(grad)
-        return made
-    return wrap(np.array(grad._array, order="C"))
-
-
-def check_cotangent(grad: Any, type: TensorType, what: str, number: int) -> Tensor:
-    """A cotangent of the output's shape and dtype, or torch's error."""
-    if not isinstance(grad, Tensor):
-        raise TypeError(f"gradients can be either Tensors or None, but got {grad.__class__.__name__}")
-    found = type_of(grad)
-    if found.device != type.device:
-        raise DifferentiationError(
-            f"{what}: gradient at index {number} lies on another device", {"gradient": grad, "output": type}
-        )
-    if found.shape != type.shape:
-        grad = broadcastable_sum(grad, type.shape) if _expands(type.shape, found.shape) else None
-        if grad is None:
-            raise ShapeError(
-                f"Mismatch in shape: {what}[{number}] has a shape of {list(found.shape)} and output[{number}] has a "
-                f"shape of {list(type.shape)}.",
-                {"gradient": found, "output": type},
-                "pass a gradient of the output's shape",
-            )
-    if found.dtype is not type.dtype:
-        if type.dtype.is_complex != found.dtype.is_complex and not type.dtype.is_complex:
-            raise DifferentiationError(
-                f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
-                f"dtype: {what}[{number}] has a dtype of {found.dtype} and output[{number}] has a dtype of "
-                f"{type.dtype}."
-            )
-        grad = cast(grad, type.dtype)
-    return grad  # type: ignore[no-any-return]
-
-
-def _expands(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
-    aligned = large[len(large) - len(small) :] if small else ()
-    return len(small) <= len(large) and all(n in (1, m) for n, m in zip(small, aligned, strict=True))
+def current_walk() -> Walk | None:
+    """The backward pass that the thread is in, or None."""
+    return _running.walks[-1] if _running.walks else None
 
 
 def run_backward(
@@ -296,10 +223,79 @@ def run_backward(
     create_graph: bool,
     targets: Sequence[Edge] | None,
     accumulate: bool,
+    others: bool = False,
 ) -> dict[Edge, Any]:
     """Run the engine from (edge, cotangent) roots; cotangents that reached the targets."""
-    with grad_mode(create_graph):
-        return Walk(keep_graph, targets, accumulate).run(roots)
+    walk = Walk(keep_graph, targets, accumulate, others)
+    if _running.depth >= DEEPEST:
+        return _in_new_thread(lambda: _entered(walk, roots, create_graph))
+    return _entered(walk, roots, create_graph)
+
+
+def _entered(walk: Walk, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
+    before, depth = _running.walks, _running.depth
+    _running.walks, _running.depth = (*before, walk), depth + 1
+    try:
+        with grad_mode(create_graph):
+            return anomaly.watched(walk.run, roots) if state.anomaly else walk.run(roots)
+    finally:
+        _running.walks, _running.depth = before, depth
+
+
+def _in_new_thread(job: Callable[[], dict[Edge, Any]]) -> dict[Edge, Any]:
+    """Do a job in a thread with this thread's switches and an empty stack; its error is raised here."""
+    switches = {name: value for name, value in vars(state).items() if name not in ("quiet", "run")}
+    found: list[dict[Edge, Any]] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        vars(state).update(switches)
+        try:
+            found.append(job())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="autojit nested backward")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return found[0]
+
+
+class ExecutionEngine:
+    """The engine as ``Variable._execution_engine``: what extensions ask of a running pass."""
+
+    def queue_callback(self, callback: Callable[[], Any]) -> None:
+        """Call ``callback()`` when the present backward pass has ended.
+
+        Raises:
+            RuntimeError: no backward pass is running in this thread.
+        """
+        walk = current_walk()
+        if walk is None:
+            raise DifferentiationError(
+                "Final callbacks can only be installed during backward pass.",
+                fix="call queue_callback in a hook or in the backward of a custom function",
+            )
+        walk.callbacks.append(callback)
+
+    def is_checkpoint_valid(self) -> bool:
+        """Whether the present pass accumulates into every leaf, as recomputing with ``backward`` does."""
+        walk = current_walk()
+        return walk is None or walk.targets is None
+
+
+def _when(node: Node) -> int:
+    """Accumulators come last in the order; they run earlier, when their last contribution arrives."""
+    return -1 if type(node) is AccumulateGrad else node.sequence
+
+
+def _fill_zeros(node: Node, grads: Grads) -> None:
+    """Users' hooks see zeros as tensors."""
+    for number, grad in enumerate(grads):
+        if grad is ZERO:
+            grads[number] = zeros_of((node, number))
 
 
 def zeros_of(edge: Edge) -> Tensor:
@@ -314,3 +310,6 @@ def edge_type(edge: Edge) -> TensorType:
     if isinstance(node, AccumulateGrad):
         return type_of(node.variable)
     return type_of_meta(node.out_metas[number])
+
+
+__all__ = ["ExecutionEngine", "Walk", "current_walk", "edge_type", "fresh", "run_backward", "zeros_of"]

@@ -1,63 +1,133 @@
-"""Derivatives of functions: jacobian, hessian, vjp, jvp, hvp, vhp (torch.autograd.functional)."""
+"""Derivatives of functions: jacobian, hessian, vjp, jvp, hvp, vhp (torch.autograd.functional).
+
+``func`` takes Tensors and returns a Tensor or a tuple of them; ``inputs`` is one Tensor or a tuple. Results are nested
+as inputs and outputs were: a tuple only where a tuple was. ``create_graph`` records the derivative, so that it can be
+differentiated again; ``strict`` refuses derivatives that are zero because nothing connects output and input.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from autojit.autograd.derivatives import grad
+from autojit.autograd import forward_ad
+from autojit.autograd.functional_checks import (
+    BACK,
+    BACK_OF_BACK,
+    BACK_OF_SECOND,
+    OUTPUTS,
+    SECOND,
+    Function,
+    Tensors,
+    as_tensors,
+    check_dependent,
+    check_outputs,
+    check_vectors,
+    filled,
+    finished,
+    fresh_inputs,
+    one_or_all,
+    pulled,
+    single_output,
+)  # fmt: skip
+from autojit.core.types import TensorType
 from autojit.tensor import Tensor
-from autojit.tensor.factories import zeros_like
+from autojit.tensor.batch_layer import over_batch
+from autojit.tensor.factories import eye, zeros, zeros_like
 from autojit.tensor.functions_shape import stack
-from autojit.tensor.state import grad_mode
+from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 
-Function = Callable[..., Any]
+__all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+_ONE_ELEMENT_INPUT = (
+    "The vector v can only be None if the input to the user-provided function is a single Tensor with a single element."
+)
 
 
-def _tuple(given: Any, what: str, function: str) -> tuple[tuple[Tensor, ...], bool]:
-    """(tensors, whether it was a tuple); TypeError when something is not a tensor."""
-    is_tuple = isinstance(given, tuple)
-    found = given if is_tuple else (given,)
-    for i, t in enumerate(found):
-        if not isinstance(t, Tensor):
-            extra = f" at index {i}" if is_tuple else ""
-            raise TypeError(
-                f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the value{extra} "
-                "has type "
-                f"{type(t)}."
-            )
-    return tuple(found), is_tuple
+def _mode(create_graph: bool) -> Any:
+    return grad_mode(create_graph or state.grad_enabled)
 
 
-def _prepared(inputs: Sequence[Tensor], create_graph: bool) -> tuple[Tensor, ...]:
-    """Inputs as fresh tensors to differentiate by; connected to the originals when a graph is wanted."""
-    if create_graph:
-        return tuple(t.view_as(t) if t.requires_grad else t.detach().requires_grad_() for t in inputs)
-    return tuple(t.detach().requires_grad_() for t in inputs)
+def vjp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """(outputs, vector-Jacobian product): ``v`` is shaped like the outputs, the product like the inputs.
 
+    Raises:
+        RuntimeError: ``v`` is missing for an output with several elements, or does not fit the outputs.
+        TypeError: an input, an output or ``v`` is neither a Tensor nor a tuple of Tensors.
 
-def _finished(tensors: Any, create_graph: bool) -> Any:
-    if isinstance(tensors, tuple):
-        return tuple(_finished(t, create_graph) for t in tensors)
-    return tensors if create_graph else tensors.detach()
-
-
-def _derivative(
-    output: Tensor, inputs: Sequence[Tensor], vector: Tensor | None, create_graph: bool, strict: bool, what: str
-) -> tuple[Tensor, ...]:
-    """One VJP; zeros for inputs the output does not depend on, an error under ``strict``."""
-    if not output.requires_grad:
-        if strict:
+    Example:
+        >>> import autojit as aj
+        >>> vjp(lambda x: x**2, aj.tensor([1.0, 2.0]), aj.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with grad_mode(True):
+        given, many_in = as_tensors(inputs, "inputs", "vjp")
+        xs = fresh_inputs(given, create_graph, True)
+        outputs, many_out = as_tensors(func(*xs), OUTPUTS, "vjp")
+        check_outputs(outputs, strict)
+        vectors = None
+        if v is not None:
+            vectors = fresh_inputs(as_tensors(v, "v", "vjp")[0], create_graph, False)
+            check_vectors(vectors, outputs, many_out)
+        elif len(outputs) != 1 or type_of(outputs[0]).size != 1:
             raise RuntimeError(
-                f"Output of the user-provided function does not require gradients in {what} with strict mode"
+                "The vector v can only be None if the user-provided function returns a single Tensor with a single "
+                "element."
             )
-        return tuple(zeros_like(t) for t in inputs)
-    found = grad(output, tuple(inputs), vector, retain_graph=True, create_graph=create_graph, allow_unused=True)
-    if strict and any(g is None for g in found):
-        place = next(i for i, g in enumerate(found) if g is None)
-        raise RuntimeError(f"The output of the user-provided function is independent of input {place} in {what}.")
-    return tuple(zeros_like(t) if g is None else g for g, t in zip(found, inputs, strict=True))
+    with _mode(create_graph):
+        found = filled(pulled(outputs, xs, vectors, create_graph), xs, strict, create_graph, BACK)
+    return _pair(outputs, many_out, found, many_in, create_graph)
+
+
+def jvp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
+    """(outputs, Jacobian-vector product): ``v`` is shaped like the inputs, the product like the outputs.
+
+    Computed by differentiating the vector-Jacobian product with respect to its vector. ``forward_ad`` computes the same
+    without a backward pass.
+
+    Raises:
+        RuntimeError: ``v`` is missing for an input with several elements, or does not fit the inputs.
+        TypeError: as for ``vjp``.
+
+    Example:
+        >>> import autojit as aj
+        >>> jvp(lambda x: x**2, aj.tensor([1.0, 2.0]), aj.tensor([1.0, 10.0]))
+        (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    with grad_mode(True):
+        given, many_in = as_tensors(inputs, "inputs", "jvp")
+        xs = fresh_inputs(given, create_graph, True)
+        vectors = _input_vectors(v, xs, many_in, create_graph, "jvp")
+        outputs, many_out = as_tensors(func(*xs), OUTPUTS, "jvp")
+        check_outputs(outputs, strict)
+        dummies = tuple(zeros_like(y, requires_grad=True) for y in outputs)
+        pullback = pulled(outputs, xs, dummies, True)
+        check_dependent(pullback, "grad_inputs", strict)
+    with _mode(create_graph):
+        found = pulled(pullback, dummies, vectors, create_graph)
+        done = filled(found, outputs, strict, create_graph, BACK_OF_BACK)
+    return _pair(outputs, many_out, done, many_out, create_graph)
+
+
+def _input_vectors(v: Any, xs: Tensors, is_tuple: bool, create_graph: bool, name: str) -> Tensors | None:
+    if v is None:
+        if len(xs) != 1 or type_of(xs[0]).size != 1:
+            raise RuntimeError(_ONE_ELEMENT_INPUT)
+        return None
+    vectors = fresh_inputs(as_tensors(v, "v", name)[0], create_graph, False)
+    check_vectors(vectors, xs, is_tuple)
+    return vectors
+
+
+def _pair(outputs: Tensors, many_out: bool, found: Tensors, many: bool, create_graph: bool) -> tuple[Any, Any]:
+    results = one_or_all(finished(outputs, create_graph), many_out)
+    return results, one_or_all(finished(found, create_graph), many)
 
 
 def jacobian(
@@ -68,25 +138,136 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian: per output and input a tensor of shape ``output.shape + input.shape``."""
+    """The Jacobian: per output and input a tensor of shape ``output.shape + input.shape``.
+
+    ``vectorize`` computes all rows at once, as a batch, instead of one backward pass each. ``strategy`` "forward-mode"
+    goes through the inputs' elements instead of the outputs'; it takes ``vectorize=True``.
+
+    Raises:
+        RuntimeError: ``strict`` finds an independent input, or is combined with ``vectorize``.
+        TypeError: an input or output is neither a Tensor nor a tuple of Tensors.
+
+    Example:
+        >>> import autojit as aj
+        >>> jacobian(lambda x: x**2, aj.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
+    """
+    _check_strategy(strategy)
+    if strategy == "forward-mode":
+        return _forward_jacobian(func, inputs, create_graph, strict, vectorize)
     with grad_mode(True):
-        given, many_in = _tuple(inputs, "inputs", "jacobian")
-        xs = _prepared(given, create_graph)
-        outputs, many_out = _tuple(func(*xs), "outputs", "jacobian")
-        found = tuple(_jacobian_of(y, xs, create_graph, strict) for y in outputs)
-    done = _finished(found, create_graph)
-    rows = done if many_in else tuple(row[0] for row in done)
-    return rows if many_out else rows[0]
+        given, many_in = as_tensors(inputs, "inputs", "jacobian")
+        xs = fresh_inputs(given, create_graph, True)
+        outputs, many_out = as_tensors(func(*xs), OUTPUTS, "jacobian")
+        check_outputs(outputs, strict)
+        if vectorize:
+            if strict:
+                raise RuntimeError(
+                    "jacobian: `strict=True` and `vectorized=True` are not supported together. Please either set "
+                    "`strict=False` or `vectorize=False`."
+                )
+            found = _all_rows(outputs, xs, create_graph)
+        else:
+            found = tuple(_row_by_row(k, y, xs, create_graph, strict) for k, y in enumerate(outputs))
+    return one_or_all(finished(found, create_graph), many_out, many_in)
 
 
-def _jacobian_of(y: Tensor, xs: tuple[Tensor, ...], create_graph: bool, strict: bool) -> tuple[Tensor, ...]:
+def _check_strategy(strategy: str) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
+            'than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+        )
+
+
+def _row_by_row(number: int, y: Tensor, xs: Tensors, create_graph: bool, strict: bool) -> Tensors:
     flat = y.reshape(-1)
-    rows = [_derivative(flat[i], xs, None, create_graph, strict, "jacobian") for i in range(type_of(flat).size)]
-    columns = list(zip(*rows, strict=True)) if rows else [() for _ in xs]
-    return tuple(
-        (stack(list(c)) if c else zeros_like(x).reshape(-1)[:0]).reshape((*type_of(y).shape, *type_of(x).shape))
-        for c, x in zip(columns, xs, strict=True)
-    )
+    rows: list[list[Tensor]] = [[] for _ in xs]
+    for j in range(type_of(flat).size):
+        found = pulled((flat[j],), xs, None, create_graph, keep=True)
+        for place, (row, g) in enumerate(zip(rows, found, strict=True)):
+            if g is None and strict:
+                raise RuntimeError(
+                    f"Output {number} of the user-provided function is independent of input {place}. This is not "
+                    "allowed in strict mode."
+                )
+            if g is not None and strict and create_graph and not g.requires_grad:
+                raise RuntimeError(
+                    f"The jacobian of the user-provided function is independent of input {number}. This is not allowed "
+                    "in strict mode when create_graph=True."
+                )
+            row.append(zeros_like(xs[place]) if g is None else g)
+    return tuple(_stacked(row, type_of(y), type_of(x)) for row, x in zip(rows, xs, strict=True))
+
+
+def _stacked(rows: Sequence[Tensor], y: TensorType, x: TensorType) -> Tensor:
+    shape = (*y.shape, *x.shape)
+    return stack(list(rows)).reshape(shape) if rows else zeros(*shape, dtype=x.dtype)
+
+
+def _all_rows(outputs: Tensors, xs: Tensors, create_graph: bool) -> tuple[Tensors, ...]:
+    """Every row of every output's Jacobian by one batched backward pass."""
+    sizes = [type_of(y).size for y in outputs]
+    vectors = _basis([type_of(y) for y in outputs])
+    found = pulled(outputs, xs, vectors, create_graph, batched=True) if sum(sizes) else (None,) * len(xs)
+    columns = []
+    for g, x in zip(found, xs, strict=True):
+        whole = zeros(sum(sizes), *type_of(x).shape, dtype=type_of(x).dtype) if g is None else g
+        parts = whole.split(sizes, 0)
+        columns.append([p.reshape((*type_of(y).shape, *type_of(x).shape)) for p, y in zip(parts, outputs, strict=True)])
+    return tuple(zip(*columns, strict=True))
+
+
+def _basis(types: Sequence[TensorType]) -> Tensors:
+    """Per tensor a batch of vectors: over all batches together one for each element of all tensors."""
+    total = sum(t.size for t in types)
+    found = []
+    start = 0
+    for t in types:
+        one_hot = eye(total, dtype=t.dtype)[:, start : start + t.size]
+        found.append(one_hot.reshape((total, *t.shape)))
+        start += t.size
+    return tuple(found)
+
+
+def _forward_jacobian(func: Function, inputs: Any, create_graph: bool, strict: bool, vectorize: bool) -> Any:
+    """Every column at once: a batch of tangents, one for each element of the inputs."""
+    if create_graph:
+        raise NotImplementedError('jacobian does not support create_graph=True when strategy="forward-mode"')
+    if strict:
+        raise RuntimeError(
+            'jacobian: `strict=True` and `strategy="forward-mode"` are not supported together (yet). Please either set '
+            '`strict=False` or `strategy="reverse-mode"`.'
+        )
+    if not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
+            "`vectorize=True`."
+        )
+    given, many_in = as_tensors(inputs, "inputs", "jacobian")
+    types = [type_of(x) for x in given]
+    seen: list[bool] = []
+
+    def push(*tangents: Tensor) -> list[Tensor]:
+        with forward_ad.dual_level():
+            xs = [forward_ad.make_dual(x, t) for x, t in zip(given, tangents, strict=True)]
+            outputs, many = as_tensors(func(*xs), OUTPUTS, "jacobian")
+            seen.append(many)
+            pairs = [forward_ad.unpack_dual(y) for y in outputs]
+        return [zeros_like(p) if t is None else t for p, t in pairs]
+
+    columns: Any = over_batch(push, _basis(types))
+    sizes = [t.size for t in types]
+    found = tuple(_column_blocks(c, types, sizes) for c in columns)
+    return one_or_all(finished(found, create_graph), seen[0], many_in)
+
+
+def _column_blocks(columns: Tensor, types: Sequence[TensorType], sizes: Sequence[int]) -> Tensors:
+    """``[inputs' elements, *output.shape]`` as one block of shape ``output.shape + input.shape`` per input."""
+    shape = type_of(columns).shape[1:]
+    parts = columns.reshape((sum(sizes), prod(shape))).t().split(list(sizes), 1)
+    return tuple(p.reshape((*shape, *t.shape)) for p, t in zip(parts, types, strict=True))
 
 
 def hessian(
@@ -97,109 +278,85 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The matrix of second derivatives of a scalar function, per pair of inputs."""
-    given, many = _tuple(inputs, "inputs", "hessian")
+    """The second derivatives of a scalar-valued function: per pair of inputs a tensor of both their shapes.
+
+    ``vectorize`` and ``outer_jacobian_strategy`` are those of ``jacobian`` for the derivative of the gradient.
+
+    Raises:
+        RuntimeError: the function does not return one Tensor with one element, or ``strict`` finds an independent
+            input.
+
+    Example:
+        >>> import autojit as aj
+        >>> hessian(lambda x: (x**3).sum(), aj.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
+    _check_strategy(outer_jacobian_strategy)
+    given, many = as_tensors(inputs, "inputs", "hessian")
+
+    def scalar(*xs: Tensor) -> Tensor:
+        return single_output(func, xs, "hessian", strict).reshape(())
 
     def gradients(*xs: Tensor) -> Any:
-        found = jacobian(_scalar(func, "hessian"), xs if many else xs[0], create_graph=True, strict=strict)
-        return found if many else (found,)
+        if outer_jacobian_strategy == "forward-mode":
+            xs = tuple(x if x.requires_grad else x.requires_grad_() for x in xs)
+        found = jacobian(scalar, xs, create_graph=True)
+        check_dependent(found, "jacobian", strict)
+        return found
 
-    with grad_mode(True):
-        found = jacobian(gradients, given, create_graph=create_graph, strict=strict)
-    return found if many else found[0][0]
-
-
-def _scalar(func: Function, what: str) -> Function:
-    def checked(*xs: Tensor) -> Tensor:
-        y = func(*xs)
-        if not isinstance(y, Tensor):
-            raise RuntimeError(f"The function given to {what} should return a single Tensor")
-        if type_of(y).size != 1:
-            raise RuntimeError(f"The Tensor returned by the function given to {what} should contain a single element")
-        return y.reshape(())  # type: ignore[no-any-return]
-
-    return checked
-
-
-def _vectors(v: Any, like: Sequence[Tensor], many: bool, what: str) -> tuple[Tensor, ...]:
-    if v is None:
-        if len(like) != 1 or type_of(like[0]).size != 1:
-            raise RuntimeError(f"The vector v can only be None if the {what} contains a single element.")
-        return (like[0].detach() * 0 + 1,)
-    found, _ = _tuple(v, "v", what)
-    if len(found) != len(like):
-        raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got {len(found)}.")
-    for i, (a, b) in enumerate(zip(found, like, strict=True)):
-        if type_of(a).shape != type_of(b).shape:
-            raise RuntimeError(
-                f"Entry {i} in v has invalid size: should be {b.shape} but got {a.shape}." if many else
-                f"v has invalid size: should be {b.shape} but got {a.shape}."
-            )  # fmt: skip
-    return found
-
-
-def vjp(
-    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
-) -> tuple[Any, Any]:
-    """(outputs, vector-Jacobian product)."""
-    with grad_mode(True):
-        given, many_in = _tuple(inputs, "inputs", "vjp")
-        xs = _prepared(given, create_graph)
-        outputs, many_out = _tuple(func(*xs), "outputs", "vjp")
-        vectors = _vectors(v, outputs, many_out, "user-provided function's output")
-        found = _summed(outputs, xs, vectors, create_graph, strict, "vjp")
-    results = outputs if many_out else outputs[0]
-    return _finished(results, create_graph), _finished(found if many_in else found[0], create_graph)
-
-
-def _summed(
-    outputs: Sequence[Tensor],
-    xs: Sequence[Tensor],
-    vectors: Sequence[Tensor],
-    create_graph: bool,
-    strict: bool,
-    what: str,
-) -> tuple[Tensor, ...]:
-    total: tuple[Tensor, ...] | None = None
-    for y, v in zip(outputs, vectors, strict=True):
-        part = _derivative(y, xs, v, create_graph, strict, what)
-        total = part if total is None else tuple(a + b for a, b in zip(total, part, strict=True))
-    assert total is not None
-    return total
-
-
-def jvp(
-    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
-) -> tuple[Any, Any]:
-    """(outputs, Jacobian-vector product), by differentiating the VJP with respect to its vector."""
-    with grad_mode(True):
-        given, many_in = _tuple(inputs, "inputs", "jvp")
-        xs = _prepared(given, create_graph)
-        vectors = _vectors(v, xs, many_in, "user-provided function's input")
-        outputs, many_out = _tuple(func(*xs), "outputs", "jvp")
-        dummies = tuple(zeros_like(y).requires_grad_() for y in outputs)
-        pulled = _summed(outputs, xs, dummies, True, strict, "jvp")
-        found = _summed(pulled, dummies, vectors, create_graph, False, "jvp")
-    results = outputs if many_out else outputs[0]
-    return _finished(results, create_graph), _finished(found if many_out else found[0], create_graph)
+    found = jacobian(gradients, given, create_graph, strict, vectorize, outer_jacobian_strategy)
+    return one_or_all(found, many, many)
 
 
 def vhp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, vector-Hessian product) of a scalar function."""
+    """(output, vector-Hessian product) of a scalar-valued function.
+
+    Raises:
+        RuntimeError: as for ``hessian``; ``v`` is missing or does not fit the inputs.
+
+    Example:
+        >>> import autojit as aj
+        >>> vhp(lambda x: (x**3).sum(), aj.tensor([1.0, 2.0]), aj.tensor([1.0, 1.0]))
+        (tensor(9.), tensor([ 6., 12.]))
+    """
     with grad_mode(True):
-        given, many = _tuple(inputs, "inputs", "vhp")
-        xs = _prepared(given, create_graph)
-        vectors = _vectors(v, xs, many, "user-provided function's input")
-        y = _scalar(func, "vhp")(*xs)
-        gradients = _derivative(y, xs, None, True, strict, "vhp")
-        found = _summed(gradients, xs, vectors, create_graph, False, "vhp")
-    return _finished(y, create_graph), _finished(found if many else found[0], create_graph)
+        given, many = as_tensors(inputs, "inputs", "vhp")
+        xs = fresh_inputs(given, create_graph, True)
+        vectors = _input_vectors(v, xs, many, create_graph, "vhp")
+        y = single_output(func, xs, "vhp", strict)
+        gradients = pulled((y,), xs, None, True)
+        check_dependent(gradients, "jacobian", strict)
+    with _mode(create_graph):
+        found = filled(pulled(gradients, xs, vectors, create_graph), xs, strict, create_graph, SECOND)
+    return _pair((y,), False, found, many, create_graph)
 
 
 def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, Hessian-vector product) of a scalar function: the Hessian is symmetric, so it is ``vhp``."""
-    return vhp(func, inputs, v, create_graph, strict)
+    """(output, Hessian-vector product) of a scalar-valued function; ``vhp`` is cheaper and equal for smooth functions.
+
+    Raises:
+        RuntimeError: as for ``vhp``.
+
+    Example:
+        >>> import autojit as aj
+        >>> hvp(lambda x: (x**3).sum(), aj.tensor([1.0, 2.0]), aj.tensor([1.0, 1.0]))
+        (tensor(9.), tensor([ 6., 12.]))
+    """
+    with grad_mode(True):
+        given, many = as_tensors(inputs, "inputs", "hvp")
+        xs = fresh_inputs(given, create_graph, True)
+        vectors = _input_vectors(v, xs, many, create_graph, "hvp")
+        y = single_output(func, xs, "hvp", strict)
+        gradients = pulled((y,), xs, None, True)
+        check_dependent(gradients, "jacobian", strict)
+        dummies = tuple(zeros_like(x, requires_grad=True) for x in xs)
+        pullback = pulled(gradients, xs, dummies, True)
+        check_dependent(gradients, "hessian", strict)
+    with _mode(create_graph):
+        found = filled(pulled(pullback, dummies, vectors, create_graph), xs, strict, create_graph, BACK_OF_SECOND)
+    return _pair((y,), False, found, many, create_graph)

@@ -192,9 +192,9 @@ class ScalarEmitter(InstructionEmitter):
         return self.call("erfinv", x)
 
     def lgamma(self, x: Scalar) -> Scalar:
-        """log|gamma(x)|: 6 ulp for x > 0; left of zero a few ulp of its greatest term."""
+        """log|gamma(x)|; left of zero 2 ulp of its greatest term."""
         return self.call("lgamma", x)
 
     def digamma(self, x: Scalar) -> Scalar:
-        """d/dx lgamma(x): 6 ulp for x > 0; left of zero a few ulp of its greatest term."""
+        """d/dx lgamma(x); left of zero 2 ulp of its greatest term."""
         return self.call("digamma", x)

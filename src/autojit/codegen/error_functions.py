@@ -20,7 +20,7 @@ from autojit.codegen.coefficients import (
     EXP_TAIL,
 )
 from autojit.codegen.exponentials import reduce_sum_by_ln2, scale
-from autojit.codegen.float_format import polynomial, quick_two_sum
+from autojit.codegen.float_format import polynomial, polynomial_pair, quick_two_sum, two_product
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32
@@ -50,15 +50,15 @@ def _erfc_positive(emit: InstructionEmitter, a: Scalar) -> Scalar:
     reciprocal = emit.mul(shifted_a, inverse)  # 1/slope to about 3 ulp; one Newton step gives the missing part
     missing = emit.fma(emit.neg(reciprocal), slope, 1.0)
     missing = emit.mul(reciprocal, emit.multiply_add(emit.neg(reciprocal), slope_error, missing))
-    product = emit.mul(h, reciprocal)
-    product_low = emit.fma(h, reciprocal, emit.neg(product))
+    product, product_low = two_product(emit, h, reciprocal)
     product_low = emit.multiply_add(h, missing, emit.multiply_add(h_low, reciprocal, product_low))
-    square = emit.mul(a, a)
-    square_error = emit.fma(a, a, emit.neg(square))
+    square, square_error = two_product(emit, a, a)
     n, r, r_low = reduce_sum_by_ln2(emit, emit.neg(square), emit.neg(square_error))
     curved = emit.mul(emit.mul(r, r), polynomial(emit, r, EXP_TAIL[a.dtype.short]))  # exp(r) = 1 + r + curved
     product_low = emit.multiply_add(product, emit.add(curved, r_low), product_low)
-    return scale(emit, emit.add(product, emit.multiply_add(product, r, product_low)), n)
+    term, term_low = two_product(emit, product, r)
+    total, total_low = quick_two_sum(emit, product, term)
+    return scale(emit, emit.add(total, emit.add(total_low, emit.add(term_low, product_low))), n)
 
 
 def erfc(emit: InstructionEmitter, x: Scalar) -> Scalar:
@@ -96,7 +96,8 @@ def erfinv(emit: InstructionEmitter, x: Scalar) -> Scalar:
     Source of the form: Giles, GPU Computing Gems, Jade edition, 2011.
     """
     w = emit.neg(emit.call("log", emit.mul(emit.sub(1.0, x), emit.add(x, 1.0))))
-    centre = polynomial(emit, emit.sub(w, ERFINV_SPLIT[0] / 2), ERFINV_CENTRE["f64"])
+    centre, centre_low = polynomial_pair(emit, emit.sub(w, ERFINV_SPLIT[0] / 2), ERFINV_CENTRE, "f64")
+    near = emit.multiply_add(x, centre, emit.mul(x, centre_low))
     root = emit.sqrt(w)
     outer = emit.gt(w, ERFINV_SPLIT[1])
     middle, tail = ERFINV_MIDDLE["f64"], ERFINV_TAIL["f64"]
@@ -112,6 +113,6 @@ def erfinv(emit: InstructionEmitter, x: Scalar) -> Scalar:
     # The slope of erfinv over the root is nearly one, so what the root lost is added as it is.
     root_error = emit.div(emit.fma(emit.neg(root), root, w), emit.maximum(emit.add(root, root), 1.0))
     far = emit.add(emit.multiply_add(position, far, root_error), coefficients[0])
-    result = emit.mul(x, emit.select(emit.lt(w, ERFINV_SPLIT[0]), centre, far))
+    result = emit.select(emit.lt(w, ERFINV_SPLIT[0]), near, emit.mul(x, far))
     infinite = emit.copysign(emit.constant(inf, x.dtype), x)
     return emit.select(emit.eq(emit.abs(x), 1.0), infinite, result)

@@ -8,7 +8,15 @@ part then costs the only rounding of r.
 from __future__ import annotations
 
 from autojit.codegen.coefficients import COSH_TAIL, EXP2_TAIL, EXP_TAIL, LN2, LOG2_E, SINH_TAIL, TANH_TAIL
-from autojit.codegen.float_format import FloatFormat, clamp, format_of, polynomial, power_of_two, quick_two_sum
+from autojit.codegen.float_format import (
+    FloatFormat,
+    Pair,
+    clamp,
+    format_of,
+    polynomial,
+    power_of_two,
+    quick_two_sum,
+)
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
 
@@ -104,8 +112,8 @@ def exp_normal(emit: InstructionEmitter, x: Scalar, precision: str | None = None
 def sinh(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """With a = |x|, A = 2^n/2, B = 2^-n/2: sinh(a) = (A - B) cosh(r) + (A + B) sinh(r)."""
     form = format_of(x.dtype)
-    quarter_sum, quarter_difference, cosh_tail, sinh_r = _hyperbolic_parts(emit, x)
-    small = emit.multiply_add(quarter_sum, sinh_r, emit.mul(quarter_difference, cosh_tail))
+    (quarter_sum, _), (quarter_difference, lost), cosh_tail, sinh_r = _hyperbolic_parts(emit, x)
+    small = emit.multiply_add(quarter_sum, sinh_r, emit.multiply_add(quarter_difference, cosh_tail, lost))
     result = emit.mul(emit.add(quarter_difference, small), 2.0)
     tiny = emit.lt(emit.abs(x), 2.0 ** -(form.mantissa_bits // 2 + 2))
     return emit.copysign(emit.select(tiny, x, result), x)
@@ -113,13 +121,13 @@ def sinh(emit: InstructionEmitter, x: Scalar) -> Scalar:
 
 def cosh(emit: InstructionEmitter, x: Scalar) -> Scalar:
     """With a = |x|, A = 2^n/2, B = 2^-n/2: cosh(a) = (A + B) cosh(r) + (A - B) sinh(r)."""
-    quarter_sum, quarter_difference, cosh_tail, sinh_r = _hyperbolic_parts(emit, x)
-    small = emit.multiply_add(quarter_difference, sinh_r, emit.mul(quarter_sum, cosh_tail))
+    (quarter_sum, lost), (quarter_difference, _), cosh_tail, sinh_r = _hyperbolic_parts(emit, x)
+    small = emit.multiply_add(quarter_difference, sinh_r, emit.multiply_add(quarter_sum, cosh_tail, lost))
     return emit.mul(emit.add(quarter_sum, small), 2.0)
 
 
-def _hyperbolic_parts(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar]:
-    """(A + B)/2, (A - B)/2, cosh(r) - 1, sinh(r): halved, because A itself overflows before sinh and cosh do."""
+def _hyperbolic_parts(emit: InstructionEmitter, x: Scalar) -> tuple[Pair, Pair, Scalar, Scalar]:
+    """(A + B)/2 and (A - B)/2 in two floats, cosh(r) - 1, sinh(r): halved as A overflows before sinh and cosh do."""
     form = format_of(x.dtype)
     shifted, r = reduce_by_ln2(emit, emit.minimum(emit.abs(x), HYPERBOLIC_LIMIT[x.dtype.short]))
     growing = power_of_two(emit, exponent_field(emit, shifted, form, form.bias - 2), form)
@@ -130,7 +138,8 @@ def _hyperbolic_parts(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scal
     cosh_tail = emit.mul(square, polynomial(emit, square, COSH_TAIL[x.dtype.short]))
     cube = emit.mul(square, r)
     sinh_r = emit.multiply_add(cube, polynomial(emit, square, SINH_TAIL[x.dtype.short]), r)
-    return emit.add(growing, decaying), emit.sub(growing, decaying), cosh_tail, sinh_r
+    total, difference = (quick_two_sum(emit, growing, other) for other in (decaying, emit.neg(decaying)))
+    return total, difference, cosh_tail, sinh_r
 
 
 def tanh(emit: InstructionEmitter, x: Scalar) -> Scalar:

@@ -14,6 +14,8 @@ from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType, float32, float64, uint32, uint64
 
+Pair = tuple[Scalar, Scalar]  # an unevaluated sum, the low-order part second
+
 
 class FloatFormat(NamedTuple):
     """One binary interchange format of IEEE 754 and the unsigned integer dtype of its width."""
@@ -83,3 +85,12 @@ def two_product(emit: InstructionEmitter, a: Scalar, b: Scalar) -> tuple[Scalar,
     """a * b as rounded product and exact error."""
     product = emit.mul(a, b)
     return product, emit.fma(a, b, emit.neg(product))
+
+
+def polynomial_pair(emit: InstructionEmitter, x: Scalar, table: dict[str, tuple[float, ...]], precision: str) -> Pair:
+    """A polynomial whose constant term is its greatest and comes in two parts, as that term plus the rest."""
+    leading, *others = table[precision]
+    (leading_low,) = table[f"{precision}_low"]
+    rest, rest_low = two_product(emit, x, polynomial(emit, x, tuple(others)))
+    total, total_low = quick_two_sum(emit, emit.constant(leading, x.dtype), rest)
+    return total, emit.add(total_low, emit.add(rest_low, leading_low))

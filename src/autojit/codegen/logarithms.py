@@ -41,6 +41,15 @@ def split(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scalar]:
     return k, emit.bitcast(emit.add(mantissa, lower), x.dtype)
 
 
+def split_finite(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scalar]:
+    """`split` for any positive finite x, denormals included."""
+    form = format_of(x.dtype)
+    denormal = emit.lt(x, form.least_normal)
+    lift = form.mantissa_bits + 1
+    k, m = split(emit, emit.select(denormal, emit.mul(x, 2.0**lift), x))
+    return emit.select(denormal, emit.sub(k, float(lift)), k), m
+
+
 def inverse_power(emit: InstructionEmitter, k: Scalar) -> Scalar:
     """2^-k for a float k from `split`; the greatest k gives a denormal, hence the two steps."""
     form = format_of(k.dtype)
@@ -88,11 +97,7 @@ def guard(emit: InstructionEmitter, x: Scalar, result: Scalar, pole: float) -> S
 
 
 def _log(emit: InstructionEmitter, x: Scalar, base: str) -> Scalar:
-    form = format_of(x.dtype)
-    denormal = emit.lt(x, form.least_normal)
-    lift = form.mantissa_bits + 1
-    k, m = split(emit, emit.select(denormal, emit.mul(x, 2.0**lift), x))
-    k = emit.select(denormal, emit.sub(k, float(lift)), k)
+    k, m = split_finite(emit, x)
     f = emit.sub(m, 1.0)
     return guard(emit, x, combine(emit, k, f, log_rest(emit, f), base), 0.0)
 
@@ -124,13 +129,23 @@ def log1p(emit: InstructionEmitter, x: Scalar) -> Scalar:
     return emit.select(tiny, x, guard(emit, x, result, -1.0))
 
 
-def log_of_sum(emit: InstructionEmitter, high: Scalar, low: Scalar) -> Scalar:
-    """log(high + low) in float64 for normal high >= 1/2, |low| <= ulp(high)/2: the sum may carry 100 bits near 1."""
-    k, m = split(emit, high)
-    f, error = quick_two_sum(emit, emit.sub(m, 1.0), emit.mul(low, inverse_power(emit, k)))
+def log_pair_of_sum(emit: InstructionEmitter, high: Scalar, low: Scalar) -> tuple[Scalar, Scalar]:
+    """log(high + low) of positive finite float64 parts as a sum of two floats, for |low| <= 8 ulp(high).
+
+    The absolute error is about 2^-56, which is that of `log_rest`; ``low`` counts only for high >= 2^-900.
+    """
+    k, m = split_finite(emit, high)
+    f, error = quick_two_sum(emit, emit.sub(m, 1.0), emit.mul(low, inverse_power(emit, emit.maximum(k, -900.0))))
     # log(1 + f + error) = log(1 + f) + error / (1 + f) to first order
     rest = emit.add(log_rest(emit, f), emit.multiply_add(error, emit.neg(f), error))
-    return combine(emit, k, f, rest, "e")
+    of_2, of_2_low = LN2_SHORT["f64"]
+    total, rounding = quick_two_sum(emit, emit.mul(k, of_2), f)
+    return quick_two_sum(emit, total, emit.add(rounding, emit.multiply_add(k, of_2_low, rest)))
+
+
+def log_of_sum(emit: InstructionEmitter, high: Scalar, low: Scalar) -> Scalar:
+    """log(high + low), rounded: see `log_pair_of_sum`. The sum may carry 100 bits near 1."""
+    return log_pair_of_sum(emit, high, low)[0]
 
 
 def log_short(emit: InstructionEmitter, x: Scalar) -> Scalar:

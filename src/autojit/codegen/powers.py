@@ -20,7 +20,7 @@ from autojit.codegen.float_format import (
     two_product,
 )
 from autojit.codegen.instructions import InstructionEmitter
-from autojit.codegen.logarithms import log_short, split
+from autojit.codegen.logarithms import log_short, split_finite
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32, float64, uint64
 
@@ -32,9 +32,7 @@ def log_pair(emit: InstructionEmitter, x: Scalar) -> tuple[Scalar, Scalar]:
 
     log(m) = 2s + s^3 (2/3 + s^2 R(s^2)) with s = f/(2 + f); the first two terms in two floats each.
     """
-    denormal = emit.lt(x, FLOAT64.least_normal)
-    k, m = split(emit, emit.select(denormal, emit.mul(x, 2.0**53), x))
-    k = emit.select(denormal, emit.sub(k, 53.0), k)
+    k, m = split_finite(emit, x)
     f = emit.sub(m, 1.0)
     bottom, bottom_low = quick_two_sum(emit, emit.constant(2.0, float64), f)
     inverse = emit.div(1.0, bottom)

@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from autojit.core.errors import DeviceError
 
 _KINDS = ("cpu", "cuda", "meta")
+_registered: set[str] = set()  # kinds that exist here beside the CPU
+
+
+def register_device(kind: str) -> None:
+    """Let devices of a kind exist; who registers one sees to it that ops on it can be computed."""
+    _registered.add(kind)
+
+
+def forget_device(kind: str) -> None:
+    """End the existence of a kind."""
+    _registered.discard(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,7 @@ def device(spec: str | Device | int, index: int | None = None) -> Device:
     if isinstance(spec, int):
         return Device("cuda", spec)
     kind, _, ordinal = spec.partition(":")
-    if kind not in _KINDS or (ordinal and not ordinal.isdigit()):
+    if (kind not in _KINDS and kind not in _registered) or (ordinal and not ordinal.isdigit()):
         raise DeviceError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {spec}")
     if ordinal:
         index = int(ordinal)
@@ -50,6 +61,6 @@ def device(spec: str | Device | int, index: int | None = None) -> Device:
 
 def require_available(target: Device) -> Device:
     """The device itself when autojit can compute there; RuntimeError naming what is missing otherwise."""
-    if target.type != "cpu":
+    if target.type != "cpu" and target.type not in _registered:
         raise DeviceError(f"device '{target}' is not available: this build computes on the CPU only; pass device='cpu'")
     return target

@@ -123,6 +123,10 @@ class ArgumentError(AutojitError, ValueError):
     names_operands = True
 
 
+class UnsupportedError(AutojitError, NotImplementedError):
+    """An op has no form for operands of this kind."""
+
+
 class DifferentiationError(AutojitError, RuntimeError):
     """A derivative was asked for where there is none, or its graph is gone."""
 

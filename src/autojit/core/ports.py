@@ -2,6 +2,7 @@
 
 - ``Trace``: what ``jit`` offers to ``tensor`` while a step is being captured.
 - ``Engine``: what ``autograd`` offers to ``Tensor.backward``.
+- ``Sparse``: what ``sparse`` offers to dispatch and to Tensor's methods; imported when first used.
 - ``source_of``: how ``Tensor.describe`` asks ``jit`` for the line that made a traced tensor.
 
 ``tensor`` talks to the active trace only through ``Trace``; types of higher layers are therefore left open here.
@@ -9,6 +10,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -70,11 +72,44 @@ class Engine(Protocol):
     ) -> None: ...
 
 
+class Sparse(Protocol):
+    """Sparse tensors, as ``autojit.sparse`` makes them and computes with them."""
+
+    def apply(self, op: Any, operands: Sequence[Any]) -> Any:
+        """Apply an op some of whose operands are sparse."""
+        ...
+
+    def to_sparse(self, x: Any, sparse_dim: Any = None, *, layout: Any = None, dense_dim: Any = None) -> Any:
+        """The elements of a dense tensor that are not zero."""
+        ...
+
+    def to_sparse_csr(self, x: Any, dense_dim: int | None = None) -> Any:
+        """The elements of a dense matrix that are not zero, kept by rows."""
+        ...
+
+    def masked(self, x: Any, mask: Any) -> Any:
+        """The elements of ``x`` at the places of a sparse tensor."""
+        ...
+
+    def make(self, indices: Any, values: Any, shape: tuple[int, ...]) -> Any:
+        """A sparse tensor of parts that fit each other."""
+        ...
+
+
 class Ports:
     """Filled in by the higher layers when they are imported."""
 
     backward: Engine | None = None
+    sparse: Sparse | None = None
     source_of: Callable[[Any], Any] | None = None  # where an IR value of a finished capture was made
 
 
 ports = Ports()
+
+
+def sparse_port() -> Sparse:
+    """The sparse tensors' part of the house, imported now if it was not yet."""
+    if ports.sparse is None:
+        importlib.import_module("autojit.sparse")
+    assert ports.sparse is not None
+    return ports.sparse

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OWN: dict[str, bool] = {}  # by file name: a string knows its hash, a code object computes it anew
+_recorder: Callable[[FrameType], SourceLocation] | None = None
 
 
 class SourceLocation:
@@ -66,9 +68,15 @@ def here() -> SourceLocation:
         if own is None:
             own = is_own(code)
         if not own:
-            return SourceLocation(code, frame.f_lasti)
+            return SourceLocation(code, frame.f_lasti) if _recorder is None else _recorder(frame)
         frame = frame.f_back
     return UNKNOWN
+
+
+def set_recorder(recorder: Callable[[FrameType], SourceLocation] | None) -> None:
+    """Let ``here`` return what ``recorder`` makes of the user's frame: anomaly mode keeps the whole stack."""
+    global _recorder
+    _recorder = recorder
 
 
 def user_call() -> tuple[SourceLocation, str, dict[str, object]] | None:
@@ -80,7 +88,7 @@ def user_call() -> tuple[SourceLocation, str, dict[str, object]] | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_own(frame.f_code):
         callee, frame = frame, frame.f_back
-    if frame is None or callee is None:
+    if frame is None or callee is None or frame.f_code.co_filename.startswith("<frozen "):  # by ``python -m``
         return None
     return SourceLocation(frame.f_code, frame.f_lasti), _name_of(callee), _arguments_of(callee)
 

@@ -55,7 +55,7 @@ class Tracer:
         self.value = value
 
     @property
-    def type(self) -> TensorType:
+    def spec(self) -> TensorType:
         return self.value.type
 
     def _bind(self, op: Op, operands: Sequence[Any]) -> Any:

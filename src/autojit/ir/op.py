@@ -24,10 +24,10 @@ Ndarray = "NDArray[Any]"
 
 
 class Operand(Protocol):
-    """What an op is applied to: a Tensor, a tracer."""
+    """What an op is applied to: a Tensor, a tracer. ``spec`` is its shape, dtype and device."""
 
     @property
-    def type(self) -> TensorType: ...
+    def spec(self) -> TensorType: ...
 
     def _bind(self, op: Op, operands: Sequence[Any]) -> Any: ...
 
@@ -96,6 +96,7 @@ class Op:
     has_effect: ClassVar[bool] = False
     is_view: ClassVar[bool] = False
     is_random: ClassVar[bool] = False
+    reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise
 
     if TYPE_CHECKING:
         result_type: Callable[..., Any]

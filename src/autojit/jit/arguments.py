@@ -19,6 +19,8 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
+from autojit.tensor.gradients import hook_keys
+from autojit.tensor.node import LeafHooks
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
@@ -88,6 +90,8 @@ def _tensor_leaf(trace: Trace, leaf: Tensor) -> ArgumentLeaf:
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
     found.requires_grad, found.tensor_type = shell._requires_grad, type(leaf)
+    if leaf._leaf_hooks is not None and found.is_leaf:
+        shell._leaf_hooks = (LeafHooks(leaf._leaf_hooks[0]), LeafHooks(leaf._leaf_hooks[1]))
     if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
         found.grad_value = trace.builder.input(type_of(leaf._grad))
         trace.known[found.grad_value] = leaf._grad._array
@@ -116,7 +120,10 @@ def signature(leaves: Sequence[Any], tree: TreeSpec, dynamic_floats: Collection[
         if isinstance(leaf, Tensor):
             if wants_grad(leaf):
                 twin = first.setdefault(id(leaf), k)
-                parts.append((type_of(leaf), True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k))
+                hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
+                parts.append(
+                    (type_of(leaf), True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks)
+                )
             else:
                 parts.append((type_of(leaf), False, type(leaf)))
         else:

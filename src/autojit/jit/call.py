@@ -11,14 +11,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
 from autojit.ir.graph import Graph, Value
+from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
 from autojit.jit.graph_call import GraphCall, GraphOp
 from autojit.jit.results import has_history
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import StateEntry, Trace
 from autojit.tensor.dispatch import value_of
+from autojit.tensor.node import ZERO
+from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
 from autojit.tensor.tensor import Tensor, wrap_value
 from autojit.transforms.batch import vmap
@@ -33,6 +39,8 @@ class CompiledCall(GraphOp):
         inputs: (graph input, the tensor behind it in the capture or None).
         outputs: (value, the traced tensor behind it or None when it has no history).
     """
+
+    reads_operands = True  # the adjoint is recorded when it is first asked for: recording runs the user's backward
 
     def __init__(
         self, trace: Trace, inputs: Sequence[tuple[Value, Tensor | None]], outputs: Sequence[tuple[Value, Any]]
@@ -72,7 +80,8 @@ class CompiledCall(GraphOp):
         if not wanted:
             return tuple(placed)
         if self._adjoint_call is None:
-            self._adjoint_call = self._record_adjoint(wanted)
+            with anomaly.collected([]):
+                self._adjoint_call = self._record_adjoint(wanted)
         call = self._adjoint_call
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
         filled = [
@@ -103,18 +112,35 @@ class CompiledCall(GraphOp):
             outputs = [(value_of(g), g if has_history(g) else None) for g in grads]
         return CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], outputs)  # type: ignore[list-item]
 
+    def culprit(self, primals: Sequence[Tensor], bars: Sequence[Any]) -> tuple[HistoryNode, int] | None:
+        """The node of the captured function, and its output, where the backward pass for these values has its first
+        NaN; computed with NumPy, for anomaly mode. None if there is none.
+        """
+        with anomaly.collected([]) as checks:
+            call = self._record_adjoint(self._wanted())
+        probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks])  # type: ignore[misc]
+        arrays = [t._array for t in primals]
+        for k in self._with_history():
+            bar, wanted = bars[k], self.graph.outputs[k].type
+            arrays.append(np.zeros(wanted.shape, wanted.dtype.numpy) if bar is None or bar is ZERO else bar._array)
+        arrays += [e.storage.array for e in probe.extra]
+        for check, is_nan in zip(checks, evaluate(probe.graph, arrays), strict=True):
+            if is_nan:
+                return check.node, check.number
+        return None
+
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         if self._tangents is None:
             self._tangents = GraphCall(jvp(self.graph))
         filled = [
-            p._literal(0, p.type) if t is None else t
+            p._literal(0, p.spec) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
-            if p.type.dtype.is_differentiable
+            if p.spec.dtype.is_differentiable
         ]
         return bind(self._tangents, *primals, *filled)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        sizes = [a.type.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
+        sizes = [a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
         return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
 
 

@@ -17,10 +17,11 @@ from typing import Any
 from autojit.core.ports import ports
 from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.pytree import LEAF, TreeSpec, flatten
 from autojit.jit.segment import Segment, allocate
 from autojit.jit.trace import GradEntry, StateEntry, Trace
 from autojit.tensor.dispatch import value_of
-from autojit.tensor.state import grad_mode, state
+from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.tensor import Tensor, step_gradient, storage_of, type_of, wrap
 
 
@@ -85,6 +86,23 @@ class ArgumentWrite:
     value: Value | None  # None: ``.grad`` becomes None
 
 
+@dataclass(eq=False)
+class GradInParts:
+    """A ``.grad`` that is made of several tensors (a sparse one): a new one of new parts after every call."""
+
+    leaf: Tensor
+    entry: GradEntry
+    tree: TreeSpec
+    values: list[Value]
+
+    def failure(self) -> str | None:
+        """Why the gradient the step reads no longer fits, or None."""
+        before, now = self.entry.initial, self.leaf._grad
+        if not self.entry.was_read or now is before:
+            return None
+        return f".grad of a tensor {type_of(self.leaf)} that the step reads: {_shown(before)} -> {_shown(now)}"
+
+
 class Effects:
     """All effects of one capture, collected from its trace."""
 
@@ -92,31 +110,36 @@ class Effects:
         self.trace = trace
         returned = {id(t) for t in outputs}
         self.modified: list[StateEntry] = [e for e in trace.state.values() if e.is_modified]
-        before, state.trace = state.trace, trace
+        before = state.trace
+        set_trace(trace)
         try:
             self.writes = [w for k, leaf in enumerate(arguments) for w in _argument_writes(k, leaf)]
-            self.grads = [
-                _grad_result(g)
+            shown = [
+                g
                 for g in trace.grads.values()
                 if (g.is_written or g.was_read) and (id(g.leaf) in returned or not trace.has_begun(g.leaf))
             ]
+            in_parts = [g for g in shown if g.is_written and _is_in_parts(g.current)]
+            self.in_parts = [_grad_in_parts(g) for g in in_parts]
+            self.grads = [_grad_result(g) for g in shown if g not in in_parts]
         finally:
-            state.trace = before
+            set_trace(before)
         self.moving = [g for g in self.grads if g.value is not None]
         self.free = [w.value for w in self.writes if w.value is not None]
+        self.free += [v for g in self.in_parts for v in g.values]
 
     @property
     def is_plain(self) -> bool:
         """Whether the native entry point can leave everything to native code."""
-        return not self.writes and all(g.is_stable for g in self.grads)
+        return not self.writes and not self.in_parts and all(g.is_stable for g in self.grads)
 
     def failure(self) -> str | None:
         """Why the gradients no longer fit, or None."""
-        for grad in self.grads:
-            reason = grad.failure(self.trace.state)
-            if reason is not None:
-                return reason
-        return None
+        reasons = (
+            *(grad.failure(self.trace.state) for grad in self.grads),
+            *(made.failure() for made in self.in_parts),
+        )
+        return next((reason for reason in reasons if reason is not None), None)
 
     def prepare(self, segment: Segment) -> None:
         """Before a call: gradients that somebody holds get new memory."""
@@ -137,6 +160,8 @@ class Effects:
         place = iter(arrays)
         for write in self.writes:
             _commit_write(write, leaves[write.index], next(place) if write.value is not None else None)
+        for made in self.in_parts:
+            made.leaf._grad = made.tree.unflatten([wrap(next(place)) for _ in made.values])
         for grad in self.grads:
             if grad.entry.is_written and grad.leaf._grad is not grad.tensor:
                 grad.leaf._grad = grad.tensor
@@ -165,6 +190,15 @@ def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     elif grad is not None and grad._storage is not None and grad._storage.value is not leaf.grad_value:
         found.append(ArgumentWrite(k, "grad", grad._storage.value))
     return found
+
+
+def _is_in_parts(grad: Tensor | None) -> bool:
+    return grad is not None and flatten(grad)[1] is not LEAF
+
+
+def _grad_in_parts(grad: GradEntry) -> GradInParts:
+    parts, tree = flatten(grad.current)
+    return GradInParts(grad.leaf, grad, tree, [value_of(p) for p in parts])
 
 
 def _grad_result(grad: GradEntry) -> GradResult:

@@ -22,14 +22,15 @@ from autojit.core.config import config
 from autojit.core.errors import TraceError
 from autojit.jit.arguments import describe_difference, given_to_function, make_leaves, signature
 from autojit.jit.gathering import Gathering
-from autojit.jit.guards import Guard, collect
+from autojit.jit.guards import Guard, collect, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
 from autojit.jit.verify import run_verified
-from autojit.tensor.state import state
+from autojit.runtime.ahead import compile_ahead
+from autojit.tensor.state import set_inference, set_layers, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 SPLIT_LIMIT = 4096  # decisions on one path
@@ -59,15 +60,11 @@ class JitStats:
 @contextmanager
 def eager() -> Iterator[None]:
     """Run jitted functions line by line inside (this thread)."""
-    switches = state.__dict__
-    depth = switches.get("runs_eagerly", 0)
-    switches["runs_eagerly"] = depth + 1
+    before, state.detour = state.detour, "eager"
     try:
         yield
     finally:
-        switches["runs_eagerly"] = depth
-        if not depth:
-            del switches["runs_eagerly"]
+        state.detour = before
 
 
 @dataclass(eq=False)
@@ -129,7 +126,7 @@ class JitFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         now = state.__dict__
-        if now["trace"] is not None or "runs_eagerly" in now or config.disable:
+        if now["trace"] is not None or now["layers"] or now["detour"] is not None or config.disable:
             return self._slow(*args, **kwargs)
         entry = self._entries[now["grad_enabled"] + 2 * now["inference"]]
         if entry is not None:
@@ -169,7 +166,7 @@ class JitFunction:
 
     def _slow(self, *args: Any, **kwargs: Any) -> Any:
         now = state.__dict__
-        if config.disable or now["trace"] is not None or "runs_eagerly" in now:
+        if config.disable or now["trace"] is not None or now["layers"] or now["detour"] == "eager":
             return self.function(*args, **kwargs)
         call = _Call(args, kwargs)
         with self._lock:
@@ -177,7 +174,9 @@ class JitFunction:
             self.counts.calls += 1
             while True:
                 try:
-                    return self._run(call)
+                    if state.observer is None:
+                        return self._run(call)
+                    return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
                 except _Conflict as conflict:  # nothing has been written yet
                     call.bound |= conflict.leaves
                     call.restart()
@@ -188,8 +187,11 @@ class JitFunction:
         arrays: list[Any] | None = None
         while True:
             node = self._find(branch, call, is_root=not call.path)
-            if node is None:
+            if node is None and state.observer is None:
                 node = self._capture(call, root, branch)
+                arrays = None
+            elif node is None:
+                node = state.observer.call(f"capture {self.name}", "capture", self._capture, call, root, branch)
                 arrays = None
             if arrays is None:
                 arrays = (node.capture if not call.path else call.path[0].capture).arrays(call.leaves)
@@ -202,14 +204,17 @@ class JitFunction:
 
     def _finish(self, step: CompiledStep, call: _Call, arrays: Sequence[Any]) -> Any:
         if self.verify is not None and step.calls == 0:
-            return run_verified(self.function, step, call.leaves, arrays)
-        result = step.run(call.leaves, arrays)
-        self.gathering.note(step, call.leaves)
-        self._install(step, call.leaves)
+            result = run_verified(self.function, step, call.leaves, arrays)
+        else:
+            result = step.run(call.leaves, arrays)
+            self.gathering.note(step, call.leaves)
+            self._install(step, call.leaves)
+        if step.capture.modes_left is not None:
+            _set_modes(step.capture.modes_left)
         return result
 
     def _mode(self) -> int:
-        return state.grad_enabled + 2 * state.inference
+        return state.grad_enabled + 2 * state.inference + 4 * state.anomaly * (1 + state.anomaly_check_nan)
 
     def _key(self, call: _Call) -> Any:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
@@ -286,7 +291,12 @@ class JitFunction:
         if root.captures > CAPTURE_LIMIT:
             raise self._too_many(root)
         start = time.perf_counter()
-        capture = self._trace(call)
+        compile_ahead()
+        try:
+            capture = self._trace(call)
+        except BaseException:
+            root.captures -= 1  # what raises is not kept
+            raise
         traced = time.perf_counter()
         try:
             made = build_path(capture, branch, call.path)
@@ -315,18 +325,23 @@ class JitFunction:
         objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
         collector = collect(self.function, objects)
         hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in collector.tensors]
-        modes = state.grad_enabled, state.inference
+        modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
-            state.trace = trace
+            set_trace(trace)
             result = self.function(*args, **kwargs)
             outputs, output_tree = flatten(result)
-            return Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
+            capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
+            if modes != (state.grad_enabled, state.inference):
+                capture.modes_left = state.grad_enabled, state.inference
         finally:
-            state.trace = None
-            state.grad_enabled, state.inference = modes
+            set_trace(None)
+            set_layers(layers)
+            _set_modes(modes)
             trace.restore()
             for t, before in hooks:
                 _restore_hooks(t, before)
+        capture.guards += hook_guards([*trace.reached, *(entry.leaf for entry in trace.grads.values())])
+        return capture
 
     def _too_many(self, root: _Root) -> TraceError:
         decisions = sorted(_decisions(root.branch), key=lambda d: -len(d.children))
@@ -348,7 +363,9 @@ class JitFunction:
 
     def _install(self, step: CompiledStep, leaves: list[Any]) -> None:
         mode = self._mode()
-        if not can_be_native(step):
+        if state.anomaly:
+            return  # its steps are looked for in ``_slow``
+        if not can_be_native(step) or step.capture.modes_left is not None:
             self._entries[mode] = None
             return
         native = step.entry
@@ -406,6 +423,11 @@ class JitFunction:
         if self.newest is None:
             raise TraceError(f"jit: {self.name} has not been called yet")
         return self.newest
+
+
+def _set_modes(modes: tuple[bool, bool]) -> None:
+    state.grad_enabled, inference = modes
+    set_inference(inference)
 
 
 def _broken_guard(guards: Sequence[Guard]) -> str | None:

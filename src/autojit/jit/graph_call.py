@@ -68,7 +68,7 @@ class GraphCall(GraphOp):
         return self._run(arrays)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        wrt = tuple(k for k, p in enumerate(primals) if p.type.dtype.is_differentiable)
+        wrt = tuple(k for k, p in enumerate(primals) if p.spec.dtype.is_differentiable)
         call = self._adjoints.get(wrt)
         if call is None:
             call = self._adjoints[wrt] = GraphCall(adjoint(self.graph, wrt))
@@ -89,14 +89,14 @@ class GraphCall(GraphOp):
         if self._tangents is None:
             self._tangents = GraphCall(jvp(self.graph))
         filled = [
-            p._literal(0, p.type) if t is None else t
+            p._literal(0, p.spec) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
-            if p.type.dtype.is_differentiable
+            if p.spec.dtype.is_differentiable
         ]
         return bind(self._tangents, *primals, *filled)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        sizes = [a.type.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
+        sizes = [a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
         return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
 
 

@@ -14,7 +14,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
@@ -25,11 +25,13 @@ from autojit.core.device import Device
 from autojit.core.dtypes import DType
 from autojit.core.source import is_own
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
+from autojit.tensor.gradients import hook_keys
 from autojit.tensor.tensor import Tensor, type_of
 
 PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 CONTAINER_LIMIT = 256
 DEPTH_LIMIT = 6
+CALLED_METHODS = frozenset({"__init__", "__call__", "forward", "setup_context", "backward", "vjp", "jvp"})
 _STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
@@ -185,6 +187,8 @@ class Collector:
             self._module_globals(value, name, names, depth)
         elif type(value).__name__ == "JitFunction" and is_own_instance(value):  # it is inlined
             self.function(value.function, depth + 1)
+        elif isinstance(value, type):
+            self._class(value, name, names, depth)
         elif not isinstance(value, (*PRIMITIVES, np.ndarray, np.generic, type, BuiltinFunctionType)):
             self.object(value, name, names, depth)
 
@@ -205,6 +209,24 @@ class Collector:
             self.tensors += [p for group in value.param_groups for p in group["params"]]
         elif not is_own_instance(value):
             self._instance(value, name, names, depth)
+
+    def _class(self, cls: type, name: str, names: frozenset[str], depth: int) -> None:
+        """Attributes of a user's class that the code names, and the methods that are called without being named."""
+        module = sys.modules.get(cls.__module__)
+        if depth > DEPTH_LIMIT or is_own_class(cls) or module is None or _is_library(module):
+            return
+        for attribute in sorted(names | CALLED_METHODS):
+            member = inspect.getattr_static(cls, attribute, MISSING)
+            if member is MISSING or (cls, attribute) in self.seen:
+                continue
+            self.seen.add((cls, attribute))
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if isinstance(function, FunctionType):
+                self.function(function, depth + 1)
+            elif isinstance(member, (*PRIMITIVES, list, tuple, dict, Tensor)):
+                where = f"{name}.{attribute}"
+                self._add(where, lambda a=attribute: getattr(cls, a, MISSING), member, None)  # type: ignore[misc]
+                self.follow(member, where, names, depth + 1)
 
     def _dict(self, table: dict[Any, Any], name: str, names: frozenset[str], depth: int) -> None:
         self._add(f"keys of {name}", lambda: tuple(table), tuple(table), None)
@@ -305,6 +327,16 @@ class Collector:
                 f"{where}.{attribute}", lambda: table.get(attribute, MISSING), found, DictGuard(table, attribute, found)
             )
             self.follow(found, f"{where}.{attribute}", more, depth + 1)
+
+
+def hook_guards(tensors: Iterable[Tensor]) -> list[Guard]:
+    """Guards of the hooks of leaves whose gradients a capture has computed or may have computed."""
+    found: dict[int, Guard] = {}
+    for t in tensors:
+        if t._requires_grad or t._leaf_hooks is not None:
+            read = functools.partial(hook_keys, t)
+            found[id(t)] = Guard(f"hooks of a tensor {type_of(t)}", read, read(), None, True)
+    return list(found.values())
 
 
 def _head(items: list[Any]) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class TreeSpec:
             return parts
         if kind is dict or kind is OrderedDict:
             return kind(zip(self.keys, parts, strict=True))
+        if kind in _REGISTERED:
+            return _REGISTERED[kind].unflatten(parts, self.keys)
         if self.keys:
             made = object.__new__(kind)
             for name, part in zip(self.keys, parts, strict=True):
@@ -40,6 +42,21 @@ class TreeSpec:
 
 
 LEAF = TreeSpec(None)
+
+
+class Registered(NamedTuple):
+    """How instances of a class are taken apart: into (parts, what else they are made of), and put together again."""
+
+    flatten: Callable[[Any], tuple[Sequence[Any], tuple[Any, ...]]]
+    unflatten: Callable[[Sequence[Any], tuple[Any, ...]], Any]
+
+
+_REGISTERED: dict[type, Registered] = {}
+
+
+def register(kind: type, flatten: Any, unflatten: Any) -> None:
+    """Let instances of a class be inner nodes of pytrees; what ``flatten`` gives besides the parts must be hashable."""
+    _REGISTERED[kind] = Registered(flatten, unflatten)
 
 
 def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
@@ -54,6 +71,10 @@ def _flatten(tree: Any, add: Callable[[Any], None]) -> TreeSpec:
         return TreeSpec(kind, tuple([_flatten(item, add) for item in tree]))
     if kind is dict or kind is OrderedDict:
         return TreeSpec(kind, tuple([_flatten(item, add) for item in tree.values()]), tuple(tree))
+    registered = _REGISTERED.get(kind)
+    if registered is not None:
+        parts, rest = registered.flatten(tree)
+        return TreeSpec(kind, tuple([_flatten(item, add) for item in parts]), rest)
     if is_dataclass(kind) and _is_record(tree):
         names = tuple(f.name for f in fields(kind))
         return TreeSpec(kind, tuple([_flatten(getattr(tree, name), add) for name in names]), names)

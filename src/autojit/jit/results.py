@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autojit.autograd.function_context import BackwardCFunction
 from autojit.core.dtypes import bfloat16
 from autojit.core.errors import TraceError
 from autojit.ir.graph import Value
@@ -22,7 +23,8 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.node import FREED
 from autojit.tensor.recording import OpNode, wants_grad
-from autojit.tensor.state import state
+from autojit.tensor.state import grad_mode, set_trace, state
+from autojit.tensor.storage import CUSTOM_FUNCTION, MULTIPLE_VIEWS, NO_GRAD
 from autojit.tensor.tensor import Tensor, alias, type_of
 
 
@@ -32,7 +34,8 @@ class Place:
 
     ``kind``: "constant" (``what`` itself), "argument" (the call's leaf ``index``), "result" (output ``index``),
     "number" (the Python number in output ``index``), "same" (the object of output leaf ``index``). ``chain`` are view
-    ops applied to it. ``requires_grad``: whether the leaf carries history; ``aliases``: another leaf has this output.
+    ops applied to it, unrecorded where they were taken under ``no_grad``. ``requires_grad``: whether the leaf carries history; ``aliases``: another leaf has this output;
+    ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``).
     """
 
     kind: str
@@ -42,6 +45,8 @@ class Place:
     requires_grad: bool = False
     aliases: bool = False
     number: type = float
+    unrecorded: bool = False
+    grad: Place | None = None
 
 
 class Results:
@@ -62,7 +67,10 @@ class Results:
                 self.places.append(Place("same", seen[id(leaf)]))
                 continue
             seen[id(leaf)] = k
-            self.places.append(self._place(leaf, arguments))
+            place = self._place(leaf, arguments)
+            if place.kind == "result" and isinstance(leaf, Tensor) and leaf._grad is not None:
+                place.grad = self._place(leaf._grad, arguments)
+            self.places.append(place)
         self.is_plain = _is_plain(tree, self.places)
 
     def _place(self, leaf: Any, arguments: Sequence[ArgumentLeaf]) -> Place:
@@ -75,24 +83,26 @@ class Results:
             if arguments[k].kind == "tensor":
                 return Place("argument", k)
         view = leaf._view
-        if view is not None and view.base is not None:
-            base = view.base
+        if view is not None and view.base is not None and not _has_own_history(leaf):
+            base, silent = view.base, view.creation == NO_GRAD
             if id(base) in self._shells and arguments[self._shells[id(base)]].kind == "tensor":
-                return Place("argument", self._shells[id(base)], chain=view.chain)
+                return Place("argument", self._shells[id(base)], chain=view.chain, unrecorded=silent)
             if base._array is not None:
-                return Place("constant", what=base, chain=view.chain)
+                return Place("constant", what=base, chain=view.chain, unrecorded=silent)
             if self._roots.get(id(base), 0) > 1:
                 index, known = self._result(base)
-                return Place("result", index, chain=view.chain, requires_grad=has_history(base), aliases=known)
+                live = has_history(base)
+                return Place("result", index, chain=view.chain, requires_grad=live, aliases=known, unrecorded=silent)
         index, known = self._result(leaf)
         return Place("result", index, requires_grad=has_history(leaf), aliases=known)
 
     def _result(self, leaf: Tensor) -> tuple[int, bool]:
-        before, state.trace = state.trace, self._trace
+        before = state.trace
+        set_trace(self._trace)
         try:
             value = value_of(leaf)
         finally:
-            state.trace = before
+            set_trace(before)
         known = value in self._position
         if not known:
             self._position[value] = len(self.values)
@@ -103,7 +113,13 @@ class Results:
     @property
     def carries_history(self) -> bool:
         """Whether a result can be differentiated by the caller."""
-        return any(place.requires_grad for place in self.places)
+        return bool(self.live)
+
+    @property
+    def live(self) -> set[int]:
+        """The numbers of the graph outputs that the caller can differentiate."""
+        places = [*self.places, *(p.grad for p in self.places if p.grad is not None)]
+        return {p.index for p in places if p.requires_grad}
 
     def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any]) -> Any:
         """The call's result from one tensor per graph output; ``leaves`` are the call's arguments."""
@@ -129,9 +145,24 @@ class Results:
             t = leaves[place.index]
         else:
             t = place.what
-        for op in place.chain:
-            t = apply(op, t)
+        if place.chain:
+            with grad_mode(state.grad_enabled and not place.unrecorded):
+                for op in place.chain:
+                    t = apply(op, t)
+        if place.grad is not None:
+            t._grad, t._retains_grad = self._leaf(place.grad, tensors, leaves, found), True
         return t
+
+
+def _has_own_history(view: Tensor) -> bool:
+    """Whether a view left a custom function, whose derivative taking the view again would lose."""
+    assert view._view is not None
+    node = view._grad_fn if view._view.creation in (CUSTOM_FUNCTION, MULTIPLE_VIEWS) else None
+    while node is not None and node is not view._view.base_fn:
+        if isinstance(node, BackwardCFunction):
+            return True
+        node = node.next_functions[0][0]
+    return False
 
 
 def _second_handle(t: Tensor) -> Tensor:
@@ -154,7 +185,7 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     if tree.kind is not None and not (tree.kind is tuple and all(child.kind is None for child in tree.children)):
         return False
     return all(
-        (p.kind == "result" and not p.chain and not p.aliases) or (p.kind == "constant" and not p.chain) for p in places
+        (p.kind == "result" and not p.chain and not p.aliases and p.grad is None) or (p.kind == "constant" and not p.chain) for p in places
     )
 
 

@@ -40,6 +40,7 @@ class Capture:
     inputs: list[Value] = field(init=False)  # of arguments: values, then gradients
     results: Results = field(init=False)
     effects: Effects = field(init=False)
+    modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if the function set them
 
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""
@@ -179,7 +180,7 @@ class CompiledStep:
             return self._run_differentiable(leaves)
         found = [allocate(v.type) for v in (*self.results.values, *self.effects.free)]
         results = found[: len(self.results.values)]
-        if self.effects.modified or self.effects.grads or self.effects.writes:
+        if self.effects.modified or self.effects.grads or self.effects.writes or self.effects.in_parts:
             with uninterrupted():
                 self.effects.prepare(self.segment)
                 self.segment.run(arrays, found)
@@ -205,7 +206,7 @@ class CompiledStep:
             t for t in self.trace.reached if t._requires_grad and t._grad_fn is None and id(t) not in roots
         ]  # leaves that show the memory of a root in another shape: they take gradients, the root gives the values
         inputs += [(Value(type_of(t)), t) for t in self.other_leaves]
-        live = {p.index for p in self.results.places if p.kind == "result" and p.requires_grad}
+        live = self.results.live
         outputs: list[tuple[Value, Tensor | None]] = [
             (v, self.results.tensors[k] if k in live else None) for k, v in enumerate(self.results.values)
         ]

@@ -30,7 +30,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.state import grad_mode, state
+from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, wrap, wrap_value
 
@@ -197,13 +197,14 @@ class Trace:
     @contextmanager
     def resumed(self) -> Iterator[None]:
         """Continue a finished capture, to record derivatives of what it recorded."""
-        before, state.trace = state.trace, self
+        before = state.trace
+        set_trace(self)
         outside = [after.exchange() for after in self._after]
         try:
             with grad_mode(True):
                 yield
         finally:
-            state.trace = before
+            set_trace(before)
             for slots in outside:
                 slots.exchange()
             self.restore_new()

@@ -128,7 +128,6 @@ class Embedding(Module):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        _reject_sparse("Embedding", sparse)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = _padding_row(padding_idx, num_embeddings)
@@ -209,7 +208,6 @@ class EmbeddingBag(Module):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        _reject_sparse("EmbeddingBag", sparse)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.max_norm = max_norm
@@ -243,11 +241,6 @@ class EmbeddingBag(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}" + (
             f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
         )
-
-
-def _reject_sparse(name: str, sparse: bool) -> None:
-    if sparse:
-        raise NotImplementedError(f"{name}(sparse=True) is not supported: gradients are dense; drop the argument")
 
 
 def _padding_row(padding_idx: int | None, rows: int) -> int | None:

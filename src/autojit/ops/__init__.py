@@ -25,6 +25,7 @@ from autojit.ops.joining import *
 from autojit.ops.matmul import *
 from autojit.ops.random import *
 from autojit.ops.reductions import *
+from autojit.ops.reinterpret import *
 from autojit.ops.scans import *
 from autojit.ops.scatter import *
 from autojit.ops.shape import *

@@ -117,10 +117,10 @@ class Elementwise(Op, abstract=True):
         return total
 
     def unbroadcast(self, x_bar: Any, x: Any) -> Any:
-        return sum_to(x_bar, x.type.shape)
+        return sum_to(x_bar, x.spec.shape)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        ranks = [a.type.ndim - flag for a, flag in zip(args, batched, strict=True)]
+        ranks = [a.spec.ndim - flag for a, flag in zip(args, batched, strict=True)]
         rank = max(ranks)
         aligned = [
             _lead(a, rank - r) if flag and r < rank else a for a, flag, r in zip(args, batched, ranks, strict=True)
@@ -192,17 +192,17 @@ def keep_axes(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 def sum_to(x: Any, shape: Shape) -> Any:
     """Sum the axes that broadcasting ``shape`` to ``x`` added or stretched: the transpose of broadcasting."""
-    if x.type.shape == shape:
+    if x.spec.shape == shape:
         return x
-    added = x.type.ndim - len(shape)
-    axes = tuple(axis for axis, n in enumerate(x.type.shape) if axis < added or (shape[axis - added] == 1 and n != 1))
+    added = x.spec.ndim - len(shape)
+    axes = tuple(axis for axis, n in enumerate(x.spec.shape) if axis < added or (shape[axis - added] == 1 and n != 1))
     total = bind(Op.registry["sum"](axes), x) if axes else x  # type: ignore[call-arg]
-    return total if total.type.shape == shape else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
+    return total if total.spec.shape == shape else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
 
 
 def is_bool(x: Any) -> bool:
     """Whether an operand holds truth values."""
-    return x.type.dtype is bool_
+    return x.spec.dtype is bool_
 
 
 def _mul(a: Any, b: Any) -> Any:
@@ -214,10 +214,10 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def _conj(x: Any) -> Any:
-    return bind(Op.registry["conj"](), x) if x.type.dtype.kind == "complex" else x
+    return bind(Op.registry["conj"](), x) if x.spec.dtype.kind == "complex" else x
 
 
 def _lead(x: Any, count: int) -> Any:
     """Insert ``count`` axes of extent 1 after the batch axis."""
-    shape = (x.type.shape[0], *(1,) * count, *x.type.shape[1:])
+    shape = (x.spec.shape[0], *(1,) * count, *x.spec.shape[1:])
     return bind(Op.registry["reshape"](shape), x)  # type: ignore[call-arg]

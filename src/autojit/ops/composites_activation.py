@@ -33,8 +33,8 @@ def _shifted(x: Operand, axis: int) -> Any:
 
 def softmax(x: Operand, axis: int = -1) -> Any:
     """Exponentials over their sum along an axis. Its adjoint costs one reduction and no division per element."""
-    axis = normalize_axis(axis, x.type.ndim, "softmax")
-    if x.type.size == 0 or x.type.ndim == 0:
+    axis = normalize_axis(axis, x.spec.ndim, "softmax")
+    if x.spec.size == 0 or x.spec.ndim == 0:
         return exp(sub(x, x))
     e = exp(_shifted(x, axis))
     return mul(e, reciprocal(sum(e, axis, keep=True)))
@@ -42,8 +42,8 @@ def softmax(x: Operand, axis: int = -1) -> Any:
 
 def log_softmax(x: Operand, axis: int = -1) -> Any:
     """Logarithm of the softmax along an axis. Its adjoint reuses the exponentials."""
-    axis = normalize_axis(axis, x.type.ndim, "log_softmax")
-    if x.type.size == 0 or x.type.ndim == 0:
+    axis = normalize_axis(axis, x.spec.ndim, "log_softmax")
+    if x.spec.size == 0 or x.spec.ndim == 0:
         return sub(x, x)
     shifted = _shifted(x, axis)
     return sub(shifted, log(sum(exp(shifted), axis, keep=True)))
@@ -149,6 +149,6 @@ def threshold(x: Operand, bound: float, value: float) -> Any:
 
 def glu(x: Operand, axis: int = -1) -> Any:
     """The first half along an axis times the sigmoid of the second half."""
-    axis = normalize_axis(axis, x.type.ndim, "glu")
-    half = x.type.shape[axis] // 2
+    axis = normalize_axis(axis, x.spec.ndim, "glu")
+    half = x.spec.shape[axis] // 2
     return mul(slice_axis(x, axis, 0, half), sigmoid(slice_axis(x, axis, half, None)))

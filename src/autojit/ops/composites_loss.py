@@ -37,7 +37,7 @@ def reduced(losses: Operand, reduction: str = "mean") -> Any:
 
 def _is_position(x: Operand, index: Operand, axis: int) -> Any:
     """Where the position along ``axis`` is the one ``index`` (without that axis) names."""
-    return eq(iota(x, x.type.shape, axis, int64), restore_axes(index, x.type.shape, (axis,)))
+    return eq(iota(x, x.spec.shape, axis, int64), restore_axes(index, x.spec.shape, (axis,)))
 
 
 def pick(x: Operand, index: Operand, axis: int = -1) -> Any:
@@ -46,15 +46,15 @@ def pick(x: Operand, index: Operand, axis: int = -1) -> Any:
     Computed as a masked sum, so it fuses with other reductions of the row and its adjoint is a mask, not a scatter. An
     index out of range picks 0.
     """
-    axis = normalize_axis(axis, x.type.ndim, "pick")
+    axis = normalize_axis(axis, x.spec.ndim, "pick")
     return sum(where(_is_position(x, index, axis), x, 0), axis)
 
 
 def one_hot(index: Operand, classes: int, dtype: DType = int64) -> Any:
     """1 at the position ``index`` names along a new last axis, else 0."""
-    shape = (*index.type.shape, classes)
-    positions = iota(index, shape, index.type.ndim, int64)
-    return cast(eq(positions, restore_axes(index, shape, (index.type.ndim,))), dtype)
+    shape = (*index.spec.shape, classes)
+    positions = iota(index, shape, index.spec.ndim, int64)
+    return cast(eq(positions, restore_axes(index, shape, (index.spec.ndim,))), dtype)
 
 
 def cross_entropy(logits: Operand, target: Operand, axis: int = 1, smoothing: float = 0.0) -> Any:
@@ -63,7 +63,7 @@ def cross_entropy(logits: Operand, target: Operand, axis: int = 1, smoothing: fl
     The adjoint is ``softmax - one_hot`` times the sample's cotangent, without a reduction. ``smoothing`` spreads that
     share of the probability evenly over all classes.
     """
-    axis = normalize_axis(axis, logits.type.ndim, "cross_entropy")
+    axis = normalize_axis(axis, logits.spec.ndim, "cross_entropy")
     shifted = sub(logits, stop_gradient(amax(logits, axis, keep=True)))
     total = log(sum(exp(shifted), axis))
     losses = sub(total, pick(shifted, target, axis))

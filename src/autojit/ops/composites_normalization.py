@@ -26,13 +26,13 @@ def layer_norm(
     x: Operand, n_axes: int = 1, weight: Operand | None = None, bias: Operand | None = None, eps: float = 1e-5
 ) -> Any:
     """Standardised over the last ``n_axes`` axes, then scaled and shifted by operands of those axes' shape."""
-    y = standardize(x, tuple(range(x.type.ndim - n_axes, x.type.ndim)), eps)
+    y = standardize(x, tuple(range(x.spec.ndim - n_axes, x.spec.ndim)), eps)
     y = y if weight is None else mul(y, weight)
     return y if bias is None else add(y, bias)
 
 
 def rms_norm(x: Operand, n_axes: int = 1, weight: Operand | None = None, eps: float = 1e-6) -> Any:
     """``x / sqrt(mean(x**2) + eps)`` over the last ``n_axes`` axes, then scaled."""
-    axes = tuple(range(x.type.ndim - n_axes, x.type.ndim))
+    axes = tuple(range(x.spec.ndim - n_axes, x.spec.ndim))
     y = mul(x, rsqrt(add(mean(square(x), axes, keep=True), eps)))
     return y if weight is None else mul(y, weight)

@@ -40,12 +40,12 @@ __all__ = [
 
 def count_of(x: Operand, axes: tuple[int, ...]) -> int:
     """How many elements one fold over ``axes`` takes."""
-    return math.prod(x.type.shape[axis] for axis in axes)
+    return math.prod(x.spec.shape[axis] for axis in axes)
 
 
 def mean(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
     """Arithmetic mean; NaN over no elements."""
-    found = normalize_axes(axes, x.type.ndim, "mean")
+    found = normalize_axes(axes, x.spec.ndim, "mean")
     count = count_of(x, found)
     return mul(sum(x, found, keep), 1.0 / count) if _is_exact(count) else div(sum(x, found, keep), count)
 
@@ -57,7 +57,7 @@ def _is_exact(count: int) -> bool:
 
 def var_mean(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> tuple[Any, Any]:
     """(variance, mean) in two passes; the sum of squares is divided by ``max(0, count - correction)``."""
-    found = normalize_axes(axes, x.type.ndim, "var")
+    found = normalize_axes(axes, x.spec.ndim, "var")
     middle = mean(x, found, keep=True)
     if is_complex(x):
         deviation = sub(x, middle)
@@ -66,7 +66,7 @@ def var_mean(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = 
         squares = squared_deviation(x, middle)
     total = sum(squares, found, keep)
     freedom = max(0.0, count_of(x, found) - correction)
-    return div(total, freedom), middle if keep else reshape(middle, x.type.drop(found).shape)
+    return div(total, freedom), middle if keep else reshape(middle, x.spec.drop(found).shape)
 
 
 def var(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> Any:
@@ -91,7 +91,7 @@ def norm(x: Operand, p: float = 2.0, axes: Axes = None, keep: bool = False) -> A
         squares = add(square(real(x)), square(imag(x))) if is_complex(x) else square(x)
         return safe_sqrt(sum(squares, axes, keep))
     if p == 0:
-        magnitude_dtype = x.type.dtype.to_real()
+        magnitude_dtype = x.spec.dtype.to_real()
         return sum(cast(to_bool(x), magnitude_dtype), axes, keep)
     magnitude = abs(x)
     if math.isinf(p):
@@ -115,15 +115,15 @@ def logsumexp(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
     Over no elements it is -inf. The shift cancels in every derivative, so it is a constant to them.
     Source: Blanchard, Higham and Higham, IMA J. Numer. Anal. 41(4), 2021 (the shifted form).
     """
-    found = normalize_axes(axes, x.type.ndim, "logsumexp")
+    found = normalize_axes(axes, x.spec.ndim, "logsumexp")
     if count_of(x, found) == 0:
         return log(sum(exp(x), found, keep))
     top = stop_gradient(amax(real(x), found))
     shift = where(isfinite(top), top, 0)
-    shift = cast(shift, x.type.dtype) if is_complex(x) else shift
-    total = sum(exp(sub(x, restore_axes(shift, x.type.shape, found))), found)
+    shift = cast(shift, x.spec.dtype) if is_complex(x) else shift
+    total = sum(exp(sub(x, restore_axes(shift, x.spec.shape, found))), found)
     y = add(log(total), shift)
-    return restore_axes(y, x.type.shape, found) if keep else y
+    return restore_axes(y, x.spec.shape, found) if keep else y
 
 
 def count_nonzero(x: Operand, axes: Axes = None) -> Any:
@@ -142,12 +142,12 @@ def min_with_index(x: Operand, axis: int, keep: bool = False) -> tuple[Any, Any]
 
 
 def _with_index(x: Operand, axis: int, keep: bool, position: Any) -> tuple[Any, Any]:
-    if x.type.ndim == 0:
+    if x.spec.ndim == 0:
         return x, zeros(x, (), int64)
-    axis = normalize_axis(axis, x.type.ndim)
+    axis = normalize_axis(axis, x.spec.ndim)
     index = position(x, axis, keep=True)
     values = gather(x, axis, index)
     if keep:
         return values, index
-    shape = x.type.drop((axis,)).shape
+    shape = x.spec.drop((axis,)).shape
     return reshape(values, shape), reshape(index, shape)

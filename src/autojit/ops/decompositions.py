@@ -95,10 +95,10 @@ class Eigh(MatrixOp):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (values, vectors), (values_bar, vectors_bar) = result, y_bar
-        inner = None if values_bar is None else diag_embed(_as(values_bar, vectors.type.dtype))
+        inner = None if values_bar is None else diag_embed(_as(values_bar, vectors.spec.dtype))
         if vectors_bar is not None:
             overlap = matmul(adjoint_matrix(vectors), vectors_bar)
-            turned = apply("mul", _gaps(values, overlap.type.dtype), overlap)
+            turned = apply("mul", _gaps(values, overlap.spec.dtype), overlap)
             inner = turned if inner is None else apply("add", inner, turned)
         if inner is None:
             return (None,)
@@ -109,8 +109,8 @@ class Eigh(MatrixOp):
         if a_dot is None:
             return (None, None)
         inner = matmul(matmul(adjoint_matrix(vectors), hermitian_part(a_dot)), vectors)
-        values_dot = _real(diagonal(inner, 0, inner.type.ndim - 2, inner.type.ndim - 1))
-        turn = apply("mul", _gaps(values, inner.type.dtype), inner)
+        values_dot = _real(diagonal(inner, 0, inner.spec.ndim - 2, inner.spec.ndim - 1))
+        turn = apply("mul", _gaps(values, inner.spec.dtype), inner)
         return (values_dot, matmul(vectors, turn))
 
     @staticmethod
@@ -139,7 +139,7 @@ class Svd(MatrixOp):
         (u, s, vh), (u_bar, s_bar, vh_bar) = result, y_bar
         if u_bar is None and s_bar is None and vh_bar is None:
             return (None,)
-        dtype = u.type.dtype
+        dtype = u.spec.dtype
         inner: Any = None if s_bar is None else diag_embed(_as(s_bar, dtype))
         wide_s = _as(s, dtype)
         if u_bar is not None:
@@ -150,10 +150,10 @@ class Svd(MatrixOp):
             inner = _plus(inner, _phase(matmul(adjoint_matrix(u), u_bar), s))
         total = matmul(matmul(u, inner), vh)
         inverse_s = apply("reciprocal", wide_s)
-        if u_bar is not None and u.type.shape[-2] > u.type.shape[-1]:
+        if u_bar is not None and u.spec.shape[-2] > u.spec.shape[-1]:
             outside = apply("sub", u_bar, matmul(u, matmul(adjoint_matrix(u), u_bar)))
             total = apply("add", total, matmul(scale_columns(outside, inverse_s), vh))
-        if vh_bar is not None and vh.type.shape[-1] > vh.type.shape[-2]:
+        if vh_bar is not None and vh.spec.shape[-1] > vh.spec.shape[-2]:
             outside = apply("sub", vh_bar, matmul(matmul(vh_bar, adjoint_matrix(vh)), vh))
             total = apply("add", total, matmul(scale_columns(u, inverse_s), outside))
         return (total,)
@@ -162,11 +162,11 @@ class Svd(MatrixOp):
         (u, s, vh), (a_dot,) = result, tangents
         if a_dot is None:
             return (None, None, None)
-        dtype = u.type.dtype
+        dtype = u.spec.dtype
         wide_s = _as(s, dtype)
         inner = matmul(matmul(adjoint_matrix(u), a_dot), adjoint_matrix(vh))
         flipped = adjoint_matrix(inner)
-        s_dot = _real(diagonal(inner, 0, inner.type.ndim - 2, inner.type.ndim - 1))
+        s_dot = _real(diagonal(inner, 0, inner.spec.ndim - 2, inner.spec.ndim - 1))
         gaps = _square_gaps(s, dtype)
         u_turn = apply("mul", gaps, apply("add", scale_columns(inner, wide_s), scale_rows(flipped, wide_s)))
         v_turn = apply("mul", gaps, apply("add", scale_rows(inner, wide_s), scale_columns(flipped, wide_s)))
@@ -175,10 +175,10 @@ class Svd(MatrixOp):
         u_dot = matmul(u, u_turn)
         vh_dot = matmul(adjoint_matrix(v_turn), vh)
         inverse_s = apply("reciprocal", wide_s)
-        if u.type.shape[-2] > u.type.shape[-1]:
+        if u.spec.shape[-2] > u.spec.shape[-1]:
             outside = apply("sub", a_dot, matmul(u, matmul(adjoint_matrix(u), a_dot)))
             u_dot = apply("add", u_dot, scale_columns(matmul(outside, adjoint_matrix(vh)), inverse_s))
-        if vh.type.shape[-1] > vh.type.shape[-2]:
+        if vh.spec.shape[-1] > vh.spec.shape[-2]:
             outside = apply("sub", a_dot, matmul(matmul(a_dot, adjoint_matrix(vh)), vh))
             vh_dot = apply("add", vh_dot, scale_rows(matmul(adjoint_matrix(u), outside), inverse_s))
         return (u_dot, s_dot, vh_dot)
@@ -198,17 +198,17 @@ def _mirrored(x: Any) -> Any:
 
 
 def _diagonal_matrix(x: Any) -> Any:
-    on_diagonal = _real(diagonal(x, 0, x.type.ndim - 2, x.type.ndim - 1))
-    return diag_embed(_as(on_diagonal, x.type.dtype))
+    on_diagonal = _real(diagonal(x, 0, x.spec.ndim - 2, x.spec.ndim - 1))
+    return diag_embed(_as(on_diagonal, x.spec.dtype))
 
 
 def _skew_of_lower(x: Any) -> Any:
     """The skew-Hermitian matrix with the strict lower triangle of ``x`` (and its imaginary diagonal)."""
     strict = tril(x, -1)
     skew = apply("sub", strict, adjoint_matrix(strict))
-    if not x.type.dtype.is_complex:
+    if not x.spec.dtype.is_complex:
         return skew
-    on_diagonal = diag_embed(diagonal(x, 0, x.type.ndim - 2, x.type.ndim - 1))
+    on_diagonal = diag_embed(diagonal(x, 0, x.spec.ndim - 2, x.spec.ndim - 1))
     return apply("add", skew, apply("sub", on_diagonal, _diagonal_matrix(x)))
 
 
@@ -220,10 +220,10 @@ def _right_divide(x: Any, triangle: Any, upper: bool) -> Any:
 
 def _gaps(values: Any, dtype: DType) -> Any:
     """``1 / (values[j] - values[i])`` at (i, j), 0 on the diagonal."""
-    n = values.type.shape[-1]
-    columns = reshape(values, (*values.type.shape[:-1], 1, n))
-    rows = reshape(values, (*values.type.shape, 1))
-    identity = eye(values, n, n, values.type.dtype)
+    n = values.spec.shape[-1]
+    columns = reshape(values, (*values.spec.shape[:-1], 1, n))
+    rows = reshape(values, (*values.spec.shape, 1))
+    identity = eye(values, n, n, values.spec.dtype)
     gaps = apply("add", apply("sub", columns, rows), identity)  # 1 on the diagonal, so that nothing divides by 0
     return _as(apply("sub", apply("reciprocal", gaps), identity), dtype)
 
@@ -235,12 +235,12 @@ def _square_gaps(s: Any, dtype: DType) -> Any:
 def _turn(s: Any, overlap: Any) -> Any:
     """The skew-Hermitian part of an overlap over the gaps of the squared singular values."""
     skew = apply("sub", overlap, adjoint_matrix(overlap))
-    return apply("mul", _square_gaps(s, overlap.type.dtype), skew)
+    return apply("mul", _square_gaps(s, overlap.spec.dtype), skew)
 
 
 def _phase(overlap: Any, s: Any) -> Any:
     """The imaginary diagonal over s, which only complex vectors have: their phases are set by LAPACK."""
-    places = diagonal(overlap, 0, overlap.type.ndim - 2, overlap.type.ndim - 1)
+    places = diagonal(overlap, 0, overlap.spec.ndim - 2, overlap.spec.ndim - 1)
     imaginary = apply("div", apply("imag", places), s)
     return diag_embed(apply("complex", zeros_like(imaginary), imaginary))
 
@@ -250,11 +250,11 @@ def _plus(a: Any, b: Any) -> Any:
 
 
 def _real(x: Any) -> Any:
-    return apply("real", x) if x.type.dtype.is_complex else x
+    return apply("real", x) if x.spec.dtype.is_complex else x
 
 
 def _as(x: Any, dtype: DType) -> Any:
-    return x if x.type.dtype is dtype else apply("cast", x, dtype=dtype)
+    return x if x.spec.dtype is dtype else apply("cast", x, dtype=dtype)
 
 
 def spread_spectrum(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
@@ -265,7 +265,7 @@ def spread_spectrum(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
 
 def qr(a: Operand) -> tuple[Any, Any]:
     """Reduced QR: ``(m, n) -> q (m, k), r (k, n)`` with k = min(m, n)."""
-    m, n = a.type.shape[-2:]
+    m, n = a.spec.shape[-2:]
     if m >= n:
         q, r = bind(Qr(), a)
         return q, r

@@ -48,11 +48,11 @@ def _parse(formula: str, operands: tuple[Any, ...]) -> tuple[list[tuple[str, ...
     texts = left.split(",")
     if len(texts) != len(operands):
         raise ArgumentError(f"einsum(): {len(texts)} operands in the formula, but {len(operands)} were given")
-    hidden = [x.type.ndim - len(t.replace("...", "")) for t, x in zip(texts, operands, strict=True)]
+    hidden = [x.spec.ndim - len(t.replace("...", "")) for t, x in zip(texts, operands, strict=True)]
     dots = max((n for n, t in zip(hidden, texts, strict=True) if "..." in t), default=0)
     inputs = [_labels(text, count) for text, count in zip(texts, hidden, strict=True)]
     for labels, x in zip(inputs, operands, strict=True):
-        if len(labels) != x.type.ndim:
+        if len(labels) != x.spec.ndim:
             raise ShapeError(f"einsum(): {formula}: the subscripts do not match the operand's rank", {"operand": x})
     if arrow:
         output = _labels(right, dots)
@@ -80,7 +80,7 @@ def _with_diagonals(labels: tuple[str, ...], x: Any) -> _Term:
         while labels.count(label) > 1:
             first = labels.index(label)
             second = labels.index(label, first + 1)
-            if x.type.shape[first] != x.type.shape[second]:
+            if x.spec.shape[first] != x.spec.shape[second]:
                 raise ShapeError(f"einsum(): subscript {label} is repeated for different extents", {"operand": x})
             x = diagonal(x, 0, first, second)
             labels = (*(n for k, n in enumerate(labels) if k not in (first, second)), label)
@@ -90,7 +90,7 @@ def _with_diagonals(labels: tuple[str, ...], x: Any) -> _Term:
 def _extents(terms: list[_Term]) -> dict[str, int]:
     found: dict[str, int] = {}
     for labels, x in terms:
-        for label, extent in zip(labels, x.type.shape, strict=True):
+        for label, extent in zip(labels, x.spec.shape, strict=True):
             before = found.get(label, 1)
             if before != 1 and extent not in (1, before):
                 raise ShapeError(f"einsum(): subscript {label} has extents {before} and {extent}", {"operand": x})
@@ -113,7 +113,7 @@ def _contract(a: _Term, b: _Term, needed: set[str], extents: dict[str, int]) -> 
     left = _grouped(a, batch, rows, inner)
     right = _grouped(b, batch, inner, columns)
     product = bind(MATMUL, left, right)
-    sizes = dict(zip(a.labels, a.x.type.shape, strict=True)) | dict(zip(b.labels, b.x.type.shape, strict=True))
+    sizes = dict(zip(a.labels, a.x.spec.shape, strict=True)) | dict(zip(b.labels, b.x.spec.shape, strict=True))
     labels = (*batch, *rows, *columns)
     return _Term(labels, reshape(product, [sizes[n] for n in labels]))
 
@@ -122,23 +122,23 @@ def _elementwise(a: _Term, b: _Term, batch: list[str], rows: list[str], columns:
     """No axis is summed: a broadcast product."""
     left = permute(a.x, [a.labels.index(n) for n in (*batch, *rows)])
     right = permute(b.x, [b.labels.index(n) for n in (*batch, *columns)])
-    batch_shape = left.type.shape[: len(batch)]
-    left = reshape(left, (*left.type.shape, *(1,) * len(columns)))
-    right = reshape(right, (*batch_shape, *(1,) * len(rows), *right.type.shape[len(batch) :]))
+    batch_shape = left.spec.shape[: len(batch)]
+    left = reshape(left, (*left.spec.shape, *(1,) * len(columns)))
+    right = reshape(right, (*batch_shape, *(1,) * len(rows), *right.spec.shape[len(batch) :]))
     return _Term((*batch, *rows, *columns), bind(Op.registry["mul"](), left, right))
 
 
 def _grouped(term: _Term, *groups: list[str]) -> Any:
     """Axes in the order of the groups, each of the last two groups flattened to one axis."""
     ordered = permute(term.x, [term.labels.index(n) for group in groups for n in group])
-    sizes = dict(zip(term.labels, term.x.type.shape, strict=True))
+    sizes = dict(zip(term.labels, term.x.spec.shape, strict=True))
     batch, *matrix = groups
     return reshape(ordered, [*(sizes[n] for n in batch), *(prod(sizes[n] for n in group) for group in matrix)])
 
 
 def _stretch(term: _Term, other: _Term, extents: dict[str, int]) -> _Term:
     """Broadcast extents of 1 that the other operand shares with a larger extent."""
-    pairs = zip(term.labels, term.x.type.shape, strict=True)
+    pairs = zip(term.labels, term.x.spec.shape, strict=True)
     shape = tuple(extents[n] if n in other.labels else extent for n, extent in pairs)
     return _Term(term.labels, broadcast_to(term.x, shape))
 
@@ -147,7 +147,7 @@ def _sum_out(term: _Term, keep: set[str], extents: dict[str, int]) -> _Term:
     axes = tuple(k for k, label in enumerate(term.labels) if label not in keep)
     if not axes:
         return term
-    whole = tuple(extents[n] if k in axes else term.x.type.shape[k] for k, n in enumerate(term.labels))
+    whole = tuple(extents[n] if k in axes else term.x.spec.shape[k] for k, n in enumerate(term.labels))
     summed = bind(Op.registry["sum"](axes), broadcast_to(term.x, whole))  # type: ignore[call-arg]
     return _Term(tuple(n for k, n in enumerate(term.labels) if k not in axes), summed)
 

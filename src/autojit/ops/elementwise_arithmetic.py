@@ -14,7 +14,7 @@ from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
 from autojit.ops.base import broadcast_shapes
 from autojit.ops.elementwise_base import FLOATS, Pointwise, conjugate, sample_inputs
 from autojit.ops.samples import Samples
@@ -145,11 +145,13 @@ class GuardedDiv(Pointwise):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         _, y = primals
-        # (y_bar * result) / y in this order: 0 if either the cotangent or the result is, whatever y is
-        return (
-            lambda: guarded_div(y_bar, conjugate(y)),
-            lambda: neg(guarded_div(guarded_mul(y_bar, conjugate(result)), conjugate(y))),
-        )
+        return lambda: guarded_div(y_bar, conjugate(y)), lambda: self._denominator_bar(y, result, y_bar)
+
+    def _denominator_bar(self, y: Any, result: Any, y_bar: Any) -> Any:
+        """0 where the cotangent or the result is, whatever y is; as for ``Div``, one division serves both operands."""
+        shared = guarded_div(y_bar, conjugate(y))
+        product = guarded_mul(conjugate(result), shared)
+        return neg(where(bind(Op.registry["eq"](), shared, literal(shared, 0)), literal(product, 0), product))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (_, y), (x_dot, y_dot) = primals, tangents
@@ -285,12 +287,12 @@ class Cast(Pointwise):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        kept = x.type.dtype
+        kept = x.spec.dtype
         return (lambda: cast(y_bar, kept),) if self._keeps_derivative(kept) else (None,)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
-        if x_dot is None or not self._keeps_derivative(x.type.dtype):
+        if x_dot is None or not self._keeps_derivative(x.spec.dtype):
             return None
         return cast(x_dot, self.dtype)
 
@@ -387,9 +389,9 @@ def where(condition: Operand, a: Any, b: Any) -> Any:
 
 def cast(x: Operand, dtype: DType) -> Any:
     """``x`` in another dtype; ``x`` itself when it has it."""
-    return x if x.type.dtype is dtype else bind(Cast(dtype), x)
+    return x if x.spec.dtype is dtype else bind(Cast(dtype), x)
 
 
 def stop_gradient(x: Operand) -> Any:
     """``x`` as a constant of differentiation; integers and bools are that already."""
-    return bind(STOP_GRADIENT, x) if x.type.dtype.is_differentiable else x
+    return bind(STOP_GRADIENT, x) if x.spec.dtype.is_differentiable else x

@@ -136,7 +136,7 @@ class Predicate(Pointwise, abstract=True):
 
 def is_complex(x: Any) -> bool:
     """Whether an operand is complex."""
-    return bool(x.type.dtype.kind == "complex")
+    return bool(x.spec.dtype.kind == "complex")
 
 
 def conjugate(x: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.elementwise_arithmetic import cast, div, guarded_div, mul, sub, where
 from autojit.ops.elementwise_base import Pointwise, is_complex
 from autojit.ops.elementwise_logic import lt, ne
@@ -40,8 +40,9 @@ class Conj(Pointwise):
 
 
 class Part(Pointwise, abstract=True):
-    """The real or the imaginary part."""
+    """The real or the imaginary part: a view of the complex numbers' memory."""
 
+    is_view: ClassVar[bool] = True
     accepts: ClassVar[tuple[str, ...]] = ("complex",)
 
     def result_dtype(self, dtype: DType) -> DType:
@@ -51,21 +52,33 @@ class Part(Pointwise, abstract=True):
         (x_dot,) = tangents
         return None if x_dot is None else bind(self, x_dot)
 
+    def shifted(self, extent: int) -> Op:
+        """The same op on an operand with a leading batch axis."""
+        return self
+
 
 class Real(Part):
     """The real part."""
 
-    ufunc = staticmethod(lambda x: x.real.copy())
+    ufunc = staticmethod(lambda x: x.real)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        """The base with another real part."""
+        return complex(piece, imag(base))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        return (lambda: cast(y_bar, x.type.dtype),)
+        return (lambda: cast(y_bar, x.spec.dtype),)
 
 
 class Imag(Part):
     """The imaginary part."""
 
-    ufunc = staticmethod(lambda x: x.imag.copy())
+    ufunc = staticmethod(lambda x: x.imag)
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        """The base with another imaginary part."""
+        return complex(real(base), piece)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         return (lambda: complex(literal(y_bar, 0), y_bar),)
@@ -120,8 +133,8 @@ class Sign(Pointwise):
 
     def _turn(self, x: Any, result: Any, change: Any) -> Any:
         """The part of a change across the direction of ``x``, over ``|x|``: a self-adjoint map."""
-        along = cast(real(mul(conj(result), change)), x.type.dtype)
-        return guarded_div(sub(change, mul(result, along)), cast(abs(x), x.type.dtype))
+        along = cast(real(mul(conj(result), change)), x.spec.dtype)
+        return guarded_div(sub(change, mul(result, along)), cast(abs(x), x.spec.dtype))
 
     def lower(self, emit: Any, x: Any) -> Any:
         return emit.sign(x)
@@ -138,7 +151,7 @@ class Abs(Pointwise):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        return (lambda: mul(cast(y_bar, x.type.dtype), sign(x)),)
+        return (lambda: mul(cast(y_bar, x.spec.dtype), sign(x)),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents

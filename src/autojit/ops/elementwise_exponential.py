@@ -222,7 +222,7 @@ class Pow(Pointwise):
         return where(eq(y, 0), 0, mul(y, pow(x, sub(y, 1))))
 
     def _by_exponent(self, x: Any, y: Any, result: Any) -> Any:
-        flat = eq(x, 0) if y.type.dtype.is_complex else logical_and(eq(x, 0), ge(y, 0))
+        flat = eq(x, 0) if y.spec.dtype.is_complex else logical_and(eq(x, 0), ge(y, 0))
         return where(flat, 0, mul(result, log(where(flat, 1, x))))
 
     def lower(self, emit: Any, x: Any, y: Any) -> Any:
@@ -352,7 +352,7 @@ def pow(x: Any, y: Any) -> Any:
         return x
     if y == 2:
         return square(x)
-    if x.type.dtype.is_differentiable:
+    if x.spec.dtype.is_differentiable:
         if y == -1:
             return reciprocal(x)
         if y == 0.5:

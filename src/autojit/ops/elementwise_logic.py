@@ -275,7 +275,7 @@ def shift_right(x: Any, y: Any) -> Any:
 
 def to_bool(x: Operand) -> Any:
     """Whether elements are non-zero; bools as they are."""
-    return x if x.type.dtype is bool_ else ne(x, 0)
+    return x if x.spec.dtype is bool_ else ne(x, 0)
 
 
 def logical_and(x: Operand, y: Operand) -> Any:
@@ -300,21 +300,21 @@ def logical_not(x: Operand) -> Any:
 
 def isnan(x: Operand) -> Any:
     """NaN elements; false everywhere for dtypes that have none."""
-    return bind(IS_NAN, x) if x.type.dtype.is_differentiable else full(x, False, x.type.shape, bool_)
+    return bind(IS_NAN, x) if x.spec.dtype.is_differentiable else full(x, False, x.spec.shape, bool_)
 
 
 def isinf(x: Operand) -> Any:
     """Infinite elements; false everywhere for dtypes that have none."""
-    return bind(IS_INF, x) if x.type.dtype.is_differentiable else full(x, False, x.type.shape, bool_)
+    return bind(IS_INF, x) if x.spec.dtype.is_differentiable else full(x, False, x.spec.shape, bool_)
 
 
 def isfinite(x: Operand) -> Any:
     """Finite elements; true everywhere for integers and bools."""
-    return bind(IS_FINITE, x) if x.type.dtype.is_differentiable else full(x, True, x.type.shape, bool_)
+    return bind(IS_FINITE, x) if x.spec.dtype.is_differentiable else full(x, True, x.spec.shape, bool_)
 
 
 def signbit(x: Operand) -> Any:
     """The sign bit; for integers whether they are negative."""
-    if x.type.dtype.kind == "float":
+    if x.spec.dtype.kind == "float":
         return bind(SIGNBIT, x)
-    return lt(x, 0) if x.type.dtype.is_signed else full(x, False, x.type.shape, bool_)
+    return lt(x, 0) if x.spec.dtype.is_signed else full(x, False, x.spec.shape, bool_)

@@ -162,7 +162,7 @@ FLOOR_DIVIDE, TRUNC_DIVIDE, REMAINDER, FMOD = FloorDivide(), TruncDivide(), Rema
 
 
 def _whole(x: Operand) -> bool:
-    return not x.type.dtype.is_differentiable
+    return not x.spec.dtype.is_differentiable
 
 
 def floor(x: Operand) -> Any:

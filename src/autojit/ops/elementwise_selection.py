@@ -233,12 +233,12 @@ def clamp(x: Operand, low: Any = None, high: Any = None) -> Any:
 
 def heaviside(x: Operand, at_zero: Any) -> Any:
     """0 for negative, 1 for positive elements, ``at_zero`` at 0; NaN counts as negative."""
-    return where(eq(x, 0), at_zero, cast(gt(x, 0), x.type.dtype))
+    return where(eq(x, 0), at_zero, cast(gt(x, 0), x.spec.dtype))
 
 
 def nan_to_num(x: Operand, nan: Any = 0.0, positive: Any = None, negative: Any = None) -> Any:
     """NaN and infinities replaced; by default infinities become the largest finite numbers."""
-    dtype = x.type.dtype
+    dtype = x.spec.dtype
     if not dtype.is_floating_point:
         return x
     largest = float(np.nextafter(np.array(np.inf, dtype.numpy), np.array(0, dtype.numpy)))

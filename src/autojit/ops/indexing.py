@@ -74,7 +74,7 @@ class Gather(Gathering):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, index = primals
-        zero = x.type
+        zero = x.spec
         return (lambda: apply("scatter", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"), None)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
@@ -113,7 +113,7 @@ class IndexSelect(Gathering):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, index = primals
-        zero = x.type
+        zero = x.spec
         return (
             lambda: apply("index_update", y_bar._literal(0, zero), y_bar, index, axis=self.axis, combine="add"),
             None,
@@ -123,12 +123,12 @@ class IndexSelect(Gathering):
         x, index = args
         if batched == (True, False):
             return bind(IndexSelect(self.axis + 1), x, index)
-        count, length = index.type.shape
+        count, length = index.spec.shape
         if batched == (True, True):
-            shape = (*x.type.shape[: self.axis + 1], length, *x.type.shape[self.axis + 2 :])
+            shape = (*x.spec.shape[: self.axis + 1], length, *x.spec.shape[self.axis + 2 :])
             return bind(Gather(self.axis + 1), x, along_axis(index, self.axis + 1, shape))
         picked = bind(self, x, reshape(index, (count * length,)))
-        shape = (*x.type.shape[: self.axis], count, length, *x.type.shape[self.axis + 1 :])
+        shape = (*x.spec.shape[: self.axis], count, length, *x.spec.shape[self.axis + 1 :])
         order = [self.axis, *(a for a in range(len(shape)) if a != self.axis)]
         return permute(reshape(picked, shape), order)
 
@@ -173,7 +173,7 @@ class GatherNd(Gathering):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, *indices = primals
-        zero = x.type
+        zero = x.spec
         x_bar = lambda: apply("index_put", y_bar._literal(0, zero), y_bar, *indices, combine="add")
         return (x_bar, *(None for _ in indices))
 
@@ -181,10 +181,10 @@ class GatherNd(Gathering):
         x, *indices = args
         count = len(indices)
         if not any(batched[1:]):
-            moved = permute(x, (*range(1, count + 1), 0, *range(count + 1, x.type.ndim)))
+            moved = permute(x, (*range(1, count + 1), 0, *range(count + 1, x.spec.ndim)))
             picked = bind(self, moved, *indices)
-            place = picked.type.ndim - (x.type.ndim - count)
-            return permute(picked, (place, *(a for a in range(picked.type.ndim) if a != place)))
+            place = picked.spec.ndim - (x.spec.ndim - count)
+            return permute(picked, (place, *(a for a in range(picked.spec.ndim) if a != place)))
         aligned = align_batched(indices, batched[1:])
         if not batched[0]:
             return bind(self, x, *aligned)
@@ -204,12 +204,12 @@ GATHER_ND = GatherNd()
 
 def gather(x: Operand, axis: int, index: Operand) -> Any:
     """torch.gather: pick along ``axis``; the result has the shape of ``index``, which may be shorter on other axes."""
-    axis = normalize_axis(axis, x.type.ndim, "gather")
-    if index.type.size == 0 and index.type.ndim != x.type.ndim:
+    axis = normalize_axis(axis, x.spec.ndim, "gather")
+    if index.spec.size == 0 and index.spec.ndim != x.spec.ndim:
         return take(x, index)  # nothing is picked, so the shapes need not fit
-    if x.type.ndim == 0 or index.type.ndim == 0:
+    if x.spec.ndim == 0 or index.spec.ndim == 0:
         flat = bind(Gather(0), _at_least_1d(x), _at_least_1d(index))
-        return reshape(flat, index.type.shape)
+        return reshape(flat, index.spec.shape)
     return bind(Gather(axis), x, index)
 
 
@@ -217,24 +217,24 @@ def take_along_axis(x: Operand, index: Operand, axis: int | None = None) -> Any:
     """torch.take_along_dim: ``gather`` with broadcasting on the other axes; ``axis`` None flattens both."""
     if axis is None:
         return gather(reshape(x, (-1,)), 0, reshape(index, (-1,)))
-    axis = normalize_axis(axis, x.type.ndim, "take_along_dim")
-    if x.type.ndim != index.type.ndim:
+    axis = normalize_axis(axis, x.spec.ndim, "take_along_dim")
+    if x.spec.ndim != index.spec.ndim:
         raise ShapeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions",
             {"x": x, "indices": index},
         )
-    x_shape, index_shape = list(x.type.shape), list(index.type.shape)
+    x_shape, index_shape = list(x.spec.shape), list(index.spec.shape)
     x_shape[axis] = index_shape[axis] = 1
     shape = list(broadcast_shapes(tuple(x_shape), tuple(index_shape), op="take_along_dim"))
-    x_shape = [*shape[:axis], x.type.shape[axis], *shape[axis + 1 :]]
-    index_shape = [*shape[:axis], index.type.shape[axis], *shape[axis + 1 :]]
+    x_shape = [*shape[:axis], x.spec.shape[axis], *shape[axis + 1 :]]
+    index_shape = [*shape[:axis], index.spec.shape[axis], *shape[axis + 1 :]]
     return bind(Gather(axis), broadcast_to(x, x_shape), broadcast_to(index, index_shape))
 
 
 def index_select(x: Operand, axis: int, index: Operand) -> Any:
     """torch.index_select: the slices of ``x`` at the positions of a vector (or scalar) ``index``."""
-    axis = normalize_axis(axis, x.type.ndim, "index_select")
-    if x.type.ndim == 0:
+    axis = normalize_axis(axis, x.spec.ndim, "index_select")
+    if x.spec.ndim == 0:
         return reshape(bind(IndexSelect(0), _at_least_1d(x), _at_least_1d(index)), ())
     return bind(IndexSelect(axis), x, _at_least_1d(index))
 
@@ -242,7 +242,7 @@ def index_select(x: Operand, axis: int, index: Operand) -> Any:
 def embedding(weight: Operand, index: Operand) -> Any:
     """Rows of a table: ``f[n, d], i64[*s] -> f[*s, d]``."""
     rows = bind(IndexSelect(0), weight, reshape(index, (-1,)))
-    return reshape(rows, (*index.type.shape, *weight.type.shape[1:]))
+    return reshape(rows, (*index.spec.shape, *weight.spec.shape[1:]))
 
 
 def gather_nd(x: Operand, *indices: Operand) -> Any:
@@ -252,8 +252,8 @@ def gather_nd(x: Operand, *indices: Operand) -> Any:
 
 def take(x: Operand, index: Operand) -> Any:
     """torch.take: elements of the flattened operand, in the shape of ``index``."""
-    flat = reshape(x, (x.type.size,))
-    return reshape(bind(IndexSelect(0), flat, reshape(index, (index.type.size,))), index.type.shape)
+    flat = reshape(x, (x.spec.size,))
+    return reshape(bind(IndexSelect(0), flat, reshape(index, (index.spec.size,))), index.spec.shape)
 
 
 def require_index(op: str, index: TensorType) -> None:
@@ -299,29 +299,29 @@ def broadcast_position(position: tuple[Index, ...], shape: Shape) -> tuple[Index
 def along_axis(index: Any, axis: int, shape: Shape) -> Any:
     """A batch of vectors ``(b, k)`` laid along ``axis`` of ``shape`` (whose axis 0 is the batch) and repeated."""
     spread = [1] * len(shape)
-    spread[0], spread[axis] = index.type.shape
+    spread[0], spread[axis] = index.spec.shape
     return broadcast_to(reshape(index, spread), shape)
 
 
 def align_batched(indices: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
     """Indices with a batch axis get axes of extent 1 behind it until all broadcast with the batch in front."""
-    rank = max(i.type.ndim - flag for i, flag in zip(indices, batched, strict=True))
+    rank = max(i.spec.ndim - flag for i, flag in zip(indices, batched, strict=True))
     aligned: list[Any] = []
     for index, flag in zip(indices, batched, strict=True):
         if not flag:
             aligned.append(index)
             continue
-        extent, *rest = index.type.shape
+        extent, *rest = index.spec.shape
         aligned.append(reshape(index, (extent, *(1,) * (rank - len(rest)), *rest)))
     return aligned
 
 
 def batch_positions(x: Any, indices: Sequence[Any]) -> Any:
     """0, 1, .. along the batch axis, shaped to broadcast with ``indices``: the index of the batch axis itself."""
-    extent = x.type.shape[0]
-    rank = max(i.type.ndim for i in indices)
+    extent = x.spec.shape[0]
+    rank = max(i.spec.ndim for i in indices)
     return source("iota", x, shape=(extent, *(1,) * (rank - 1)), axis=0, dtype=int64)
 
 
 def _at_least_1d(x: Any) -> Any:
-    return reshape(x, (1,)) if x.type.ndim == 0 else x
+    return reshape(x, (1,)) if x.spec.ndim == 0 else x

@@ -60,7 +60,7 @@ class Concatenate(Structured):
         return found
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        offsets = self.offsets([x.type for x in primals])
+        offsets = self.offsets([x.spec for x in primals])
 
         def part(k: int) -> Any:
             return lambda: slice_axis(y_bar, self.axis, offsets[k], offsets[k + 1])
@@ -87,10 +87,10 @@ def concatenate(operands: Sequence[Operand], axis: int = 0) -> Any:
     if not operands:
         raise ArgumentError("torch.cat(): expected a non-empty list of Tensors")
     for k, x in enumerate(operands):
-        if x.type.ndim == 0:
+        if x.spec.ndim == 0:
             raise ShapeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated", {"operand": x})
-    kept = [x for x in operands if x.type.shape != (0,)] or [operands[0]]
-    axis = normalize_axis(axis, kept[0].type.ndim, "cat")
+    kept = [x for x in operands if x.spec.shape != (0,)] or [operands[0]]
+    axis = normalize_axis(axis, kept[0].spec.ndim, "cat")
     return kept[0] if len(kept) == 1 else bind(Concatenate(axis), *kept)
 
 
@@ -98,12 +98,12 @@ def stack(operands: Sequence[Operand], axis: int = 0) -> Any:
     """Join operands of one shape along a new axis."""
     if not operands:
         raise ArgumentError("stack expects a non-empty TensorList")
-    first = operands[0].type
+    first = operands[0].spec
     for k, x in enumerate(operands):
-        if x.type.shape != first.shape:
+        if x.spec.shape != first.shape:
             raise ShapeError(
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
-                f"{list(x.type.shape)} at entry {k}",
+                f"{list(x.spec.shape)} at entry {k}",
                 {"operand": x},
             )
     axis = normalize_axis(axis, first.ndim + 1, "stack")
@@ -112,21 +112,21 @@ def stack(operands: Sequence[Operand], axis: int = 0) -> Any:
 
 def squeeze(x: Operand, axes: int | Sequence[int] | None = None) -> Any:
     """Drop axes of extent 1: all of them, or those given that have extent 1."""
-    shape = x.type.shape
+    shape = x.spec.shape
     chosen = range(len(shape)) if axes is None else (() if axes == () else normalize_axes(axes, len(shape), "squeeze"))
     return reshape(x, [n for axis, n in enumerate(shape) if n != 1 or axis not in chosen])
 
 
 def unsqueeze(x: Operand, axis: int) -> Any:
     """Insert an axis of extent 1; ``axis`` counts in the result."""
-    axis = normalize_axis(axis, x.type.ndim + 1, "unsqueeze")
-    shape = x.type.shape
+    axis = normalize_axis(axis, x.spec.ndim + 1, "unsqueeze")
+    shape = x.spec.shape
     return reshape(x, (*shape[:axis], 1, *shape[axis:]))
 
 
 def flatten(x: Operand, start: int = 0, end: int = -1) -> Any:
     """Merge the axes ``start`` to ``end`` (both included) into one; rank 0 becomes rank 1."""
-    shape = x.type.shape
+    shape = x.spec.shape
     first, last = (normalize_axis(a, len(shape), "flatten") for a in (start, end))
     if first > last:
         raise ShapeError("flatten() has invalid args: start_dim cannot come after end_dim", {"x": x})
@@ -135,8 +135,8 @@ def flatten(x: Operand, start: int = 0, end: int = -1) -> Any:
 
 def unflatten(x: Operand, axis: int, sizes: Sequence[int]) -> Any:
     """Split one axis into several; one size may be -1."""
-    axis = normalize_axis(axis, x.type.ndim, "unflatten")
-    shape, extent = x.type.shape, x.type.shape[axis]
+    axis = normalize_axis(axis, x.spec.ndim, "unflatten")
+    shape, extent = x.spec.shape, x.spec.shape[axis]
     known = prod(n for n in sizes if n != -1)
     inferred = [extent // max(known, 1) if n == -1 else n for n in sizes]
     if prod(inferred) != extent:
@@ -148,7 +148,7 @@ def unflatten(x: Operand, axis: int, sizes: Sequence[int]) -> Any:
 
 def transpose(x: Operand, axis0: int, axis1: int) -> Any:
     """Exchange two axes."""
-    ndim = x.type.ndim
+    ndim = x.spec.ndim
     first, second = (normalize_axis(a, ndim, "transpose") for a in (axis0, axis1))
     order = list(range(ndim))
     if ndim:
@@ -158,7 +158,7 @@ def transpose(x: Operand, axis0: int, axis1: int) -> Any:
 
 def moveaxis(x: Operand, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """Move axes to new places; the others keep their order."""
-    ndim = x.type.ndim
+    ndim = x.spec.ndim
     origins = [source] if isinstance(source, int) else list(source)
     targets = [destination] if isinstance(destination, int) else list(destination)
     origins = [normalize_axis(a, ndim, "movedim") for a in origins]
@@ -173,21 +173,21 @@ def moveaxis(x: Operand, source: int | Sequence[int], destination: int | Sequenc
 
 def select(x: Operand, axis: int, index: int) -> Any:
     """One position of an axis, which goes away; a view."""
-    axis = normalize_axis(axis, x.type.ndim, "select")
-    if x.type.ndim == 0:
+    axis = normalize_axis(axis, x.spec.ndim, "select")
+    if x.spec.ndim == 0:
         raise AxisError("select() cannot be applied to a 0-dim tensor.", {"x": x})
-    extent = x.type.shape[axis]
+    extent = x.spec.shape[axis]
     if not -extent <= index < extent:
         raise IndexOutOfRangeError(f"index {index} is out of bounds for dimension {axis} with size {extent}", {"x": x})
     place = index % extent
     piece = slice_axis(x, axis, place, place + 1)
-    return reshape(piece, (*x.type.shape[:axis], *x.type.shape[axis + 1 :]))
+    return reshape(piece, (*x.spec.shape[:axis], *x.spec.shape[axis + 1 :]))
 
 
 def narrow(x: Operand, axis: int, start: int, length: int) -> Any:
     """``length`` positions of an axis from ``start`` on; a view."""
-    axis = normalize_axis(axis, x.type.ndim, "narrow")
-    extent = x.type.shape[axis]
+    axis = normalize_axis(axis, x.spec.ndim, "narrow")
+    extent = x.spec.shape[axis]
     first = start + extent if start < 0 else start
     if not (0 <= first <= extent and 0 <= length <= extent - first):
         raise ShapeError(
@@ -199,8 +199,8 @@ def narrow(x: Operand, axis: int, start: int, length: int) -> Any:
 
 def split(x: Operand, sizes: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
     """Views of consecutive pieces: all of one size (the last may be shorter), or of the given sizes."""
-    axis = normalize_axis(axis, x.type.ndim, "split")
-    extent = x.type.shape[axis]
+    axis = normalize_axis(axis, x.spec.ndim, "split")
+    extent = x.spec.shape[axis]
     if isinstance(sizes, int):
         if sizes <= 0 and not (sizes == 0 and extent == 0):
             raise ShapeError(f"split: expects split_size to be positive, but got split_size={sizes}", {"x": x})
@@ -222,14 +222,14 @@ def chunk(x: Operand, count: int, axis: int = 0) -> tuple[Any, ...]:
     """At most ``count`` equal pieces (the last may be shorter), as torch.chunk."""
     if count <= 0:
         raise ShapeError("chunk expects `chunks` to be greater than 0", {"x": x, "chunks": count})
-    extent = x.type.shape[normalize_axis(axis, x.type.ndim, "chunk")]
+    extent = x.spec.shape[normalize_axis(axis, x.spec.ndim, "chunk")]
     return split(x, -(-extent // count) if extent else [0] * count, axis)
 
 
 def tensor_split(x: Operand, sections: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:
     """Pieces whose sizes differ by at most one, or cut at the given positions, as torch.tensor_split."""
-    axis = normalize_axis(axis, x.type.ndim, "tensor_split")
-    extent = x.type.shape[axis]
+    axis = normalize_axis(axis, x.spec.ndim, "tensor_split")
+    extent = x.spec.shape[axis]
     if isinstance(sections, int):
         if sections <= 0:
             raise ShapeError(f"number of sections must be larger than 0, got {sections}", {"x": x})
@@ -241,32 +241,32 @@ def tensor_split(x: Operand, sections: int | Sequence[int], axis: int = 0) -> tu
 
 def unbind(x: Operand, axis: int = 0) -> tuple[Any, ...]:
     """A view for every position of an axis."""
-    if x.type.ndim == 0:
+    if x.spec.ndim == 0:
         raise AxisError("Dimension specified as 0 but tensor has no dimensions", {"x": x})
-    axis = normalize_axis(axis, x.type.ndim, "unbind")
-    return tuple(select(x, axis, k) for k in range(x.type.shape[axis]))
+    axis = normalize_axis(axis, x.spec.ndim, "unbind")
+    return tuple(select(x, axis, k) for k in range(x.spec.shape[axis]))
 
 
 def expand(x: Operand, sizes: Sequence[int]) -> Any:
     """torch.Tensor.expand: broadcast to ``sizes``; -1 keeps an extent."""
-    missing = len(sizes) - x.type.ndim
+    missing = len(sizes) - x.spec.ndim
     if missing < 0:
         raise ShapeError(
             f"expand: the number of sizes provided ({len(sizes)}) must be greater or equal to the number of dimensions "
-            f"in the tensor ({x.type.ndim})",
+            f"in the tensor ({x.spec.ndim})",
             {"x": x},
         )
     if any(n == -1 for n in sizes[:missing]):
         raise ShapeError("expand: -1 is not allowed for a new leading dimension", {"x": x, "sizes": list(sizes)})
-    old = (*(1,) * missing, *x.type.shape)
+    old = (*(1,) * missing, *x.spec.shape)
     return broadcast_to(x, [have if n == -1 else n for n, have in zip(sizes, old, strict=True)])
 
 
 def tile(x: Operand, repeats: Sequence[int]) -> Any:
     """The whole operand repeated along each axis, as NumPy's tile: a copy made of a broadcast and a reshape."""
-    ndim = max(len(repeats), x.type.ndim)
+    ndim = max(len(repeats), x.spec.ndim)
     times = (*(1,) * (ndim - len(repeats)), *repeats)
-    shape = (*(1,) * (ndim - x.type.ndim), *x.type.shape)
+    shape = (*(1,) * (ndim - x.spec.ndim), *x.spec.shape)
     if min(times, default=1) < 0:
         raise ShapeError("repeats cannot be negative", {"x": x, "repeats": list(repeats)})
     spread = reshape(x, [n for extent in shape for n in (1, extent)])
@@ -276,7 +276,7 @@ def tile(x: Operand, repeats: Sequence[int]) -> Any:
 
 def repeat(x: Operand, repeats: Sequence[int]) -> Any:
     """torch.Tensor.repeat: ``tile`` with at least one number per axis."""
-    if len(repeats) < x.type.ndim:
+    if len(repeats) < x.spec.ndim:
         raise ShapeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor", {"x": x}
         )
@@ -286,9 +286,9 @@ def repeat(x: Operand, repeats: Sequence[int]) -> Any:
 def repeat_interleave(x: Operand, count: int, axis: int | None = None) -> Any:
     """Each element repeated ``count`` times in place along an axis (of the flattened operand by default)."""
     if axis is None:
-        return repeat_interleave(reshape(x, (x.type.size,)), count, 0)
-    axis = normalize_axis(axis, x.type.ndim, "repeat_interleave")
-    shape = x.type.shape
+        return repeat_interleave(reshape(x, (x.spec.size,)), count, 0)
+    axis = normalize_axis(axis, x.spec.ndim, "repeat_interleave")
+    shape = x.spec.shape
     spread = reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
     wide = broadcast_to(spread, (*shape[: axis + 1], count, *shape[axis + 1 :]))
     return reshape(wide, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
@@ -299,18 +299,18 @@ def roll(x: Operand, shifts: int | Sequence[int], axes: int | Sequence[int] | No
     if axes is None or axes == ():
         if not isinstance(shifts, int):
             (shifts,) = shifts
-        return reshape(roll(reshape(x, (x.type.size,)), shifts, 0), x.type.shape)
+        return reshape(roll(reshape(x, (x.spec.size,)), shifts, 0), x.spec.shape)
     moves = [shifts] if isinstance(shifts, int) else list(shifts)
     places = [axes] if isinstance(axes, int) else list(axes)
     if len(moves) != len(places):
         raise ShapeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(places)}", {"x": x})
     for move, axis in zip(moves, places, strict=True):
-        x = _rolled(x, move, normalize_axis(axis, x.type.ndim, "roll"))
+        x = _rolled(x, move, normalize_axis(axis, x.spec.ndim, "roll"))
     return x
 
 
 def _rolled(x: Any, move: int, axis: int) -> Any:
-    extent = x.type.shape[axis]
+    extent = x.spec.shape[axis]
     cut = (extent - move) % extent if extent else 0
     if cut == 0:
         return x

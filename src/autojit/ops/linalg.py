@@ -193,7 +193,7 @@ class Det(MatrixOp):
         if a_dot is None:
             return None
         terms = apply("mul", bind(Cofactor(), primals[0]), a_dot)
-        return apply("sum", terms, axes=(terms.type.ndim - 2, terms.type.ndim - 1))
+        return apply("sum", terms, axes=(terms.spec.ndim - 2, terms.spec.ndim - 1))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -222,7 +222,7 @@ class Cofactor(MatrixOp):
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         # c = det(a) b with b = inv(a).T, so c_dot = (b : a_dot) c - b a_dot.T c, and c = det(a) b
         b = _transposed_inverse(primals[0])
-        inner = apply("sum", apply("mul", y_bar, conjugate(result)), axes=(y_bar.type.ndim - 2, y_bar.type.ndim - 1))
+        inner = apply("sum", apply("mul", y_bar, conjugate(result)), axes=(y_bar.spec.ndim - 2, y_bar.spec.ndim - 1))
         first = apply("mul", _as_matrices(inner), conjugate(b))
         second = matmul(matmul(conjugate(result), _transpose(y_bar)), conjugate(b))
         return (apply("sub", first, second),)
@@ -232,7 +232,7 @@ class Cofactor(MatrixOp):
         if a_dot is None:
             return None
         b = _transposed_inverse(primals[0])
-        inner = apply("sum", apply("mul", b, a_dot), axes=(b.type.ndim - 2, b.type.ndim - 1))
+        inner = apply("sum", apply("mul", b, a_dot), axes=(b.spec.ndim - 2, b.spec.ndim - 1))
         first = apply("mul", _as_matrices(inner), result)
         return apply("sub", first, matmul(matmul(b, _transpose(a_dot)), result))
 
@@ -259,12 +259,12 @@ class Slogdet(MatrixOp):
         """With t = tr(inv(a) a_dot): the log changes by Re t, the sign by i Im(t) sign."""
         (a,) = primals
         sign_bar, logarithm_bar = y_bar
-        if not a.type.dtype.is_complex:
+        if not a.spec.dtype.is_complex:
             if logarithm_bar is None:
                 return (None,)
             factor = logarithm_bar
         else:
-            factor = _slogdet_factor(a.type.dtype, result[0], sign_bar, logarithm_bar)
+            factor = _slogdet_factor(a.spec.dtype, result[0], sign_bar, logarithm_bar)
         return (apply("mul", _as_matrices(factor), adjoint_matrix(bind(Inv(), a))),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
@@ -272,8 +272,8 @@ class Slogdet(MatrixOp):
         if a_dot is None:
             return (None, None)
         terms = apply("mul", _transposed_inverse(a), a_dot)
-        trace = apply("sum", terms, axes=(terms.type.ndim - 2, terms.type.ndim - 1))
-        if not a.type.dtype.is_complex:
+        trace = apply("sum", terms, axes=(terms.spec.ndim - 2, terms.spec.ndim - 1))
+        if not a.spec.dtype.is_complex:
             return (None, trace)
         turn = apply("complex", zeros_like(apply("imag", trace)), apply("imag", trace))
         return (apply("mul", turn, result[0]), apply("real", trace))
@@ -336,7 +336,7 @@ def right_side(a_dot: Any, b_dot: Any, x: Any) -> Any:
 def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) -> Any:
     """``logarithm_bar - i Im(conj(sign_bar) sign)`` as a complex operand."""
     like = sign_bar if logarithm_bar is None else logarithm_bar
-    real_type = TensorType(like.type.shape, dtype.to_real(), like.type.device)
+    real_type = TensorType(like.spec.shape, dtype.to_real(), like.spec.device)
     real = like._literal(0, real_type) if logarithm_bar is None else logarithm_bar
     if sign_bar is None:
         imaginary = like._literal(0, real_type)
@@ -347,8 +347,8 @@ def _slogdet_factor(dtype: DType, sign: Any, sign_bar: Any, logarithm_bar: Any) 
 
 def _half_triangle(x: Any) -> Any:
     """The lower triangle with half the (real part of the) diagonal: the projection of the Cholesky derivative."""
-    n = x.type.shape[-1]
-    half = scaled(eye(x, n, n, x.type.dtype), 0.5)
+    n = x.spec.shape[-1]
+    half = scaled(eye(x, n, n, x.spec.dtype), 0.5)
     lower = tril(x)
     diagonal_part = apply("mul", half, x)
     return apply("sub", lower, diagonal_part)
@@ -368,12 +368,12 @@ def _transposed_inverse(a: Any) -> Any:
 
 
 def _as_matrices(x: Any) -> Any:
-    return reshape(x, (*x.type.shape, 1, 1))
+    return reshape(x, (*x.spec.shape, 1, 1))
 
 
 def conjugate(x: Any) -> Any:
     """The complex conjugate; real operands as they are."""
-    return apply("conj", x) if x.type.dtype.is_complex else x
+    return apply("conj", x) if x.spec.dtype.is_complex else x
 
 
 def negative(x: Any) -> Any:
@@ -383,12 +383,12 @@ def negative(x: Any) -> Any:
 
 def zeros_like(x: Any) -> Any:
     """Zeros of the operand's type."""
-    return x._literal(0, x.type)
+    return x._literal(0, x.spec)
 
 
 def scaled(x: Any, factor: float) -> Any:
     """``factor * x``."""
-    return apply("mul", x, x._literal(factor, TensorType((), x.type.dtype, x.type.device)))
+    return apply("mul", x, x._literal(factor, TensorType((), x.spec.dtype, x.spec.device)))
 
 
 def has(dtype: DType) -> bool:
@@ -426,8 +426,8 @@ def slogdet(a: Operand) -> tuple[Any, Any]:
 def logdet(a: Operand) -> Any:
     """Log of a determinant: NaN where a real one is negative."""
     sign, logarithm = slogdet(a)
-    if a.type.dtype.is_complex:
-        logarithm = apply("cast", logarithm, dtype=a.type.dtype)
+    if a.spec.dtype.is_complex:
+        logarithm = apply("cast", logarithm, dtype=a.spec.dtype)
     return apply("add", logarithm, apply("log", sign))
 
 
@@ -441,10 +441,10 @@ def solve(a: Operand, b: Operand, left: bool = True) -> Any:
     """torch.linalg.solve: ``a @ x = b`` (or ``x @ a = b``); ``b`` may be a (batch of) vectors."""
     if not left:
         return adjoint_matrix(solve(adjoint_matrix(a), adjoint_matrix(b)))
-    if b.type.ndim == 1 or (b.type.ndim == a.type.ndim - 1 and b.type.shape == a.type.shape[:-1]):
-        column = reshape(b, (*b.type.shape, 1))
+    if b.spec.ndim == 1 or (b.spec.ndim == a.spec.ndim - 1 and b.spec.shape == a.spec.shape[:-1]):
+        column = reshape(b, (*b.spec.shape, 1))
         x = solve(a, column)
-        return reshape(x, x.type.shape[:-1])
+        return reshape(x, x.spec.shape[:-1])
     return bind(Solve(), *_same_batch(a, b))
 
 
@@ -465,15 +465,15 @@ def cholesky_solve(b: Operand, factor: Operand, upper: bool = False) -> Any:
 
 def cholesky_inverse(factor: Operand, upper: bool = False) -> Any:
     """The inverse of ``a`` from its Cholesky factor."""
-    n = factor.type.shape[-1]
-    return cholesky_solve(broadcast_to(eye(factor, n, n, factor.type.dtype), factor.type.shape), factor, upper)
+    n = factor.spec.shape[-1]
+    return cholesky_solve(broadcast_to(eye(factor, n, n, factor.spec.dtype), factor.spec.shape), factor, upper)
 
 
 def matrix_power(a: Operand, exponent: int) -> Any:
     """``a @ a @ ...`` by repeated squaring; a negative exponent inverts first."""
     if exponent < 0:
         return matrix_power(inv(a), -exponent)
-    n = a.type.shape[-1]
+    n = a.spec.shape[-1]
     result: Any = None
     square = a
     while exponent:
@@ -481,10 +481,10 @@ def matrix_power(a: Operand, exponent: int) -> Any:
             result = square if result is None else matmul(result, square)
         exponent >>= 1
         square = matmul(square, square) if exponent else square
-    return broadcast_to(eye(a, n, n, a.type.dtype), a.type.shape) if result is None else result
+    return broadcast_to(eye(a, n, n, a.spec.dtype), a.spec.shape) if result is None else result
 
 
 def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:
-    lead = broadcast_shapes(a.type.shape[:-2], b.type.shape[:-2], op="linalg.solve")
-    left = broadcast_to(a, (*lead, *a.type.shape[-2:]))
-    return left, broadcast_to(b, (*lead, *b.type.shape[-2:]))
+    lead = broadcast_shapes(a.spec.shape[:-2], b.spec.shape[:-2], op="linalg.solve")
+    left = broadcast_to(a, (*lead, *a.spec.shape[-2:]))
+    return left, broadcast_to(b, (*lead, *b.spec.shape[-2:]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bfloat16, bool_, float16
+from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -25,8 +25,6 @@ __all__ = [
     "Matmul", "addbmm", "addmm", "addmv", "addr", "adjoint_matrix", "baddbmm", "bmm", "dot", "inner", "kron",
     "matmul", "mm", "mv", "outer", "tensordot", "vdot",
 ]  # fmt: skip
-
-_HALVES = (float16.numpy, bfloat16.numpy)
 
 
 @record
@@ -51,7 +49,7 @@ class Matmul(Structured):
         return x.with_shape((*x.shape[:-1], w.shape[-1]))
 
     def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
-        if x.dtype in _HALVES:
+        if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
             return np.asarray(np.matmul(x.astype(np.float32), w.astype(np.float32)).astype(x.dtype))
         return np.asarray(np.matmul(x, w))
 
@@ -69,7 +67,7 @@ class Matmul(Structured):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         x, w = args
-        if batched == (True, False) and w.type.ndim == 2:
+        if batched == (True, False) and w.spec.ndim == 2:
             return matmul(x, w)  # one matrix for the whole batch: fold the batch into the rows
         return bind(self, *batch_all(args, batched))
 
@@ -140,20 +138,20 @@ def inner_axes_differ(x: Any, w: Any) -> ShapeError:
 
 
 def _shape_of(x: Any) -> tuple[int, ...]:
-    type_ = x if isinstance(x, TensorType) else x.type
+    type_ = x if isinstance(x, TensorType) else x.spec
     return tuple(type_.shape)
 
 
 def swap_last(x: Operand) -> Any:
     """Exchange the last two axes."""
-    ndim = x.type.ndim
+    ndim = x.spec.ndim
     return bind(Permute((*range(ndim - 2), ndim - 1, ndim - 2)), x)
 
 
 def adjoint_matrix(x: Operand) -> Any:
     """The conjugate transpose of the last two axes: the transpose for real operands."""
     swapped = swap_last(x)
-    return bind(Op.registry["conj"](), swapped) if x.type.dtype.is_complex else swapped
+    return bind(Op.registry["conj"](), swapped) if x.spec.dtype.is_complex else swapped
 
 
 def matmul(x: Operand, w: Operand) -> Any:
@@ -165,22 +163,22 @@ def matmul(x: Operand, w: Operand) -> Any:
         ShapeError: an operand has rank 0, inner axes differ, or batch axes do not broadcast.
         DTypeError: the dtypes differ or are bool.
     """
-    if x.type.ndim == 2 and w.type.ndim == 2:
+    if x.spec.ndim == 2 and w.spec.ndim == 2:
         return bind(MATMUL, x, w)
-    if x.type.ndim == 0 or w.type.ndim == 0:
+    if x.spec.ndim == 0 or w.spec.ndim == 0:
         raise ShapeError(
-            f"both arguments to matmul need to be at least 1D, but they are {x.type.ndim}D and {w.type.ndim}D",
+            f"both arguments to matmul need to be at least 1D, but they are {x.spec.ndim}D and {w.spec.ndim}D",
             {"x": x, "w": w},
             "multiply with * instead",
         )
-    if x.type.shape[-1] != w.type.shape[max(w.type.ndim - 2, 0)]:
+    if x.spec.shape[-1] != w.spec.shape[max(w.spec.ndim - 2, 0)]:
         raise inner_axes_differ(x, w)
-    row = x.type.ndim == 1
-    column = w.type.ndim == 1
-    left = reshape(x, (1, *x.type.shape)) if row else x
-    right = reshape(w, (*w.type.shape, 1)) if column else w
+    row = x.spec.ndim == 1
+    column = w.spec.ndim == 1
+    left = reshape(x, (1, *x.spec.shape)) if row else x
+    right = reshape(w, (*w.spec.shape, 1)) if column else w
     product = _matrices(left, right)
-    shape = list(product.type.shape)
+    shape = list(product.spec.shape)
     if column:
         del shape[-1]
     if row:
@@ -190,13 +188,13 @@ def matmul(x: Operand, w: Operand) -> Any:
 
 def _matrices(x: Any, w: Any) -> Any:
     """Both of rank 2 or more. A single right matrix serves all rows of x at once: one large product."""
-    if w.type.ndim == 2:
-        *lead, k = x.type.shape
+    if w.spec.ndim == 2:
+        *lead, k = x.spec.shape
         flat = reshape(x, (prod(lead), k))
-        return reshape(bind(MATMUL, flat, w), (*lead, w.type.shape[-1]))
-    lead = broadcast_shapes(x.type.shape[:-2], w.type.shape[:-2], op="matmul")
-    left = broadcast_to(x, (*lead, *x.type.shape[-2:]))
-    right = broadcast_to(w, (*lead, *w.type.shape[-2:]))
+        return reshape(bind(MATMUL, flat, w), (*lead, w.spec.shape[-1]))
+    lead = broadcast_shapes(x.spec.shape[:-2], w.spec.shape[:-2], op="matmul")
+    left = broadcast_to(x, (*lead, *x.spec.shape[-2:]))
+    right = broadcast_to(w, (*lead, *w.spec.shape[-2:]))
     return bind(MATMUL, left, right)
 
 
@@ -221,7 +219,7 @@ def mv(x: Operand, v: Operand) -> Any:
 def dot(x: Operand, y: Operand) -> Any:
     """Sum of products of two vectors, without conjugation: ``(k,), (k,) -> ()``."""
     _require_rank("1D tensors expected: dot", (x, 1), (y, 1))
-    if x.type.shape != y.type.shape:
+    if x.spec.shape != y.spec.shape:
         raise ShapeError(
             "inconsistent tensor size, expected tensor and src to have the same number of elements",
             {"x": x, "y": y},
@@ -231,18 +229,18 @@ def dot(x: Operand, y: Operand) -> Any:
 
 def vdot(x: Operand, y: Operand) -> Any:
     """``dot`` with the first vector conjugated."""
-    return dot(bind(Op.registry["conj"](), x) if x.type.dtype.is_complex else x, y)
+    return dot(bind(Op.registry["conj"](), x) if x.spec.dtype.is_complex else x, y)
 
 
 def outer(x: Operand, y: Operand) -> Any:
     """All products of two vectors: ``(m,), (n,) -> (m, n)``."""
     _require_rank("outer", (x, 1), (y, 1))
-    return bind(Op.registry["mul"](), reshape(x, (x.type.shape[0], 1)), y)
+    return bind(Op.registry["mul"](), reshape(x, (x.spec.shape[0], 1)), y)
 
 
 def inner(x: Operand, y: Operand) -> Any:
     """Contract the last axes: ``(*a, k), (*b, k) -> (*a, *b)``; rank 0 multiplies."""
-    if x.type.ndim == 0 or y.type.ndim == 0:
+    if x.spec.ndim == 0 or y.spec.ndim == 0:
         return bind(Op.registry["mul"](), x, y)
     return tensordot(x, y, ((-1,), (-1,)))
 
@@ -254,36 +252,36 @@ def tensordot(x: Operand, y: Operand, axes: int | tuple[Sequence[int], Sequence[
         ShapeError: the numbers of axes or the contracted extents differ.
     """
     if isinstance(axes, int):
-        axes = (range(x.type.ndim - axes, x.type.ndim), range(axes))
-    x_axes = [normalize_axis(a, x.type.ndim, "tensordot") for a in axes[0]]
-    y_axes = [normalize_axis(a, y.type.ndim, "tensordot") for a in axes[1]]
+        axes = (range(x.spec.ndim - axes, x.spec.ndim), range(axes))
+    x_axes = [normalize_axis(a, x.spec.ndim, "tensordot") for a in axes[0]]
+    y_axes = [normalize_axis(a, y.spec.ndim, "tensordot") for a in axes[1]]
     for k, (a, b) in enumerate(zip(x_axes, y_axes, strict=False)):  # an axis of extent 1 broadcasts, so the other sums
-        if x.type.shape[a] != y.type.shape[b] and 1 in (x.type.shape[a], y.type.shape[b]):
+        if x.spec.shape[a] != y.spec.shape[b] and 1 in (x.spec.shape[a], y.spec.shape[b]):
             x, y = _summed(x, x_axes[k]), _summed(y, y_axes[k])
-    extents = [x.type.shape[a] for a in x_axes]
-    if extents != [y.type.shape[a] for a in y_axes]:
+    extents = [x.spec.shape[a] for a in x_axes]
+    if extents != [y.spec.shape[a] for a in y_axes]:
         raise ShapeError(
             "tensordot: contracted dimensions need to match", {"x": x, "y": y, "axes": (tuple(x_axes), tuple(y_axes))}
         )
-    x_kept = [a for a in range(x.type.ndim) if a not in x_axes]
-    y_kept = [a for a in range(y.type.ndim) if a not in y_axes]
-    x_shape = [x.type.shape[a] for a in x_kept]
-    y_shape = [y.type.shape[a] for a in y_kept]
+    x_kept = [a for a in range(x.spec.ndim) if a not in x_axes]
+    y_kept = [a for a in range(y.spec.ndim) if a not in y_axes]
+    x_shape = [x.spec.shape[a] for a in x_kept]
+    y_shape = [y.spec.shape[a] for a in y_kept]
     left = reshape(permute(x, x_kept + x_axes), (prod(x_shape), prod(extents)))
     right = reshape(permute(y, y_axes + y_kept), (prod(extents), prod(y_shape)))
     return reshape(bind(MATMUL, left, right), (*x_shape, *y_shape))
 
 
 def _summed(x: Any, axis: int) -> Any:
-    shape = tuple(1 if a == axis else n for a, n in enumerate(x.type.shape))
-    return x if x.type.shape[axis] == 1 else reshape(apply("sum", x, axes=(axis,)), shape)
+    shape = tuple(1 if a == axis else n for a, n in enumerate(x.spec.shape))
+    return x if x.spec.shape[axis] == 1 else reshape(apply("sum", x, axes=(axis,)), shape)
 
 
 def kron(x: Operand, y: Operand) -> Any:
     """Kronecker product; the operand of lower rank gets leading axes of extent 1."""
-    ndim = max(x.type.ndim, y.type.ndim)
-    x_shape = (*(1,) * (ndim - x.type.ndim), *x.type.shape)
-    y_shape = (*(1,) * (ndim - y.type.ndim), *y.type.shape)
+    ndim = max(x.spec.ndim, y.spec.ndim)
+    x_shape = (*(1,) * (ndim - x.spec.ndim), *x.spec.shape)
+    y_shape = (*(1,) * (ndim - y.spec.ndim), *y.spec.shape)
     left = reshape(x, [n for extent in x_shape for n in (extent, 1)])
     right = reshape(y, [n for extent in y_shape for n in (1, extent)])
     product = bind(Op.registry["mul"](), left, right)
@@ -327,10 +325,10 @@ def _scaled_sum(base: Any, product: Any, beta: float, alpha: float) -> Any:
 def _times(x: Any, factor: float) -> Any:
     if factor == 1:
         return x
-    return bind(Op.registry["mul"](), x, x._literal(factor, TensorType((), x.type.dtype, x.type.device)))
+    return bind(Op.registry["mul"](), x, x._literal(factor, TensorType((), x.spec.dtype, x.spec.device)))
 
 
 def _require_rank(what: str, *operands: tuple[Any, int]) -> None:
     for x, ndim in operands:
-        if x.type.ndim != ndim:
-            raise ShapeError(f"{what}: expected a {ndim}D tensor, but got {x.type.ndim}D", {"operand": x})
+        if x.spec.ndim != ndim:
+            raise ShapeError(f"{what}: expected a {ndim}D tensor, but got {x.spec.ndim}D", {"operand": x})

@@ -100,14 +100,14 @@ def _factors(a: NDArray[Any], is_hermitian: bool) -> tuple[NDArray[Any], NDArray
 
 def _default_tolerance(a: Operand) -> float:
     """max(m, n) times the machine epsilon, as in torch."""
-    return max(a.type.shape[-2:]) * float(np.finfo(a.type.dtype.to_real().numpy).eps)
+    return max(a.spec.shape[-2:]) * float(np.finfo(a.spec.dtype.to_real().numpy).eps)
 
 
 def _cutoff(a: Any, cutoff: Any) -> Any:
     """The absolute tolerance of each matrix as a real operand."""
-    shape, real = a.type.shape[:-2], a.type.dtype.to_real()
+    shape, real = a.spec.shape[:-2], a.spec.dtype.to_real()
     if cutoff is None or isinstance(cutoff, int | float):
-        return a._literal(float(cutoff or 0.0), TensorType(shape, real, a.type.device))
+        return a._literal(float(cutoff or 0.0), TensorType(shape, real, a.spec.device))
     return broadcast_to(apply("cast", cutoff, dtype=real), shape)
 
 
@@ -116,7 +116,7 @@ def pinv(a: Operand, relative: float | None = None, cutoff: Any = None, hermitia
 
     ``relative`` is max(m, n) times the machine epsilon by default; ``cutoff`` a number or one per matrix.
     """
-    if 0 in a.type.shape:
+    if 0 in a.spec.shape:
         return adjoint_matrix(a)
     tolerance = _default_tolerance(a) if relative is None else float(relative)
     return bind(PseudoInverse(tolerance, hermitian), a, _cutoff(a, cutoff))
@@ -125,11 +125,11 @@ def pinv(a: Operand, relative: float | None = None, cutoff: Any = None, hermitia
 def matrix_rank(a: Operand, relative: float | None = None, cutoff: Any = None, hermitian: bool = False) -> Any:
     """How many singular values ``pinv`` would invert: int64."""
     s = apply("abs", eigvalsh(a)) if hermitian else svdvals(a)
-    count = s.type.shape[-1]
+    count = s.spec.shape[-1]
     if count == 0:
-        return apply("sum", apply("cast", s, dtype=int64), axes=(s.type.ndim - 1,))
-    largest = apply("amax", s, axes=(s.type.ndim - 1,))
+        return apply("sum", apply("cast", s, dtype=int64), axes=(s.spec.ndim - 1,))
+    largest = apply("amax", s, axes=(s.spec.ndim - 1,))
     tolerance = scaled(largest, _default_tolerance(a) if relative is None else float(relative))
     tolerance = apply("maximum", tolerance, _cutoff(a, cutoff))
-    keeps = apply("gt", s, broadcast_to(reshape(tolerance, (*tolerance.type.shape, 1)), s.type.shape))
-    return apply("sum", apply("cast", keeps, dtype=int64), axes=(s.type.ndim - 1,))
+    keeps = apply("gt", s, broadcast_to(reshape(tolerance, (*tolerance.spec.shape, 1)), s.spec.shape))
+    return apply("sum", apply("cast", keeps, dtype=int64), axes=(s.spec.ndim - 1,))

@@ -107,7 +107,7 @@ class RandomBits(Structured):
 
 def apply_each(op: RandomBits, keys: Any) -> Any:
     """One request per row of a batch of keys; the rows are few, so they stay separate nodes."""
-    rows = [bind(op, select(keys, 0, k)) for k in range(keys.type.shape[0])]
+    rows = [bind(op, select(keys, 0, k)) for k in range(keys.spec.shape[0])]
     return apply("concatenate", *(reshape(row, (1, *op.shape)) for row in rows), axis=0)
 
 
@@ -165,8 +165,8 @@ def exponential(key: Operand, shape: Sequence[int], dtype: DType = float32) -> A
 
 def bernoulli(key: Operand, probability: Operand) -> Any:
     """True with the given probability, per element: compared in float32 or float64."""
-    dtype = float64 if probability.type.dtype is float64 else float32
-    return apply("lt", uniform(key, probability.type.shape, dtype), _cast(probability, dtype))
+    dtype = float64 if probability.spec.dtype is float64 else float32
+    return apply("lt", uniform(key, probability.spec.shape, dtype), _cast(probability, dtype))
 
 
 def randint(key: Operand, low: int, high: int, shape: Sequence[int], dtype: DType = int64) -> Any:
@@ -211,8 +211,8 @@ def multinomial(key: Operand, weights: Operand, count: int, replacement: bool = 
     Raises:
         ShapeError: ``count`` exceeds the positions and replacement is off, or the rank is not 1 or 2.
     """
-    shape = weights.type.shape
-    if weights.type.ndim not in (1, 2):
+    shape = weights.spec.shape
+    if weights.spec.ndim not in (1, 2):
         raise ShapeError("prob_dist must be 1 or 2 dim", {"weights": weights})
     if count > shape[-1] and not replacement:
         raise ShapeError(
@@ -225,16 +225,16 @@ def multinomial(key: Operand, weights: Operand, count: int, replacement: bool = 
     sums = cumsum(wide, -1)
     total = select(sums, -1, shape[-1] - 1)
     drawn = uniform(key, (*shape[:-1], count), float64)
-    scaled = apply("mul", drawn, broadcast_to(reshape(total, (*shape[:-1], 1)), drawn.type.shape))
+    scaled = apply("mul", drawn, broadcast_to(reshape(total, (*shape[:-1], 1)), drawn.spec.shape))
     return searchsorted(sums, scaled, right=True)
 
 
 def _cast(x: Any, dtype: DType) -> Any:
-    return x if x.type.dtype is dtype else apply("cast", x, dtype=dtype)
+    return x if x.spec.dtype is dtype else apply("cast", x, dtype=dtype)
 
 
 def _number(x: Any, value: int | float) -> Any:
-    return x._literal(value, TensorType((), x.type.dtype, x.type.device))
+    return x._literal(value, TensorType((), x.spec.dtype, x.spec.device))
 
 
 def _scale(x: Any, factor: int | float) -> Any:

@@ -8,6 +8,7 @@ the identity of the value and ``beats(candidate, best)``; where neither beats th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod as size_of
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +18,7 @@ from autojit.core.dtypes import DType, float32, int64
 from autojit.core.errors import AxisError, DTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normalize_axis
 from autojit.ops.elementwise_arithmetic import cast, div, mul, where
 from autojit.ops.elementwise_base import REALS, sample_array
@@ -93,7 +94,7 @@ def _distinct(shape: Shape, dtype: DType, seed: int) -> NDArray[Any]:
 def _sum(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return np.asarray(np.sum(x.astype(np.float32), axis=axis)).astype(x.dtype)
-    return np.add.reduce(x, axis=axis, dtype=x.dtype)
+    return np.add.reduce(x, axis, x.dtype)
 
 
 class Sum(Fold):
@@ -101,9 +102,12 @@ class Sum(Fold):
 
     fold = staticmethod(_sum)
 
+    def eager(self, x: NDArray[Any]) -> Any:
+        return _sum(x, self.axes)
+
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals  # only its shape is read, so x is not a residual
-        return (lambda: spread(y_bar, x.type.shape, self.axes),)
+        return (lambda: spread(y_bar, x.spec.shape, self.axes),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x_dot,) = tangents
@@ -126,7 +130,7 @@ class Prod(Fold):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        return (lambda: mul(spread(y_bar, x.type.shape, self.axes), _conjugate(product_of_others(x, self.axes))),)
+        return (lambda: mul(spread(y_bar, x.spec.shape, self.axes), _conjugate(product_of_others(x, self.axes))),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
@@ -137,7 +141,7 @@ class Prod(Fold):
 
 
 def _conjugate(x: Any) -> Any:
-    return bind(Reduction.registry["conj"](), x) if x.type.dtype.is_complex else x
+    return bind(Reduction.registry["conj"](), x) if x.spec.dtype.is_complex else x
 
 
 def product_of_others(x: Operand, axes: tuple[int, ...]) -> Any:
@@ -146,7 +150,7 @@ def product_of_others(x: Operand, axes: tuple[int, ...]) -> Any:
     A binary tree: products of pairs upwards, then each node passes its outside product to its two children, multiplied
     by the sibling. O(n) multiplications in O(log n) ops.
     """
-    shape = x.type.shape
+    shape = x.spec.shape
     kept = tuple(axis for axis in range(len(shape)) if axis not in axes)
     order = kept + axes
     outer = tuple(shape[axis] for axis in kept)
@@ -157,7 +161,7 @@ def product_of_others(x: Operand, axes: tuple[int, ...]) -> Any:
     outside = ones(x, (*outer, 1))
     last = len(outer)
     for pairs in reversed(levels):
-        parents = pairs.type.shape[last]
+        parents = pairs.spec.shape[last]
         outside = mul(reshape(outside, (*outer, parents, 1)), flip(pairs, last + 1))
         outside = reshape(outside, (*outer, 2 * parents))
     found = reshape(slice_axis(outside, last, 0, n), tuple(shape[axis] for axis in order))
@@ -166,7 +170,7 @@ def product_of_others(x: Operand, axes: tuple[int, ...]) -> Any:
 
 def _pair_levels(rows: Any) -> list[Any]:
     """The tree's levels below the root, each ``(..., parents, 2)``; the leaves are padded with ones."""
-    *outer, n = rows.type.shape
+    *outer, n = rows.spec.shape
     last = len(outer)
     width = 1 << (n - 1).bit_length()
     rows = pad(rows, (0,) * (last + 1), (*(0,) * last, width - n), 1)
@@ -190,8 +194,8 @@ class Extreme(Fold, abstract=True):
 
     def _shares(self, x: Any, result: Any) -> tuple[Any, Any]:
         """(where the extremum is attained, how many times per fold)."""
-        attained = eq(x, restore_axes(result, x.type.shape, self.axes))
-        return attained, bind(Sum(self.axes), cast(attained, x.type.dtype))
+        attained = eq(x, restore_axes(result, x.spec.shape, self.axes))
+        return attained, bind(Sum(self.axes), cast(attained, x.spec.dtype))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
@@ -199,7 +203,7 @@ class Extreme(Fold, abstract=True):
 
     def _spread(self, x: Any, result: Any, y_bar: Any) -> Any:
         attained, count = self._shares(x, result)
-        return where(attained, restore_axes(div(y_bar, count), x.type.shape, self.axes), 0)
+        return where(attained, restore_axes(div(y_bar, count), x.spec.shape, self.axes), 0)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
@@ -212,7 +216,7 @@ class Extreme(Fold, abstract=True):
 class Amax(Extreme):
     """The largest element along ``axes``."""
 
-    fold = staticmethod(np.max)
+    fold = staticmethod(np.maximum.reduce)
 
     def lower(self, emit: Any, dtype: DType) -> Lowering:
         return emit.constant(lowest(dtype), dtype), emit.maximum
@@ -221,7 +225,7 @@ class Amax(Extreme):
 class Amin(Extreme):
     """The smallest element along ``axes``."""
 
-    fold = staticmethod(np.min)
+    fold = staticmethod(np.minimum.reduce)
 
     def lower(self, emit: Any, dtype: DType) -> Lowering:
         return emit.constant(highest(dtype), dtype), emit.minimum
@@ -320,11 +324,17 @@ def _beats(emit: Any, order: Callable[[Any, Any], Any], new: Any, best: Any) -> 
     return emit.bitwise_or(order(new, best), fresh_nan)
 
 
+@lru_cache(maxsize=1024)
+def fold_over(name: str, axes: tuple[int, ...]) -> Op:
+    """The reduction called ``name`` over normalised axes, one object for equal ones."""
+    return Op.registry[name](axes)  # type: ignore[call-arg]
+
+
 def _reduce(op: type[Fold], x: Any, axes: Axes, keep: bool) -> Any:
     """Apply a reduction; ``keep`` leaves the reduced axes with extent 1."""
-    found = normalize_axes(axes, x.type.ndim, op.name)
-    y = bind(op(found), x)
-    return restore_axes(y, x.type.shape, found) if keep else y
+    found = normalize_axes(axes, x.spec.ndim, op.name)
+    y = bind(fold_over(op.name, found), x)
+    return restore_axes(y, x.spec.shape, found) if keep else y
 
 
 def sum(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
@@ -368,8 +378,8 @@ def argmin(x: Operand, axis: int | None = None, keep: bool = False) -> Any:
 
 
 def _position(op: type[Position], x: Any, axis: int | None, keep: bool) -> Any:
-    shape = x.type.shape
+    shape = x.spec.shape
     if axis is None or not shape:
-        flat = bind(op((0,)), reshape(x, (x.type.size,)))
+        flat = bind(op((0,)), reshape(x, (x.spec.size,)))
         return reshape(flat, (1,) * len(shape)) if keep else flat
     return _reduce(op, x, normalize_axis(axis, len(shape), op.name), keep)

@@ -195,7 +195,7 @@ class CumulativeExtreme(Structured):
         values_bar = y_bar[0]
         if values_bar is None:
             return (None,)
-        zero = values_bar._literal(0, primals[0].type)
+        zero = values_bar._literal(0, primals[0].spec)
         return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
@@ -227,10 +227,10 @@ def _recur(factors: list[float], terms: list[float]) -> list[float]:
 
 def _shifted(x: Any, axis: int, reverse: bool, fill: float) -> Any:
     """Each element's predecessor in scan order (its successor when ``reverse``); ``fill`` where there is none."""
-    extent = x.type.shape[axis]
+    extent = x.spec.shape[axis]
     if extent == 0:
         return x
-    low, high = [0] * x.type.ndim, [0] * x.type.ndim
+    low, high = [0] * x.spec.ndim, [0] * x.spec.ndim
     if reverse:
         high[axis] = 1
         return pad(slice_axis(x, axis, 1, extent), low, high, fill)
@@ -241,12 +241,12 @@ def _shifted(x: Any, axis: int, reverse: bool, fill: float) -> Any:
 def _exp_difference(x: Any, y: Any) -> Any:
     """``exp(x - y)``, 1 where both are equal: infinities of one sign must not give NaN."""
     difference = apply("sub", x, y)
-    zero = difference._literal(0, difference.type)
+    zero = difference._literal(0, difference.spec)
     return apply("exp", apply("where", apply("eq", x, y), zero, difference))
 
 
 def _conj(x: Any) -> Any:
-    return apply("conj", x) if x.type.dtype.is_complex else x
+    return apply("conj", x) if x.spec.dtype.is_complex else x
 
 
 def cumsum(x: Operand, axis: int, reverse: bool = False) -> Any:
@@ -265,8 +265,8 @@ def logcumsumexp(x: Operand, axis: int, reverse: bool = False) -> Any:
 
 
 def _cumulative(kind: str, x: Any, axis: int, reverse: bool) -> Any:
-    axis = normalize_axis(axis, x.type.ndim, f"cumulative {kind}")
-    return x if x.type.ndim == 0 else bind(Cumulative(kind, axis, reverse), x)
+    axis = normalize_axis(axis, x.spec.ndim, f"cumulative {kind}")
+    return x if x.spec.ndim == 0 else bind(Cumulative(kind, axis, reverse), x)
 
 
 def cummax(x: Operand, axis: int) -> tuple[Any, Any]:
@@ -280,13 +280,13 @@ def cummin(x: Operand, axis: int) -> tuple[Any, Any]:
 
 
 def _extreme(kind: str, x: Any, axis: int) -> tuple[Any, Any]:
-    axis = normalize_axis(axis, x.type.ndim, f"cum{kind}")
-    if x.type.ndim == 0:
-        return x, x._literal(0, TensorType((), int64, x.type.device))
+    axis = normalize_axis(axis, x.spec.ndim, f"cum{kind}")
+    if x.spec.ndim == 0:
+        return x, x._literal(0, TensorType((), int64, x.spec.device))
     values, places = bind(CumulativeExtreme(kind, axis), x)
     return values, places
 
 
 def linear_recurrence(a: Operand, b: Operand, axis: int = 0, reverse: bool = False) -> Any:
     """``s[i] = a[i] * s[i - 1] + b[i]`` along ``axis``: first-order filters, discounted returns, diagonal SSMs."""
-    return bind(LinearRecurrence(normalize_axis(axis, b.type.ndim, "linear_recurrence"), reverse), a, b)
+    return bind(LinearRecurrence(normalize_axis(axis, b.spec.ndim, "linear_recurrence"), reverse), a, b)

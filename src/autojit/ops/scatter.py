@@ -71,7 +71,7 @@ class Scattering(Structured, abstract=True):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         _, src, *indices = primals
-        zero = src.type
+        zero = src.spec
 
         def base_bar() -> Any:
             return y_bar if self.combine == "add" else bind(self, y_bar, y_bar._literal(0, zero), *indices)
@@ -83,8 +83,8 @@ class Scattering(Structured, abstract=True):
         if base_dot is None and src_dot is None:
             return None
         like = src_dot if base_dot is None else base_dot
-        base_dot = like._literal(0, base.type) if base_dot is None else base_dot
-        src_dot = like._literal(0, src.type) if src_dot is None else src_dot
+        base_dot = like._literal(0, base.spec) if base_dot is None else base_dot
+        src_dot = like._literal(0, src.spec) if src_dot is None else src_dot
         return bind(self, base_dot, src_dot, *indices)
 
 
@@ -154,7 +154,7 @@ class IndexUpdate(Scattering):
             base, src = batch_all(args[:2], batched[:2])
             return bind(IndexUpdate(self.axis + 1, self.combine), base, src, args[2])
         base, src, index = batch_all(args, batched)
-        return bind(Scatter(self.axis + 1, self.combine), base, src, along_axis(index, self.axis + 1, src.type.shape))
+        return bind(Scatter(self.axis + 1, self.combine), base, src, along_axis(index, self.axis + 1, src.spec.shape))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -198,19 +198,19 @@ class IndexPut(Scattering):
         indices = args[2:]
         if any(batched[2:]):
             aligned = align_batched(indices, batched[2:])
-            extent = next(i.type.shape[0] for i, flag in zip(indices, batched[2:], strict=True) if flag)
+            extent = next(i.spec.shape[0] for i, flag in zip(indices, batched[2:], strict=True) if flag)
             base, src = (
-                a if flag else broadcast_to(a, (extent, *a.type.shape))
+                a if flag else broadcast_to(a, (extent, *a.spec.shape))
                 for a, flag in zip(args[:2], batched[:2], strict=True)
             )
             return bind(self, base, src, batch_positions(base, aligned), *aligned)
         assert base is not None and src is not None
         count = len(indices)
-        index_rank = src.type.ndim - (base.type.ndim - count)
-        moved_base = permute(base, (*range(1, count + 1), 0, *range(count + 1, base.type.ndim)))
-        moved_src = permute(src, (*range(1, index_rank + 1), 0, *range(index_rank + 1, src.type.ndim)))
+        index_rank = src.spec.ndim - (base.spec.ndim - count)
+        moved_base = permute(base, (*range(1, count + 1), 0, *range(count + 1, base.spec.ndim)))
+        moved_src = permute(src, (*range(1, index_rank + 1), 0, *range(index_rank + 1, src.spec.ndim)))
         written = bind(self, moved_base, moved_src, *indices)
-        return permute(written, (count, *(a for a in range(written.type.ndim) if a != count)))
+        return permute(written, (count, *(a for a in range(written.spec.ndim) if a != count)))
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -268,43 +268,43 @@ def scatter_add(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
 
 
 def _scatter(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:
-    axis = normalize_axis(axis, base.type.ndim, "scatter")
-    if base.type.ndim == 0:
+    axis = normalize_axis(axis, base.spec.ndim, "scatter")
+    if base.spec.ndim == 0:
         line, places = reshape(base, (1,)), reshape(index, (1,))
         return reshape(bind(Scatter(0, combine), line, reshape(src, (1,)), places), ())
-    if src.type.ndim != index.type.ndim:
+    if src.spec.ndim != index.spec.ndim:
         raise ShapeError(
             "scatter(): Index tensor must have the same number of dimensions as src tensor",
             {"index": index, "src": src},
         )
-    if any(n > m for n, m in zip(index.type.shape, src.type.shape, strict=True)):
+    if any(n > m for n, m in zip(index.spec.shape, src.spec.shape, strict=True)):
         raise ShapeError("scatter(): Expected index to be no larger than src", {"index": index, "src": src})
-    used = strided_slice(src, [0] * src.type.ndim, index.type.shape)
+    used = strided_slice(src, [0] * src.spec.ndim, index.spec.shape)
     return bind(Scatter(axis, combine), base, used, index)
 
 
 def index_add(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
     """torch.index_add with alpha 1: slice ``j`` of ``src`` added to slice ``index[j]`` of ``base``."""
-    return _update_slices(base, normalize_axis(axis, base.type.ndim, "index_add"), index, src, "add")
+    return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_add"), index, src, "add")
 
 
 def index_copy(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
     """torch.index_copy: slice ``j`` of ``src`` replaces slice ``index[j]`` of ``base``."""
-    return _update_slices(base, normalize_axis(axis, base.type.ndim, "index_copy"), index, src, "set")
+    return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_copy"), index, src, "set")
 
 
 def _update_slices(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:
     op = IndexUpdate(axis, combine)
-    op.result_type(base.type, src.type, index.type)  # NumPy would broadcast a source that does not fit
+    op.result_type(base.spec, src.spec, index.spec)  # NumPy would broadcast a source that does not fit
     return bind(op, base, src, index)
 
 
 def index_put(base: Operand, indices: Sequence[Operand], src: Operand, accumulate: bool = False) -> Any:
     """``base[indices] = src`` (or ``+=``) on the leading axes; ``src`` broadcasts."""
-    shape = GATHER_ND.result_type(base.type, *(i.type for i in indices)).shape
-    if broadcast_shapes(shape, src.type.shape, op="index_put") != shape:
+    shape = GATHER_ND.result_type(base.spec, *(i.spec for i in indices)).shape
+    if broadcast_shapes(shape, src.spec.shape, op="index_put") != shape:
         raise ShapeError(
-            f"shape mismatch: value tensor of shape {list(src.type.shape)} cannot be broadcast to indexing result of "
+            f"shape mismatch: value tensor of shape {list(src.spec.shape)} cannot be broadcast to indexing result of "
             f"shape {list(shape)}",
             {"base": base, "value": src},
         )

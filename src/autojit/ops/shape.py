@@ -36,6 +36,7 @@ class View(Reindex, abstract=True):
     """A reindexing whose eager result aliases its operand (``reshape`` only where strides allow it)."""
 
     is_view: ClassVar[bool] = True
+    may_copy: ClassVar[bool] = False  # the eager result may be a copy, where strides do not allow a view
 
     def shifted(self, extent: int) -> Op:
         """The same op on an operand with a leading batch axis of ``extent``."""
@@ -43,13 +44,14 @@ class View(Reindex, abstract=True):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         (x,) = args
-        return bind(self.shifted(x.type.shape[0]), x)
+        return bind(self.shifted(x.spec.shape[0]), x)
 
 
 @record
 class Reshape(View):
     """The elements in row-major order under another shape of the same size."""
 
+    may_copy: ClassVar[bool] = True
     shape: Shape
 
     def result_type(self, x: TensorType) -> TensorType:
@@ -65,10 +67,10 @@ class Reshape(View):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        return (bind(Reshape(x.type.shape), y_bar),)
+        return (bind(Reshape(x.spec.shape), y_bar),)
 
     def unview(self, base: Any, piece: Any) -> Any:
-        return reshape(piece, base.type.shape)
+        return reshape(piece, base.spec.shape)
 
     def shifted(self, extent: int) -> Op:
         return Reshape((extent, *self.shape))
@@ -145,9 +147,11 @@ class Slice(View):
         return tuple(max(0, -(-(stop - start) // step)) for start, stop, step in bounds)
 
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
-        bounds = map(slice, self.starts, self.stops, self.steps)
-        place: tuple[Any, ...] = (*bounds, ...)  # the ellipsis keeps a 0-d array an array
-        return np.asarray(x[place])
+        place = self.__dict__.get("_place")
+        if place is None:
+            place = (*map(slice, self.starts, self.stops, self.steps), ...)  # the ellipsis keeps a 0-d array an array
+            object.__setattr__(self, "_place", place)  # no field: made from the fields
+        return x[place]  # type: ignore[no-any-return]
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return tuple(i * step + start for i, start, step in zip(index, self.starts, self.steps, strict=True))
@@ -156,10 +160,10 @@ class Slice(View):
         (x,) = primals
         ends = [
             start + (n - 1) * step + 1 if n else start
-            for start, n, step in zip(self.starts, y_bar.type.shape, self.steps, strict=True)
+            for start, n, step in zip(self.starts, y_bar.spec.shape, self.steps, strict=True)
         ]
-        high = tuple(extent - end for extent, end in zip(x.type.shape, ends, strict=True))
-        between = tuple(step - 1 if n > 1 else 0 for n, step in zip(y_bar.type.shape, self.steps, strict=True))
+        high = tuple(extent - end for extent, end in zip(x.spec.shape, ends, strict=True))
+        between = tuple(step - 1 if n > 1 else 0 for n, step in zip(y_bar.spec.shape, self.steps, strict=True))
         return (bind(Pad(self.starts, high, between, 0), y_bar),)
 
     def unview(self, base: Any, piece: Any) -> Any:
@@ -204,23 +208,23 @@ class BroadcastTo(View):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        return (sum_to(y_bar, x.type.shape),)
+        return (sum_to(y_bar, x.spec.shape),)
 
     def unview(self, base: Any, piece: Any) -> Any:
-        if base.type.size == piece.type.size:
-            return reshape(piece, base.type.shape)
-        raise ShapeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location",
-            {"base": base, "view": piece},
-            "clone() the tensor before the in-place operation",
-        )
+        """The first of the elements that show one place of the base; writes where they differ are refused before."""
+        shape = base.spec.shape
+        added = piece.spec.ndim - len(shape)
+        stops = [min(1, m) if a < added else min(m, shape[a - added]) for a, m in enumerate(piece.spec.shape)]
+        if 0 in stops and base.spec.size:
+            return base
+        return reshape(strided_slice(piece, [0] * len(stops), stops), shape)
 
     def shifted(self, extent: int) -> Op:
         return BroadcastTo((extent, *self.shape))
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         (x,) = args
-        extent, *rest = x.type.shape
+        extent, *rest = x.spec.shape
         missing = len(self.shape) - len(rest)
         aligned = reshape(x, (extent, *(1,) * missing, *rest))
         return bind(self.shifted(extent), aligned)
@@ -320,7 +324,7 @@ class Pad(Reindex):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        return (bind(self.region(x.type.shape), y_bar),)
+        return (bind(self.region(x.spec.shape), y_bar),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x_dot,) = tangents
@@ -366,7 +370,7 @@ class SliceUpdate(Structured):
         return result
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        shape, zero = primals[1].type.shape, primals[1].type
+        shape, zero = primals[1].spec.shape, primals[1].spec
         return (lambda: bind(self, y_bar, y_bar._literal(0, zero)), lambda: bind(self.region(shape), y_bar))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
@@ -392,8 +396,8 @@ def reshape(x: Operand, shape: Sequence[int]) -> Any:
     """
     wanted = tuple(shape)
     if -1 in wanted:
-        wanted = _infer(wanted, x.type)
-    return x if wanted == x.type.shape else bind(Reshape(wanted), x)
+        wanted = _infer(wanted, x.spec)
+    return x if wanted == x.spec.shape else bind(Reshape(wanted), x)
 
 
 def _infer(shape: Shape, x: TensorType) -> Shape:
@@ -411,7 +415,7 @@ def _bad_reshape(shape: Shape, x: TensorType) -> ShapeError:
 
 def permute(x: Operand, axes: Sequence[int]) -> Any:
     """Reorder the axes: axis ``k`` of the result is ``axes[k]`` of the operand; negative ones count from the end."""
-    ndim = x.type.ndim
+    ndim = x.spec.ndim
     if len(axes) != ndim:
         raise ShapeError(
             f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
@@ -426,12 +430,12 @@ def strided_slice(
     x: Operand, starts: Sequence[int], stops: Sequence[int | None], steps: Sequence[int] | None = None
 ) -> Any:
     """``x[starts:stops:steps]`` with one entry per axis and Python's clipping; steps must be positive."""
-    strides = tuple(steps) if steps is not None else (1,) * x.type.ndim
+    strides = tuple(steps) if steps is not None else (1,) * x.spec.ndim
     if min(strides, default=1) <= 0:
         raise ArgumentError("slice step must be positive", {"x": x, "steps": strides}, "use flip for a reversed order")
-    spans = zip(starts, stops, strides, x.type.shape, strict=True)
+    spans = zip(starts, stops, strides, x.spec.shape, strict=True)
     ranges = [range(*slice(start, stop, step).indices(n)) for start, stop, step, n in spans]
-    if all(len(r) == n and r.step == 1 for r, n in zip(ranges, x.type.shape, strict=True)):
+    if all(len(r) == n and r.step == 1 for r, n in zip(ranges, x.spec.shape, strict=True)):
         return x
     # one spelling per meaning: the stop just after the last element, so that equal slices are equal ops
     ends = tuple(r[-1] + 1 if len(r) else r.start for r in ranges)
@@ -440,9 +444,9 @@ def strided_slice(
 
 def slice_axis(x: Operand, axis: int, start: int, stop: int | None, step: int = 1) -> Any:
     """``x[start:stop:step]`` along one axis."""
-    axis = normalize_axis(axis, x.type.ndim, "slice")
-    starts, steps = [0] * x.type.ndim, [1] * x.type.ndim
-    stops: list[int | None] = [None] * x.type.ndim
+    axis = normalize_axis(axis, x.spec.ndim, "slice")
+    starts, steps = [0] * x.spec.ndim, [1] * x.spec.ndim
+    stops: list[int | None] = [None] * x.spec.ndim
     starts[axis], stops[axis], steps[axis] = start, stop, step
     return strided_slice(x, starts, stops, steps)
 
@@ -450,12 +454,12 @@ def slice_axis(x: Operand, axis: int, start: int, stop: int | None, step: int = 
 def broadcast_to(x: Operand, shape: Sequence[int]) -> Any:
     """Repeat axes of extent 1 and add leading axes until the operand has ``shape``."""
     wanted = tuple(shape)
-    return x if wanted == x.type.shape else bind(BroadcastTo(wanted), x)
+    return x if wanted == x.spec.shape else bind(BroadcastTo(wanted), x)
 
 
 def flip(x: Operand, axes: Axes) -> Any:
     """Reverse the order of the elements along ``axes``; a copy."""
-    found = () if axes == () else normalize_axes(axes, x.type.ndim, "flip")
+    found = () if axes == () else normalize_axes(axes, x.spec.ndim, "flip")
     return bind(Flip(found), x) if found else x
 
 
@@ -467,7 +471,7 @@ def pad(
     interior: Sequence[int] | None = None,
 ) -> Any:
     """Constant padding per axis: ``low`` before, ``high`` after, ``interior`` between elements."""
-    inner = tuple(interior) if interior is not None else (0,) * x.type.ndim
+    inner = tuple(interior) if interior is not None else (0,) * x.spec.ndim
     if not any((*low, *high, *inner)):
         return x
     return bind(Pad(tuple(low), tuple(high), inner, value), x)
@@ -475,14 +479,14 @@ def pad(
 
 def slice_update(base: Operand, piece: Operand, starts: Sequence[int], steps: Sequence[int] | None = None) -> Any:
     """``base`` with the region that begins at ``starts`` replaced by ``piece``."""
-    strides = tuple(steps) if steps is not None else (1,) * base.type.ndim
+    strides = tuple(steps) if steps is not None else (1,) * base.spec.ndim
     return bind(SliceUpdate(tuple(starts), strides), base, piece)
 
 
 def batch_all(args: Operands, batched: tuple[bool, ...]) -> list[Any]:
     """Give the operands without a batch axis one, by broadcasting."""
-    extent = next(a.type.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
-    return [a if flag else broadcast_to(a, (extent, *a.type.shape)) for a, flag in zip(args, batched, strict=True)]
+    extent = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
+    return [a if flag else broadcast_to(a, (extent, *a.spec.shape)) for a, flag in zip(args, batched, strict=True)]
 
 
 def linear_in_both(op: Op, primals: Operands, tangents: Operands) -> Any:
@@ -490,5 +494,5 @@ def linear_in_both(op: Op, primals: Operands, tangents: Operands) -> Any:
     if all(t is None for t in tangents):
         return None
     like = next(t for t in tangents if t is not None)
-    filled = [like._literal(0, p.type) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+    filled = [like._literal(0, p.spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
     return bind(op, *filled)

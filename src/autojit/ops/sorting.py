@@ -58,7 +58,7 @@ class Sort(Structured):
         values_bar = y_bar[0]
         if values_bar is None:
             return (None,)
-        zero = values_bar._literal(0, primals[0].type)
+        zero = values_bar._literal(0, primals[0].spec)
         return (apply("scatter", zero, values_bar, result[1], axis=self.axis, combine="add"),)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
@@ -117,12 +117,12 @@ class Searchsorted(Structured):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         sorted, values = args
-        if not batched[0] and sorted.type.ndim == 1:
+        if not batched[0] and sorted.spec.ndim == 1:
             return bind(self, sorted, values)
         lines, wanted = batch_all(args, batched)
-        if lines.type.ndim == 2 and wanted.type.ndim != 2:  # one line per example, values of any rank
-            flat = bind(self, lines, reshape(wanted, (wanted.type.shape[0], -1)))
-            return reshape(flat, wanted.type.shape)
+        if lines.spec.ndim == 2 and wanted.spec.ndim != 2:  # one line per example, values of any rank
+            flat = bind(self, lines, reshape(wanted, (wanted.spec.shape[0], -1)))
+            return reshape(flat, wanted.spec.shape)
         return bind(self, lines, wanted)
 
     @staticmethod
@@ -222,8 +222,8 @@ class Bincount(DataDependent):
 
 def sort(x: Operand, axis: int = -1, descending: bool = False, stable: bool = True) -> tuple[Any, Any]:
     """(values, positions) along ``axis``. Always stable, whatever ``stable`` says."""
-    axis = normalize_axis(axis, x.type.ndim, "sort")
-    if x.type.ndim == 0:
+    axis = normalize_axis(axis, x.spec.ndim, "sort")
+    if x.spec.ndim == 0:
         values, places = bind(Sort(0, descending), reshape(x, (1,)))
         return reshape(values, ()), reshape(places, ())
     values, places = bind(Sort(axis, descending), x)
@@ -237,24 +237,24 @@ def argsort(x: Operand, axis: int = -1, descending: bool = False, stable: bool =
 
 def topk(x: Operand, count: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
     """(values, positions) of the ``count`` largest or smallest along ``axis``, in order."""
-    axis = normalize_axis(axis, x.type.ndim, "topk")
-    extent = x.type.shape[axis] if x.type.ndim else 1
+    axis = normalize_axis(axis, x.spec.ndim, "topk")
+    extent = x.spec.shape[axis] if x.spec.ndim else 1
     if not 0 <= count <= extent:
         raise ShapeError("selected index k out of range", {"x": x, "k": count})
     values, places = sort(x, axis, descending=largest)
-    if x.type.ndim == 0:
+    if x.spec.ndim == 0:
         return values, places
     return slice_axis(values, axis, 0, count), slice_axis(places, axis, 0, count)
 
 
 def kthvalue(x: Operand, k: int, axis: int = -1) -> tuple[Any, Any]:
     """(value, position) of the k-th smallest along ``axis``, counted from 1; the axis goes away."""
-    axis = normalize_axis(axis, x.type.ndim, "kthvalue")
-    extent = x.type.shape[axis] if x.type.ndim else 1
+    axis = normalize_axis(axis, x.spec.ndim, "kthvalue")
+    extent = x.spec.shape[axis] if x.spec.ndim else 1
     if not 1 <= k <= extent:
         raise IndexOutOfRangeError(f"kthvalue(): selected number k out of range for dimension {axis}", {"x": x, "k": k})
     values, places = sort(x, axis)
-    if x.type.ndim == 0:
+    if x.spec.ndim == 0:
         return values, places
     return select(values, axis, k - 1), select(places, axis, k - 1)
 
@@ -262,15 +262,15 @@ def kthvalue(x: Operand, k: int, axis: int = -1) -> tuple[Any, Any]:
 def median(x: Operand, axis: int) -> tuple[Any, Any]:
     """(lower median, its position) along ``axis``; NaN if there is one, as torch.median."""
     values, places = sort(x, axis)
-    if x.type.ndim == 0:
+    if x.spec.ndim == 0:
         return values, places
-    axis = normalize_axis(axis, x.type.ndim, "median")
-    extent = x.type.shape[axis]
+    axis = normalize_axis(axis, x.spec.ndim, "median")
+    extent = x.spec.shape[axis]
     if extent == 0:
         raise IndexOutOfRangeError("median(): Expected reduction dim to have non-zero size.", {"x": x, "axis": axis})
     middle = (extent - 1) // 2
     value, place = select(values, axis, middle), select(places, axis, middle)
-    if not x.type.dtype.is_floating_point:
+    if not x.spec.dtype.is_floating_point:
         return value, place
     last, last_place = select(values, axis, extent - 1), select(places, axis, extent - 1)
     has_nan = apply("ne", last, last)  # NaN sorts last
@@ -279,7 +279,7 @@ def median(x: Operand, axis: int) -> tuple[Any, Any]:
 
 def searchsorted(sorted: Operand, values: Operand, right: bool = False) -> Any:
     """Where to insert ``values`` to keep ``sorted`` (along its last axis) in order: before or after equal ones."""
-    if values.type.ndim == 0 and sorted.type.ndim == 1:
+    if values.spec.ndim == 0 and sorted.spec.ndim == 1:
         return reshape(bind(Searchsorted(right), sorted, reshape(values, (1,))), ())
     return bind(Searchsorted(right), sorted, values)
 
@@ -291,21 +291,21 @@ def nonzero(x: Operand) -> Any:
 
 def masked_select(x: Operand, mask: Operand) -> Any:
     """The elements where the mask holds, as a vector; operands broadcast. Differentiable in ``x``; eager only."""
-    shape = np.broadcast_shapes(x.type.shape, mask.type.shape)
+    shape = np.broadcast_shapes(x.spec.shape, mask.spec.shape)
     places = nonzero(reshape(broadcast_to(mask, shape), (-1,)))
     return gather_nd(reshape(broadcast_to(x, shape), (-1,)), select(places, 1, 0))
 
 
 def unique(x: Operand, axis: int | None = None) -> tuple[Any, Any, Any]:
     """(distinct values in order, inverse, counts); eager only."""
-    axis = None if axis is None else normalize_axis(axis, x.type.ndim, "unique")
+    axis = None if axis is None else normalize_axis(axis, x.spec.ndim, "unique")
     values, places, counts = bind(Unique(axis), x)
     return values, places, counts
 
 
 def unique_consecutive(x: Operand, axis: int | None = None) -> tuple[Any, Any, Any]:
     """(values or slices without repeated neighbours, inverse, counts); eager only."""
-    axis = None if axis is None else normalize_axis(axis, x.type.ndim, "unique_consecutive")
+    axis = None if axis is None else normalize_axis(axis, x.spec.ndim, "unique_consecutive")
     values, places, counts = bind(UniqueConsecutive(axis), x)
     return values, places, counts
 
@@ -315,9 +315,9 @@ def bincount(x: Operand, weights: Operand | None = None, minimum: int = 0) -> An
     counts = bind(Bincount(minimum), x)
     if weights is None:
         return counts
-    if weights.type.dtype not in (float32, float64):
+    if weights.spec.dtype not in (float32, float64):
         weights = apply("cast", weights, dtype=float64)
-    zero = weights._literal(0, TensorType(counts.type.shape, weights.type.dtype, weights.type.device))
+    zero = weights._literal(0, TensorType(counts.spec.shape, weights.spec.dtype, weights.spec.device))
     return apply("index_update", zero, weights, x, axis=0, combine="add")
 
 

@@ -124,7 +124,7 @@ class Constant(Structured):
 
 def full(like: Operand, value: object, shape: Shape, dtype: DType | None = None) -> Any:
     """A value repeated in a shape, of ``like``'s dtype and device unless a dtype is given."""
-    return like._literal(value, TensorType(shape, dtype or like.type.dtype, like.type.device))
+    return like._literal(value, TensorType(shape, dtype or like.spec.dtype, like.spec.device))
 
 
 def zeros(like: Operand, shape: Shape, dtype: DType | None = None) -> Any:
@@ -139,17 +139,17 @@ def ones(like: Operand, shape: Shape, dtype: DType | None = None) -> Any:
 
 def full_like(x: Operand, value: object) -> Any:
     """A value repeated in ``x``'s shape and dtype."""
-    return x._literal(value, x.type)
+    return x._literal(value, x.spec)
 
 
 def zeros_like(x: Operand) -> Any:
     """Zeros of ``x``'s type."""
-    return x._literal(0, x.type)
+    return x._literal(0, x.spec)
 
 
 def ones_like(x: Operand) -> Any:
     """Ones of ``x``'s type."""
-    return x._literal(1, x.type)
+    return x._literal(1, x.spec)
 
 
 def iota(like: Operand, shape: Shape, axis: int = 0, dtype: DType = int64) -> Any:
@@ -173,7 +173,7 @@ _SCALAR_TYPES: dict[tuple[DType, Device], TensorType] = {}
 
 def literal(like: Operand, value: object) -> Any:
     """A number as a 0-d operand of ``like``'s dtype."""
-    type = like.type
+    type = like.spec
     key = (type.dtype, type.device)
     scalar = _SCALAR_TYPES.get(key)
     if scalar is None:

@@ -21,7 +21,7 @@ def below(like: Operand, rows: int, columns: int, offset: int = 0) -> Any:
     row = source("iota", like, shape=(rows, 1), axis=0, dtype=int64)
     column = source("iota", like, shape=(1, columns), axis=1, dtype=int64)
     if offset:
-        row = apply("add", row, row._literal(offset, TensorType((), int64, row.type.device)))
+        row = apply("add", row, row._literal(offset, TensorType((), int64, row.spec.device)))
     return apply("le", column, row)
 
 
@@ -46,57 +46,57 @@ def eye(like: Operand, rows: int, columns: int, dtype: DType) -> Any:
 
 def diag_embed(x: Operand, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
     """The last axis laid on a diagonal of new axes, zeros elsewhere: the transpose of ``diagonal``."""
-    ndim = x.type.ndim + 1
+    ndim = x.spec.ndim + 1
     first, second = normalize_axis(axis1, ndim, "diag_embed"), normalize_axis(axis2, ndim, "diag_embed")
     if first == second:
         raise ShapeError(f"diagonal dimensions cannot be identical {axis1}, {axis2}", {"x": x})
-    *lead, length = x.type.shape
+    *lead, length = x.spec.shape
     extent = length + abs(offset)
     shape = list(lead)
     for axis in sorted((first, second)):
         shape.insert(axis, extent)
     if length == 0:
-        return x._literal(0, x.type.with_shape(tuple(shape)))
+        return x._literal(0, x.spec.with_shape(tuple(shape)))
     return Diagonal(offset, first, second).embed(x, tuple(shape))
 
 
 def diag(x: Operand, offset: int = 0) -> Any:
     """A vector as a diagonal matrix, or the diagonal of a matrix."""
-    if x.type.ndim not in (1, 2):
-        raise ShapeError(f"diag(): Supports 1D or 2D tensors. Got {x.type.ndim}D", {"x": x})
-    return diag_embed(x, offset) if x.type.ndim == 1 else diagonal(x, offset)
+    if x.spec.ndim not in (1, 2):
+        raise ShapeError(f"diag(): Supports 1D or 2D tensors. Got {x.spec.ndim}D", {"x": x})
+    return diag_embed(x, offset) if x.spec.ndim == 1 else diagonal(x, offset)
 
 
 def scale_columns(x: Operand, factors: Operand) -> Any:
     """``x @ diag(factors)`` on the last two axes."""
-    return apply("mul", x, reshape(factors, (*factors.type.shape[:-1], 1, factors.type.shape[-1])))
+    return apply("mul", x, reshape(factors, (*factors.spec.shape[:-1], 1, factors.spec.shape[-1])))
 
 
 def scale_rows(x: Operand, factors: Operand) -> Any:
     """``diag(factors) @ x`` on the last two axes."""
-    return apply("mul", x, reshape(factors, (*factors.type.shape, 1)))
+    return apply("mul", x, reshape(factors, (*factors.spec.shape, 1)))
 
 
 def trace(x: Operand) -> Any:
     """Sum of the diagonal of a matrix."""
-    if x.type.ndim != 2:
-        raise ShapeError(f"trace: expected a matrix, but got tensor with dim {x.type.ndim}", {"x": x})
+    if x.spec.ndim != 2:
+        raise ShapeError(f"trace: expected a matrix, but got tensor with dim {x.spec.ndim}", {"x": x})
     return apply("sum", diagonal(x), axes=(0,))
 
 
 def vander(x: Operand, count: int, increasing: bool = False) -> Any:
     """Powers of the elements of a vector as columns: ``(n,) -> (n, count)``; the highest power first by default."""
-    powers = source("iota", x, shape=(1, count), axis=1, dtype=x.type.dtype)
+    powers = source("iota", x, shape=(1, count), axis=1, dtype=x.spec.dtype)
     if not increasing:
-        powers = apply("sub", powers._literal(count - 1, TensorType((), x.type.dtype, x.type.device)), powers)
-    return apply("pow", broadcast_to(reshape(x, (*x.type.shape, 1)), (*x.type.shape, count)), powers)
+        powers = apply("sub", powers._literal(count - 1, TensorType((), x.spec.dtype, x.spec.device)), powers)
+    return apply("pow", broadcast_to(reshape(x, (*x.spec.shape, 1)), (*x.spec.shape, count)), powers)
 
 
 def _matrix_shape(op: str, x: Any) -> tuple[int, int]:
-    if x.type.ndim < 2:
+    if x.spec.ndim < 2:
         raise ShapeError(f"{op}: input tensor must have at least 2 dimensions", {"x": x})
-    return x.type.shape[-2], x.type.shape[-1]
+    return x.spec.shape[-2], x.spec.shape[-1]
 
 
 def _zero(x: Any) -> Any:
-    return x._literal(0, TensorType((), x.type.dtype, x.type.device))
+    return x._literal(0, TensorType((), x.spec.dtype, x.spec.device))

@@ -78,15 +78,15 @@ class Diagonal(View):
         return tuple(places[a] if a in places else next(rest) for a in range(x.ndim))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        return (None if y_bar.type.size == 0 else self.embed(y_bar, primals[0].type.shape),)
+        return (None if y_bar.spec.size == 0 else self.embed(y_bar, primals[0].spec.shape),)
 
     def embed(self, piece: Any, shape: Shape) -> Any:
         """Zeros of ``shape`` with the piece on the diagonal, by padding alone, so that it fuses."""
         order = self._order(len(shape))
         rows, columns = shape[self.axis1], shape[self.axis2]
         row, column = self._first()
-        start, length = row * columns + column, piece.type.shape[-1]
-        low, high, interior = ([0] * piece.type.ndim for _ in range(3))
+        start, length = row * columns + column, piece.spec.shape[-1]
+        low, high, interior = ([0] * piece.spec.ndim for _ in range(3))
         low[-1], interior[-1] = start, columns
         high[-1] = rows * columns - (start + (length - 1) * (columns + 1) + 1)
         flat = pad(piece, low, high, 0, interior)
@@ -99,16 +99,16 @@ class Diagonal(View):
 
     def unview(self, base: Any, piece: Any) -> Any:
         """On a row-major matrix of n columns the diagonal is a slice of step n + 1 of the flattened one."""
-        if piece.type.size == 0:
+        if piece.spec.size == 0:
             return base
-        order = self._order(base.type.ndim)
+        order = self._order(base.spec.ndim)
         front = permute(base, order)
-        *lead, rows, columns = front.type.shape
+        *lead, rows, columns = front.spec.shape
         row, column = self._first()
         starts = (*(0 for _ in lead), row * columns + column)
         steps = (*(1 for _ in lead), columns + 1)
         flat = slice_update(reshape(front, (*lead, rows * columns)), piece, starts, steps)
-        return permute(reshape(flat, front.type.shape), [order.index(a) for a in range(base.type.ndim)])
+        return permute(reshape(flat, front.spec.shape), [order.index(a) for a in range(base.spec.ndim)])
 
     def shifted(self, extent: int) -> Op:
         return Diagonal(self.offset, self.axis1 + 1, self.axis2 + 1)
@@ -159,8 +159,8 @@ class Unfold(View):
         The windows are cut into ceil(size / step) pieces of at most ``step`` elements: equal pieces of all windows do
         not overlap, so each set is one padding and the sets are added.
         """
-        extent = primals[0].type.shape[self.axis]
-        if y_bar.type.size == 0:
+        extent = primals[0].spec.shape[self.axis]
+        if y_bar.spec.size == 0:
             return (None,)
         total: Any = None
         for start in range(0, self.size, self.step):
@@ -170,18 +170,18 @@ class Unfold(View):
 
     def _spread(self, part: Any, start: int, extent: int) -> Any:
         """Lay non-overlapping window pieces, which begin ``start`` into their windows, along an axis of ``extent``."""
-        ndim = part.type.ndim
-        windows, length = part.type.shape[self.axis], part.type.shape[-1]
+        ndim = part.spec.ndim
+        windows, length = part.spec.shape[self.axis], part.spec.shape[-1]
         order = [*range(self.axis + 1), ndim - 1, *range(self.axis + 1, ndim - 1)]
         together = permute(part, order)  # (..., windows, length, ...)
         gaps = [0] * ndim
         gaps[self.axis + 1] = self.step - length
         padded = pad(together, [0] * ndim, gaps)
-        shape = [*padded.type.shape[: self.axis], windows * self.step, *padded.type.shape[self.axis + 2 :]]
+        shape = [*padded.spec.shape[: self.axis], windows * self.step, *padded.spec.shape[self.axis + 2 :]]
         line = slice_axis(reshape(padded, shape), self.axis, 0, (windows - 1) * self.step + length)
         low, high = [0] * (ndim - 1), [0] * (ndim - 1)
         low[self.axis] = start
-        high[self.axis] = extent - start - line.type.shape[self.axis]
+        high[self.axis] = extent - start - line.spec.shape[self.axis]
         return pad(line, low, high)
 
     def unview(self, base: Any, piece: Any) -> Any:
@@ -192,10 +192,10 @@ class Unfold(View):
                 {"base": base, "view": piece},
                 "clone() the tensor before the in-place operation",
             )
-        if piece.type.size == 0:
+        if piece.spec.size == 0:
             return base
-        extent = base.type.shape[self.axis]
-        covered = base._literal(True, TensorType(piece.type.shape, bool_, base.type.device))
+        extent = base.spec.shape[self.axis]
+        covered = base._literal(True, TensorType(piece.spec.shape, bool_, base.spec.device))
         inside = self._spread(covered, 0, extent)
         return bind(Op.registry["where"](), inside, self._spread(piece, 0, extent), base)
 
@@ -231,7 +231,7 @@ class ViewUpdate(Structured):
         shown = result
         for op in self.chain:
             shown = op.eager(shown)
-        if np.may_share_memory(result, shown):
+        if shown.flags.writeable and np.may_share_memory(result, shown):
             shown[...] = piece
             return result
         places = np.arange(base.size).reshape(base.shape)
@@ -259,7 +259,7 @@ class ViewUpdate(Structured):
         return piece
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        piece = primals[1].type
+        piece = primals[1].spec
         return (lambda: bind(self, y_bar, y_bar._literal(0, piece)), lambda: self.show(y_bar))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
@@ -267,7 +267,7 @@ class ViewUpdate(Structured):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         base, piece = batch_all(args, batched)
-        extent = base.type.shape[0]
+        extent = base.spec.shape[0]
         return bind(ViewUpdate(tuple(cast(View, op).shifted(extent) for op in self.chain)), base, piece)
 
     @staticmethod
@@ -283,11 +283,11 @@ class ViewUpdate(Structured):
 
 def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonal of two axes as a new last axis: ``f[..., m, n] -> f[..., min]``; ``offset`` > 0 lies above."""
-    ndim = x.type.ndim
+    ndim = x.spec.ndim
     return bind(Diagonal(offset, normalize_axis(axis1, ndim, "diagonal"), normalize_axis(axis2, ndim, "diagonal")), x)
 
 
 def unfold(x: Operand, axis: int, size: int, step: int) -> Any:
     """Windows of ``size`` every ``step`` elements along ``axis``; the window becomes the last axis."""
-    flat = reshape(x, (1,)) if x.type.ndim == 0 else x
-    return bind(Unfold(normalize_axis(axis, flat.type.ndim, "unfold"), size, step), flat)
+    flat = reshape(x, (1,)) if x.spec.ndim == 0 else x
+    return bind(Unfold(normalize_axis(axis, flat.spec.ndim, "unfold"), size, step), flat)

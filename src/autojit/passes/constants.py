@@ -7,6 +7,11 @@ Rounded once instead of twice: ``(x * c) * d`` becomes ``x * (c d)``, and ``-x *
 float64 where the inner product has no other reader and all literals are normal numbers. Both forms are within an ulp
 of the exact product wherever the two-step form stays in the normal range; where ``x * c`` would overflow or fall among
 the denormals, only the folded form is.
+
+Literals also move through products to meet there: ``(x * c) * (y * d)`` becomes ``(x * y) * (c d)``, and ``(x * c) * y``
+becomes ``(x * y) * c`` where every reader of it multiplies by a literal in turn, so that no product is added. Only
+literals within ``MOVABLE`` do, in products of both dtypes: a partial product is then within that factor of the one
+written, and leaves the normal range only where the one written is as near to its ends.
 """
 
 from __future__ import annotations
@@ -30,6 +35,9 @@ NORMAL_RANGE: dict[DType, tuple[float, float]] = {
     float64: (sys.float_info.min, sys.float_info.max),
 }
 
+MOVABLE = (0.25, 4.0)
+"""Magnitudes of the literals that move from an operand of a product to its result."""
+
 
 class Product(NamedTuple):
     """An operand times a literal."""
@@ -50,6 +58,7 @@ class ConstantFolder:
         self.readers: dict[Value, int] = {}
         for value in (*(v for node in graph.nodes for v in node.inputs), *graph.outputs):
             self.readers[value] = self.readers.get(value, 0) + 1
+        self.moving = _values_read_by_products(graph)
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -71,6 +80,8 @@ class ConstantFolder:
 
     def _rename(self, old: Value, new: Value) -> None:
         self.renamed[old] = new
+        if old in self.moving:
+            self.moving.add(new)
         self.readers[new] = self.readers.get(new, 0) + self.readers.get(old, 0)
 
     def apply(self, op: Op, *inputs: Value) -> Value:
@@ -118,15 +129,22 @@ class ConstantFolder:
         return None
 
     def inner_product(self, value: Value) -> Product | None:
-        """What the value is a multiple of, where nobody else reads the value (of a sign: whoever reads it)."""
+        """What the value is a multiple of, where no reader keeps the value (of a sign: whoever reads it)."""
         inner = self.negated(value)
         if inner is not None:
             return Product(inner, -1.0)
         factors = self.operands_of(value, MUL)
-        if factors is None or self.readers[value] != 1:
+        if factors is None or (self.readers[value] != 1 and value not in self.moving):
             return None
         a, b = factors
         return self.as_product(a, b, value.type)
+
+    def loose_product(self, value: Value, type: TensorType) -> Product | None:
+        """The value as a multiple whose literal may move on to the result, of a type, of a product."""
+        if value.type != type or (self.readers[value] != 1 and value not in self.moving):
+            return None
+        inner = self.inner_product(value)
+        return inner if inner is not None and MOVABLE[0] <= abs(inner.factor) <= MOVABLE[1] else None
 
 
 def _normal(number: float, dtype: DType) -> float | None:
@@ -141,13 +159,29 @@ def _mul(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> V
     a, b = inputs
     product = fold.as_product(a, b, type)
     if product is None:
-        minus_a, minus_b = fold.negated(a), fold.negated(b)
-        return fold.apply(MUL, minus_a, minus_b) if minus_a is not None and minus_b is not None else None
+        return _mul_of_multiples(fold, a, b, type)
     inner = fold.inner_product(product.operand)
     if inner is None:
         return fold.times(product) if product.factor in (-1, 1) else None
     factor = _normal(product.factor * inner.factor, type.dtype)
     return None if factor is None else fold.times(Product(inner.operand, factor))
+
+
+def _mul_of_multiples(fold: ConstantFolder, a: Value, b: Value, type: TensorType) -> Value | None:
+    """``(x * c) * (y * d)`` as ``(x * y) * (c d)``, where c or d is 1 if the other one has a reader to meet."""
+    minus_a, minus_b = fold.negated(a), fold.negated(b)
+    if minus_a is not None and minus_b is not None:
+        return fold.apply(MUL, minus_a, minus_b)
+    x = fold.loose_product(a, type)
+    y = fold.loose_product(b, type) if a != b else None
+    if x is not None and y is not None:
+        factor = _normal(x.factor * y.factor, type.dtype)
+        return None if factor is None else fold.times(Product(fold.apply(MUL, x.operand, y.operand), factor))
+    if x is not None and (x.factor == -1 or a in fold.moving):
+        return fold.times(Product(fold.apply(MUL, x.operand, b), x.factor))
+    if y is not None and (y.factor == -1 or b in fold.moving):
+        return fold.times(Product(fold.apply(MUL, a, y.operand), y.factor))
+    return None
 
 
 def _neg(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:
@@ -168,8 +202,12 @@ def _add(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> V
 
 def _sub(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:
     a, b = inputs
-    minus_b = fold.negated(b)
-    return None if minus_b is None else _add(fold, (a, minus_b), type) or fold.apply(ADD, a, minus_b)
+    minus_a, minus_b = fold.negated(a), fold.negated(b)
+    if minus_b is not None:
+        return _add(fold, (a, minus_b), type) or fold.apply(ADD, a, minus_b)
+    if minus_a is None or fold.readers[a] != 1:
+        return None
+    return fold.apply(NEG, fold.apply(ADD, minus_a, b))
 
 
 def _div(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:
@@ -195,6 +233,22 @@ RULES: dict[str, Rule] = {
     "guarded_mul": _without_guard(MUL),
     "guarded_div": _without_guard(DIV),
 }
+
+
+def _values_read_by_products(graph: Graph) -> set[Value]:
+    """The values each of whose readers is a sign, a product by a literal, or a product with such readers only."""
+    literals = {node.outputs[0] for node in graph.nodes if isinstance(node.op, Full)}
+    kept = set(graph.outputs)
+    read: set[Value] = set()
+    for node in reversed(graph.nodes):
+        value = node.outputs[0]
+        takes = node.op == NEG or (
+            node.op == MUL and (not literals.isdisjoint(node.inputs) or (value in read and value not in kept))
+        )
+        read.update(node.inputs)
+        if not takes:
+            kept.update(node.inputs)
+    return read - kept
 
 
 def fold_constants(graph: Graph) -> Graph:

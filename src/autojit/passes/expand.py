@@ -1,6 +1,6 @@
 """Expand what code generation does not know into what it knows.
 
-``view_update`` becomes its chain of updates; matrix products of halves, integers and bool are computed in a type that
+``view_update`` becomes its chain of updates, views between complex numbers and pairs their parts; matrix products of halves, integers and bool are computed in a type that
 has a GEMM; sums of halves accumulate in float32.
 """
 
@@ -21,12 +21,12 @@ def _cast(x: Tracer, dtype: DType) -> Any:
     return bind(Op.registry["cast"](dtype), x)  # type: ignore[call-arg]
 
 
-def _view_update(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
+def _own_expansion(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
     return op.expand(*operands)
 
 
 def _in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
-    dtype = operands[0].type.dtype
+    dtype = operands[0].spec.dtype
     if dtype not in HALVES:
         return None
     return _cast(bind(op, *[_cast(x, float32) for x in operands]), dtype)
@@ -34,17 +34,17 @@ def _in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any
 
 def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
     """The same for ops with several operands or results, of which some are integers."""
-    if operands[0].type.dtype not in HALVES or getattr(op, "combine", "") == "set":
+    if operands[0].spec.dtype not in HALVES or getattr(op, "combine", "") == "set":
         return None
-    dtype = operands[0].type.dtype
-    results = bind(op, *[_cast(x, float32) if x.type.dtype is dtype else x for x in operands])
+    dtype = operands[0].spec.dtype
+    results = bind(op, *[_cast(x, float32) if x.spec.dtype is dtype else x for x in operands])
     if op.n_outputs == 1:
         return _cast(results, dtype)
-    return tuple(_cast(y, dtype) if y.type.dtype is float32 else y for y in results)
+    return tuple(_cast(y, dtype) if y.spec.dtype is float32 else y for y in results)
 
 
 RULES: dict[str, Rule] = {
-    "view_update": _view_update,
+    **dict.fromkeys(("view_update", "view_as_real", "view_as_complex"), _own_expansion),
     **dict.fromkeys(("matmul", "sum", "prod", "amax", "amin"), _in_float32),
     **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),

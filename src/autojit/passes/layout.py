@@ -42,7 +42,7 @@ def transpose_products(graph: Graph) -> Graph:
             return None
         done.add(x.value)
         a, b = rewriter.operand_of(x, 0), rewriter.operand_of(x, 1)
-        swap = Permute(_swap(a.type.ndim))
+        swap = Permute(_swap(a.spec.ndim))
         return bind(Matmul(), bind(swap, b), bind(swap, a))
 
     return Rewriter({"permute": rule}).run(graph)

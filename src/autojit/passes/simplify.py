@@ -33,7 +33,7 @@ def _literal(rewriter: Rewriter, operand: Tracer) -> Any:
 
 def _reshape(rewriter: Rewriter, op: Reshape, operands: tuple[Tracer, ...]) -> Any:
     (x,) = operands
-    if x.type.shape == op.shape:
+    if x.spec.shape == op.shape:
         return x
     if isinstance(rewriter.op_of(x), Reshape):
         return _reshape(rewriter, op, (rewriter.operand_of(x),)) or bind(op, rewriter.operand_of(x))
@@ -54,7 +54,7 @@ def _permute(rewriter: Rewriter, op: Permute, operands: tuple[Tracer, ...]) -> A
 
 def _same_shape(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
     (x,) = operands
-    if op.result_type(x.type) == x.type:
+    if op.result_type(x.spec) == x.spec:
         return x
     return _reindex(rewriter, op, operands)
 
@@ -63,9 +63,9 @@ def _reindex(rewriter: Rewriter, op: Reindex, operands: tuple[Tracer, ...]) -> A
     """Any rearrangement of a repeated number is that number in the new shape."""
     (x,) = operands
     value = _literal(rewriter, x)
-    if value is None or (isinstance(op, Pad) and not _same_bits(op.value, value, x.type.dtype)):
+    if value is None or (isinstance(op, Pad) and not _same_bits(op.value, value, x.spec.dtype)):
         return None
-    return x._literal(value, op.result_type(x.type))
+    return x._literal(value, op.result_type(x.spec))
 
 
 def _same_bits(a: Any, b: Any, dtype: DType) -> bool:
@@ -75,7 +75,7 @@ def _same_bits(a: Any, b: Any, dtype: DType) -> bool:
 
 def _flip(rewriter: Rewriter, op: Flip, operands: tuple[Tracer, ...]) -> Any:
     (x,) = operands
-    if all(x.type.shape[axis] <= 1 for axis in op.axes):
+    if all(x.spec.shape[axis] <= 1 for axis in op.axes):
         return x
     return _reindex(rewriter, op, operands)
 
@@ -84,14 +84,14 @@ def _pad(rewriter: Rewriter, op: Pad, operands: tuple[Tracer, ...]) -> Any:
     (x,) = operands
     if not any((*op.low, *op.high, *op.interior)):
         return x
-    if x.type.size == 0:
-        return x._literal(op.value, op.result_type(x.type))
+    if x.spec.size == 0:
+        return x._literal(op.value, op.result_type(x.spec))
     return _reindex(rewriter, op, operands)
 
 
 def _cast(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
     (x,) = operands
-    return x if op.dtype is x.type.dtype else _fold(rewriter, op, operands)
+    return x if op.dtype is x.spec.dtype else _fold(rewriter, op, operands)
 
 
 def _fold(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
@@ -101,8 +101,8 @@ def _fold(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
     values = [_literal(rewriter, x) for x in operands]
     if any(v is None for v in values):
         return None
-    result = op.result_type(*[x.type for x in operands])
-    arrays = [np.asarray(v, x.type.dtype.numpy) for v, x in zip(values, operands, strict=True)]
+    result = op.result_type(*[x.spec for x in operands])
+    arrays = [np.asarray(v, x.spec.dtype.numpy) for v, x in zip(values, operands, strict=True)]
     with np.errstate(all="ignore"):
         folded = np.asarray(op.eager(*arrays), result.dtype.numpy)
     return operands[0]._literal(folded.item(), result)
@@ -115,8 +115,11 @@ def _is(value: Any, number: float) -> bool:
 def _kept(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...], which: int) -> Any:
     """The operand itself, broadcast to the result's shape."""
     x = operands[which]
-    result = op.result_type(*[o.type for o in operands])
-    return x if x.type.shape == result.shape else bind(BroadcastTo(result.shape), x)
+    result = op.result_type(*[o.spec for o in operands])
+    if x.spec.shape == result.shape:
+        return x
+    value = _literal(rewriter, x)
+    return bind(BroadcastTo(result.shape), x) if value is None else x._literal(value, result)
 
 
 def _mul(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
@@ -148,8 +151,8 @@ def _div(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
     value = _literal(rewriter, operands[1])
     if _is(value, 1):
         return _kept(rewriter, op, operands, 0)
-    if isinstance(value, float) and _has_exact_reciprocal(value, operands[1].type.dtype):
-        reciprocal = operands[1]._literal(1.0 / value, operands[1].type)
+    if isinstance(value, float) and _has_exact_reciprocal(value, operands[1].spec.dtype):
+        reciprocal = operands[1]._literal(1.0 / value, operands[1].spec)
         return bind(Op.registry["mul"](), operands[0], reciprocal)
     return _fold(rewriter, op, operands)
 
@@ -174,30 +177,30 @@ def _where(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
 def _scatter(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
     """One element per row added into zeros: ``where(position == index, src, 0)``."""
     base, src, index = operands
-    if not _is(_literal(rewriter, base), 0) or index.type.shape[op.axis] != 1:
+    if not _is(_literal(rewriter, base), 0) or index.spec.shape[op.axis] != 1:
         return None
-    others = [n for a, n in enumerate(index.type.shape) if a != op.axis]
-    if others != [n for a, n in enumerate(base.type.shape) if a != op.axis]:
+    others = [n for a, n in enumerate(index.spec.shape) if a != op.axis]
+    if others != [n for a, n in enumerate(base.spec.shape) if a != op.axis]:
         return None
-    extent = base.type.shape[op.axis]
-    position = base.builder.apply(Iota(base.type.shape, op.axis, index.type.dtype), ())[0]
-    zero = index._literal(0, index.type.with_shape(()))
+    extent = base.spec.shape[op.axis]
+    position = base.builder.apply(Iota(base.spec.shape, op.axis, index.spec.dtype), ())[0]
+    zero = index._literal(0, index.spec.with_shape(()))
     wrapped = bind(
         Op.registry["where"](),
         bind(Op.registry["lt"](), index, zero),
-        bind(Op.registry["add"](), index, index._literal(extent, index.type.with_shape(()))),
+        bind(Op.registry["add"](), index, index._literal(extent, index.spec.with_shape(()))),
         index,
     )
     hit = bind(Op.registry["eq"](), Tracer(base.builder, position), wrapped)
-    return bind(Op.registry["where"](), hit, src, base._literal(0, base.type.with_shape(())))
+    return bind(Op.registry["where"](), hit, src, base._literal(0, base.spec.with_shape(())))
 
 
 def _fold_of_one(rewriter: Rewriter, op: Reduction, operands: tuple[Tracer, ...]) -> Any:
     """Folding axes of extent 1 only rearranges; the position found there is 0."""
     (x,) = operands
-    if any(x.type.shape[axis] != 1 for axis in op.axes):
+    if any(x.spec.shape[axis] != 1 for axis in op.axes):
         return None
-    result = op.result_type(x.type)
+    result = op.result_type(x.spec)
     return x._literal(0, result) if getattr(op, "is_pair", False) else bind(Reshape(result.shape), x)
 
 

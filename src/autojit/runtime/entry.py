@@ -352,12 +352,18 @@ class _MethodDef(ctypes.Structure):
     )
 
 
+def entry_request() -> tuple[str, int]:
+    """The entry point's module and LLVM's pass level for it."""
+    return entry_ir(), _PASS_LEVEL
+
+
 @cache
 def _method() -> tuple[_MethodDef, LoadedObject]:
     """The one native entry point of the process; never freed, because builtins point to it until they die."""
     python = ctypes.pythonapi
     imports = {name: ctypes.cast(getattr(python, name), ctypes.c_void_p).value or 0 for name in IMPORTS}
-    code = load(default_cache().object(entry_ir(), cached_host_target(), pass_level=_PASS_LEVEL), imports)
+    text, pass_level = entry_request()
+    code = load(default_cache().object(text, cached_host_target(), pass_level=pass_level), imports)
     method = _MethodDef(b"compiled_step", code.address("aj_entry"), _METH_FASTCALL_KEYWORDS, None)
     _immortal.append(method)
     return method, code

@@ -40,8 +40,10 @@ from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.memory import Arena
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import get_num_threads, parallel_for_address
+from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run_entries, watching
 from autojit.schedule.memory import aligned
 
+PLAN_OPT_LEVEL = 1
 _kernels: dict[str, LoadedObject] = {}
 _lock = threading.Lock()
 Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -65,7 +67,7 @@ def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = N
 
 @cache
 def _plan_object() -> LoadedObject:
-    content = default_cache().object(plan_ir(), cached_host_target(), opt_level=1)
+    content = default_cache().object(plan_ir(), cached_host_target(), opt_level=PLAN_OPT_LEVEL)
     return load(content, {"aj_parallel_for": parallel_for_address()})
 
 
@@ -319,10 +321,12 @@ class PlannedStep(Executable):
         self._failures = builder.failures
         self._answers = builder.answers
         self._expected_answers = builder.expected_answers
+        self._lowered = builder.lowered
         self._reporters = builder.lowered.reporters
         self.error_address = builder.error_address
         self._code = _plan_object()
         self._keep = builder
+        self._rows: list[KernelRow] | None = None  # made when somebody watches
         self.outputs = tuple(outputs)
         self.layout = TableLayout(n_inputs, len(self.outputs))
         self.step_address = self._code.address("aj_step")
@@ -355,13 +359,21 @@ class PlannedStep(Executable):
 
     def _step(self, table: int) -> None:  # type: ignore[override]  # the base class keeps the native function there
         self._answers.clear()
-        self._native(table)
+        if watching.observer is None:
+            self._native(table)
+        else:
+            self._run_watched(table, watching.observer)
         if self._errors[0]:
             self.raise_errors()
         if len(self._answers) != self._expected_answers:
             # A signal that came during native code is handled on entry to the next call back, before its first line,
             # and ctypes drops what the handler raised.
             raise KeyboardInterrupt("during an op that is called back")
+
+    def _run_watched(self, table: int, observer: KernelObserver) -> None:
+        if self._rows is None:
+            self._rows = kernel_rows(self._lowered)
+        run_entries(self._words, self._native, table, self._rows, observer)
 
     def raise_errors(self) -> None:
         """Raise what the last call met: a bad index, an access outside a buffer (when checked), an op's own error.

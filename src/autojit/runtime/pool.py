@@ -80,9 +80,14 @@ def _loaded_pool() -> LoadedObject:
     return _pool
 
 
+def pool_request() -> tuple[str, int]:
+    """The pool's module and the level it is compiled at."""
+    return (pool_ir(_machine()) if _is_parallel() else serial_pool_ir()), _OPT_LEVEL
+
+
 def _load_pool() -> LoadedObject:
-    text = pool_ir(_machine()) if _is_parallel() else serial_pool_ir()
-    pool = load(default_cache().object(text, cached_host_target(), opt_level=_OPT_LEVEL))
+    text, opt_level = pool_request()
+    pool = load(default_cache().object(text, cached_host_target(), opt_level=opt_level))
     if _is_parallel():
         _field(pool, "spins").value = _spins(pool)
         _field(pool, "threads").value = _wanted_threads

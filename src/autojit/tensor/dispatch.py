@@ -10,15 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.device import CPU
 from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError, UsageError
+from autojit.core.ports import sparse_port
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.sources import Full
 from autojit.tensor.recording import record, record_pair, record_single, refresh_view, symbolic_node, wants_any
+from autojit.tensor.saved import NUMBERS
 from autojit.tensor.state import quietly, state
-from autojit.tensor.storage import View
-from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of, wrap, wrap_value
+from autojit.tensor.storage import INFERENCE, NO_GRAD, ElsewhereArray, View
+from autojit.tensor.tensor import (
+    Tensor,
+    layout_of,
+    storage_chain,
+    storage_of,
+    type_of,
+    wrap,
+    wrap_value,
+)
 
 if TYPE_CHECKING:
     from autojit.ir.graph import Value
@@ -34,11 +45,14 @@ def apply(op: Op, *operands: Tensor) -> Any:
         the type rule's error when the operands do not fit; TraceError when a traced tensor is used outside its trace.
     """
     now = state.__dict__
-    if now["trace"] is not None:
-        return _apply_traced(op, operands)
+    divert = now["divert"]
+    if divert is not None:
+        return divert(op, operands)
     try:
         out = now["run"](op.eager, *[t._array for t in operands])
     except Exception as error:
+        if _is_elsewhere(operands):
+            return sparse_port().apply(op, operands)
         out = _retry(op, operands, error)
     if op.n_outputs != 1:
         return _finish_many(op, operands, [wrap(np.asarray(o)) for o in out])
@@ -56,11 +70,14 @@ def apply(op: Op, *operands: Tensor) -> Any:
 def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
     """``apply`` of a two-operand elementwise op whose eager rule is the function ``compute``: the shortest way."""
     now = state.__dict__
-    if now["trace"] is not None:
-        return _apply_traced(op, (x, y))  # type: ignore[no-any-return]
+    divert = now["divert"]
+    if divert is not None:
+        return divert(op, (x, y))  # type: ignore[no-any-return]
     try:
         out = now["run"](compute, x._array, y._array)
     except Exception as error:
+        if _is_elsewhere((x, y)):
+            return sparse_port().apply(op, (x, y))  # type: ignore[no-any-return]
         out = _retry(op, (x, y), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if now["grad_enabled"]:
@@ -74,11 +91,14 @@ def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
 def apply_single(op: Op, x: Tensor) -> Tensor:
     """``apply`` of an op with one operand and one result that is not a view."""
     now = state.__dict__
-    if now["trace"] is not None:
-        return _apply_traced(op, (x,))  # type: ignore[no-any-return]
+    divert = now["divert"]
+    if divert is not None:
+        return divert(op, (x,))  # type: ignore[no-any-return]
     try:
         out = now["run"](op.eager, x._array)
     except Exception as error:
+        if _is_elsewhere((x,)):
+            return sparse_port().apply(op, (x,))  # type: ignore[no-any-return]
         out = _retry(op, (x,), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if now["grad_enabled"]:
@@ -87,6 +107,11 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
         elif x._requires_grad:
             record_single(op, x, result)
     return result
+
+
+def _is_elsewhere(operands: Sequence[Tensor]) -> bool:
+    """Whether the elements of an operand are not in an array: it is sparse."""
+    return any(type(t._array) is ElsewhereArray for t in operands)
 
 
 def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
@@ -105,9 +130,24 @@ def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
 
 def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
     if wants_any(operands):
-        record(op, operands, (result,))
+        plain = state.divert is None and state.recording_hooks is None and not _any_inference(operands)
+        if plain and len(operands) == 2:
+            record_pair(op, operands[0], operands[1], result)
+        elif plain and len(operands) == 1 and operands[0]._requires_grad:
+            record_single(op, operands[0], result)
+        else:
+            record(op, operands, (result,))
         if result._view is not None and result._view.base is not None:
             result._view.base_fn = result._view.base._grad_fn
+
+
+def _any_inference(operands: Sequence[Tensor]) -> bool:
+    """Whether an operand was made in inference mode: only ``record`` refuses to save those."""
+    for t in operands:
+        storage = t._storage
+        if storage is not None and storage.inference:
+            return True
+    return False
 
 
 def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> tuple[Tensor, ...]:
@@ -119,6 +159,8 @@ def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> t
 def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
     trace = state.trace
     assert trace is not None
+    if _is_elsewhere(operands):
+        return sparse_port().apply(op, operands)
     values = trace.apply(op, [value_of(t) for t in operands])
     results = [wrap_value(v) for v in values]
     if op.n_outputs != 1:
@@ -128,6 +170,31 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
     if state.grad_enabled:
         _record_one(op, operands, results[0])
     return results[0]
+
+
+def _apply_inferring(op: Op, operands: Sequence[Tensor]) -> Any:
+    """In inference mode: results are marked, so that later uses of them in history are refused."""
+    state.divert = None
+    try:
+        found = apply(op, *operands)
+    finally:
+        state.divert = _apply_inferring
+    for t in (found,) if op.n_outputs == 1 else found:
+        if t._storage is None:
+            mark_inference(t)
+    return found
+
+
+def mark_inference(t: Tensor) -> None:
+    """Mark a fresh tensor as made in inference mode. Its (empty) View keeps it off the shortest ways of recording."""
+    storage = storage_of(t)
+    storage.inference = True
+    t._view = View(None, NO_VIEWS, None, storage.version)
+    t._view.creation = INFERENCE
+
+
+type(state).capture = staticmethod(_apply_traced)
+type(state).infer = staticmethod(_apply_inferring)
 
 
 def value_of(t: Tensor) -> Value:
@@ -162,7 +229,7 @@ def root_value(t: Tensor) -> Any:
 
 def _attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
     """Let a view op's result share its operand's storage, unless NumPy had to copy."""
-    if op.name == "reshape" and not _reshapes_in_place(op, operand, result._array):
+    if getattr(op, "may_copy", False) and not _reshapes_in_place(op, operand, result._array):
         return
     attach_views((op,), operand, result)
 
@@ -176,9 +243,17 @@ def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
         base, chain = operand, NO_VIEWS
     else:
         base, chain = view.base, view.chain
+    if storage.inference:
+        result._view = View(None, (*storage_chain(operand), *ops), None, storage.version)
+        result._view.creation = INFERENCE
+        return
     result._view = View(base, (*chain, *ops), base._grad_fn, storage.version)
+    if base is not operand:
+        result._view.base_chain = view.base_chain
     if not state.grad_enabled:
-        result._view.creation = "no_grad"
+        result._view.creation = INFERENCE if state.inference else NO_GRAD
+    elif view is not None:
+        result._view.creation = view.creation
 
 
 def _reshapes_in_place(op: Any, operand: Tensor, array: Any) -> bool:
@@ -194,7 +269,6 @@ def _aliases(base: Any, piece: Any) -> bool:
     return base.flags.c_contiguous or bool(np.may_share_memory(base, piece))
 
 
-_LITERALS: dict[Any, Tensor] = {}
 _LITERAL_LIMIT = 1024
 
 
@@ -203,8 +277,10 @@ def literal_of(value: object, type: TensorType) -> Tensor:
     if state.trace is not None:
         op = Full(_plain(value), type.dtype, type.shape)
         return wrap_value(state.trace.apply(op, ())[0])
-    if type.shape:
-        return wrap(np.full(type.shape, value, type.dtype.numpy))
+    if type.shape or type.device is not CPU:
+        made = wrap(np.full(type.shape, value, type.dtype.numpy))
+        made._type = type
+        return made
     return number(value, type.dtype)
 
 
@@ -213,11 +289,11 @@ def number(value: Any, dtype: DType) -> Tensor:
     if state.trace is not None:
         return wrap_value(state.trace.apply(Full(_plain(value), dtype, ()), ())[0])
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants
-    found = _LITERALS.get(key)
+    found = NUMBERS.get(key)
     if found is None:
-        if len(_LITERALS) >= _LITERAL_LIMIT:
-            _LITERALS.clear()
-        found = _LITERALS[key] = wrap(_exact(value, dtype))
+        if len(NUMBERS) >= _LITERAL_LIMIT:
+            NUMBERS.clear()
+        found = NUMBERS[key] = wrap(_exact(value, dtype))
     return found
 
 

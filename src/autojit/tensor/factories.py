@@ -13,11 +13,12 @@ from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
-from autojit.tensor.dispatch import literal_of
+from autojit.tensor.device_layer import placed
+from autojit.tensor.dispatch import literal_of, mark_inference
 from autojit.tensor.functions_elementwise import clone, eq
 from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.promotion import cast
-from autojit.tensor.state import quietly, state
+from autojit.tensor.state import made_like, quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
 _TABLE_LIMIT = 64  # elements; larger arrays inside a capture stay concrete and are lifted when used
@@ -26,7 +27,9 @@ _TABLE_LIMIT = 64  # elements; larger arrays inside a capture stay concrete and 
 def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
     """Set the flag on a fresh tensor after checking dtype and device."""
     if place is not None:
-        require_available(device(place) if not isinstance(place, Device) else place)
+        placed(t, require_available(device(place)))
+    if state.inference and state.trace is None and t._storage is None:
+        mark_inference(t)
     if requires_grad:
         t.requires_grad = True
     return t
@@ -182,7 +185,8 @@ def full_like(
 ) -> Tensor:
     """A value repeated in the shape and dtype of a tensor."""
     t = type_of(input)
-    return full(t.shape, fill_value, dtype=dtype or t.dtype, device=device, requires_grad=requires_grad)
+    made = full(t.shape, fill_value, dtype=dtype or t.dtype, device=device, requires_grad=requires_grad)
+    return made_like(input, made) if state.layers else made
 
 
 def zeros_like(
@@ -332,7 +336,8 @@ def new_full(
     requires_grad: bool = False,
 ) -> Tensor:
     """A value repeated in a shape, in this tensor's dtype."""
-    return full(size, fill_value, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
+    made = full(size, fill_value, dtype=dtype or type_of(self).dtype, device=device, requires_grad=requires_grad)
+    return made_like(self, made) if state.layers else made
 
 
 def new_zeros(
@@ -365,19 +370,6 @@ def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any])
     else:
         found = tensor(data[0], dtype=default_dtype() if not isinstance(data[0], Tensor) else None)
     return found if cls is Tensor else Tensor._make_subclass(cls, found)
-
-
-def typed_constructor(name: str, dtype: DType) -> Any:
-    """torch's ``FloatTensor`` and its like: a factory with a fixed dtype."""
-
-    def make(*data: Any) -> Tensor:
-        if data and all(isinstance(d, int) for d in data):
-            return zeros(*data, dtype=dtype)
-        return tensor(data[0] if data else [], dtype=dtype)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A tensor of {dtype.name} from data or extents."
-    return make
 
 
 METHODS: dict[str, Any] = {

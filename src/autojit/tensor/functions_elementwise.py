@@ -26,6 +26,8 @@ from autojit.tensor.promotion import (
 )  # fmt: skip
 from autojit.tensor.tensor import Tensor, type_of
 
+WHERE = Op.registry["where"]()
+
 Unary = Callable[[Any], Tensor]
 Binary = Callable[[Any, Any], Tensor]
 
@@ -158,6 +160,8 @@ def fmod(input: Any, other: Any) -> Tensor:
 def pow(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent``, elementwise. Integers to negative integer powers are refused, as in torch."""
     if isinstance(exponent, NUMBERS) and isinstance(input, Tensor):
+        if type(exponent) is int and exponent == 2 and input._array is not None and input._array.dtype.kind == "f":
+            return square_op(input)
         dtype = promote_with_number(type_of(input).dtype, exponent)
         if dtype.category < 2 and exponent < 0:  # type: ignore[operator]
             raise UsageError("Integers to negative integer powers are not allowed.")
@@ -371,6 +375,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """``input`` where the condition holds, else ``other``; with the condition alone, ``nonzero(as_tuple=True)``."""
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
+    if type(input) is Tensor and type(other) is Tensor and type(condition) is Tensor:
+        c, a, b = condition._array, input._array, other._array
+        if c is not None and a is not None and b is not None and a.dtype is b.dtype and c.dtype.kind == "b":
+            return apply(WHERE, condition, input, other)
     if type_of(condition).dtype is not bool_:
         if type_of(condition).dtype.name != "uint8":
             raise UsageError(

@@ -46,6 +46,20 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return ops.take(input, _index(index, "take"))  # type: ignore[no-any-return]
 
 
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy with elements of the flattened tensor replaced by those of ``source`` (or increased by them)."""
+    places = _index(index, "put_")
+    if type_of(source).size != type_of(places).size:
+        raise UsageError(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{type_of(source).size}, index.numel() = {type_of(places).size}"
+        )
+    if type_of(source).dtype is not type_of(input).dtype:
+        raise DTypeError("put_(): self and source expected to have the same dtype", {"input": input, "source": source})
+    flat = ops.index_put(input.reshape(-1), [places.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(type_of(input).shape)  # type: ignore[no-any-return]
+
+
 def _source(input: Tensor, index: Tensor, src: Any) -> Tensor:
     t = type_of(input)
     if isinstance(src, NUMBERS):

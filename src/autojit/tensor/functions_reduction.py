@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
+from autojit.ops.reductions import fold_over
 from autojit.tensor.dispatch import apply_single, number
 from autojit.tensor.functions_elementwise import (
     div,
@@ -59,15 +60,24 @@ def _require_float(t: Tensor, what: str) -> None:
 
 def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
-    if dim is None and not keepdim and dtype is None and isinstance(input, Tensor):
-        t = _whole(input, None, "sum")
-        return apply_single(_sum_of_all(t.ndim), t)
+    if not keepdim and dtype is None and isinstance(input, Tensor):
+        array = input._array
+        t = input if array is not None and array.dtype.kind in "fc" else _whole(input, None, "sum")
+        op = _reduction("sum", dim, t.ndim)
+        if op is not None:
+            return apply_single(op, t)
     return _counted(ops.sum, _whole(input, dtype, "sum"), dim, keepdim)
 
 
-@cache
-def _sum_of_all(ndim: int) -> Op:
-    return ops.Sum(tuple(range(ndim)))
+def _reduction(name: str, dim: Dims, ndim: int) -> Op | None:
+    """The reduction over ``dim`` (None and ints, and tuples of these); None for other ways to say it."""
+    kind = type(dim)
+    return _reduction_over(name, dim, ndim) if dim is None or kind is int or kind is tuple else None
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
+    return fold_over(name, normalize_axes(dim, ndim, name))
 
 
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -87,6 +97,13 @@ def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | 
     t = as_operand(input, "mean")
     t = t if dtype is None else cast(t, dtype)
     _require_float(t, "mean")
+    array = t._array
+    if array is not None and array.size and state.divert is None:
+        total = sum(t, dim, keepdim)
+        count = array.size // total._array.size
+        exact = count & (count - 1) == 0  # as in ``ops.mean``
+        found: Tensor = total * (1.0 / count) if exact else total / count
+        return found
     return ops.mean(t, dim, keepdim)  # type: ignore[no-any-return]
 
 
@@ -185,7 +202,8 @@ def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) 
         _refuse_empty(what, t.shape, normalize_axes(dim, t.ndim, what))
     if t.dtype is bool_:
         return cast(function(cast(input, int64), dim, keepdim), bool_)
-    return function(input, dim, keepdim)  # type: ignore[no-any-return]
+    op = None if keepdim else _reduction(what, dim, t.ndim)
+    return apply_single(op, input) if op is not None else function(input, dim, keepdim)
 
 
 def _refuse_empty(what: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:

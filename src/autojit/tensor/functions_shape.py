@@ -1,8 +1,9 @@
-"""Shape and views, joining and splitting, matrix products, picking and scattering by index."""
+"""Shapes, joining, matrix products. The views that pick parts of a tensor are in ``functions_views``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,18 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import result_type
 from autojit.core.errors import ArgumentError, UsageError
-from autojit.ir.op import bind
+from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
-from autojit.ops.base import sum_to
+from autojit.ops.base import normalize_axis, sum_to
+from autojit.ops.matmul import MATMUL
+from autojit.tensor.dispatch import apply, apply_pair
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.promotion import as_operand, cast, together
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.view_memo import remembered
+from autojit.tensor.view_nodes import one_node
 
 Dims = int | Sequence[int]
 
@@ -29,6 +34,7 @@ def sizes_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(int(n) for n in sizes)
 
 
+@remembered
 def reshape(input: Tensor, *args: Any, shape: Any = None) -> Tensor:
     """The same elements under another shape; one extent may be -1. A view where strides allow it."""
     sizes = sizes_of(args) if shape is None else sizes_of((shape,))
@@ -41,49 +47,27 @@ def _view_of(input: Tensor) -> Tensor:
     return found
 
 
-def view(input: Tensor, *shape: Any) -> Tensor:
-    """``reshape`` that must be a view; or the same bytes as another dtype of the same size."""
-    if len(shape) == 1 and hasattr(shape[0], "numpy"):
-        raise UsageError("view(dtype): reinterpreting bytes is not supported; convert with .to(dtype)")
-    found = reshape(input, *shape)
-    array = input._array
-    if array is not None and found._view is None:
-        raise UsageError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-            "contiguous subspaces). Use .reshape(...) instead.",
-            fix="use .reshape(...), which copies where a view cannot be",
-        )
-    return found
-
-
-def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """``view`` with the shape of another tensor."""
-    return view(input, other.shape)
-
-
-def reshape_as(input: Tensor, other: Tensor) -> Tensor:
-    """``reshape`` with the shape of another tensor."""
-    return reshape(input, other.shape)
-
-
+@remembered
 def permute(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reorder the axes."""
     found: Tensor = ops.permute(input, sizes_of(args) if dims is None else sizes_of((dims,)))
-    return found if found is not input else _view_of(input)
+    return found if found is not input else one_node(_view_of(input), input, "PermuteBackward0")
 
 
+@remembered
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes."""
     found: Tensor = ops.transpose(input, dim0, dim1)
-    return found if found is not input else _view_of(input)
+    return one_node(found if found is not input else _view_of(input), input, "TransposeBackward0")
 
 
+@remembered
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; tensors of rank 0 and 1 as they are."""
     ndim = type_of(input).ndim
     if ndim > 2:
         raise UsageError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    return _view_of(input) if ndim < 2 else transpose(input, 0, 1)
+    return one_node(_view_of(input) if ndim < 2 else ops.transpose(input, 0, 1), input, "TBackward0")
 
 
 def adjoint(input: Tensor) -> Tensor:
@@ -91,19 +75,23 @@ def adjoint(input: Tensor) -> Tensor:
     return transpose(input, -2, -1).conj()  # type: ignore[no-any-return]
 
 
+@remembered
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Drop axes of extent 1."""
     if isinstance(dim, list):
         dim = tuple(dim)
     found: Tensor = ops.squeeze(input, dim)
-    return found if found is not input else _view_of(input)
+    number = 0 if dim is None else 2 if isinstance(dim, tuple) else 1
+    return one_node(found if found is not input else _view_of(input), input, f"SqueezeBackward{number}")
 
 
+@remembered
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Insert an axis of extent 1."""
-    return ops.unsqueeze(input, dim)  # type: ignore[no-any-return]
+    return one_node(ops.unsqueeze(input, dim), input, "UnsqueezeBackward0")
 
 
+@remembered
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge axes into one."""
     return ops.flatten(input, start_dim, end_dim)  # type: ignore[no-any-return]
@@ -114,20 +102,23 @@ def ravel(input: Tensor) -> Tensor:
     return reshape(input, -1)
 
 
+@remembered
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several."""
     return ops.unflatten(input, dim, sizes)  # type: ignore[no-any-return]
 
 
+@remembered
 def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
     """Move axes to new places."""
     return ops.moveaxis(input, source, destination)  # type: ignore[no-any-return]
 
 
+@remembered
 def expand(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     """Broadcast to ``sizes``; -1 keeps an extent. A view."""
     found: Tensor = ops.expand(input, sizes_of(args) if size is None else sizes_of((size,)))
-    return found if found is not input else _view_of(input)
+    return found if found is not input else one_node(_view_of(input), input, "ExpandBackward0")
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
@@ -219,29 +210,11 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return flip(transpose(input, a, b), a if turns == 1 else b)
 
 
-def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """One position of an axis, which goes away; a view."""
-    return ops.select(input, dim, int(index))  # type: ignore[no-any-return]
-
-
-def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """``length`` positions from ``start`` on; a view."""
-    return ops.narrow(input, dim, int(start), length)  # type: ignore[no-any-return]
-
-
-def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of two axes as a new last axis; a view."""
-    return ops.diagonal(input, offset, dim1, dim2)  # type: ignore[no-any-return]
-
-
-def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows along an axis as a new last axis; a view."""
-    found: Tensor = ops.unfold(input, dimension, size, step)
-    return found.select(0, 0) if type_of(input).ndim == 0 else found
-
-
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along an axis; dtypes are promoted; empty vectors are skipped."""
+    op = _concatenation(tensors, dim)
+    if op is not None:
+        return apply(op, *tensors)  # type: ignore[no-any-return]
     kept = [x for x in tensors if type_of(x).shape != (0,)] or list(tensors[:1])
     if not kept:
         raise ArgumentError("cat(): expected a non-empty list of Tensors")
@@ -251,10 +224,30 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return ops.concatenate([cast(x, dtype) for x in kept], dim)  # type: ignore[no-any-return]
 
 
+def _concatenation(tensors: Sequence[Tensor], dim: int) -> Op | None:
+    """The op when the tensors are several concrete ones of one dtype and rank, none of them empty, as most often."""
+    first = tensors[0]._array if len(tensors) > 1 else None
+    if first is None or not first.ndim or type(dim) is not int:
+        return None
+    dtype, ndim = first.dtype, first.ndim
+    for x in tensors:
+        array = x._array
+        if array is None or array.dtype is not dtype or array.ndim != ndim or not array.size:
+            return None
+    return _concatenation_along(dim, ndim)
+
+
+@lru_cache(maxsize=256)
+def _concatenation_along(dim: int, ndim: int) -> Op:
+    return ops.Concatenate(normalize_axis(dim, ndim, "cat"))
+
+
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along a new axis."""
     if not tensors:
         raise UsageError("stack expects a non-empty TensorList")
+    if dim == 0 and _concatenation(tensors, 0) is not None and len({x._array.shape for x in tensors}) == 1:
+        return cat([unsqueeze(x, 0) for x in tensors])
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     return ops.stack([cast(x, dtype) for x in tensors], dim)  # type: ignore[no-any-return]
 
@@ -284,39 +277,6 @@ def _each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return function(tensors[0])
     return tuple(function(x) for x in (tensors[0] if len(tensors) == 1 else tensors))
-
-
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive pieces."""
-    return _many_views(ops.split(tensor, split_size_or_sections, dim), "SplitBackward0")
-
-
-def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of consecutive pieces of the given sizes."""
-    return split(input, list(split_sizes), dim)
-
-
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most ``chunks`` equal ops."""
-    return _many_views(ops.chunk(input, chunks, dim), "SplitBackward0")
-
-
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views whose sizes differ by at most one, or cut at given positions."""
-    return _many_views(ops.tensor_split(input, indices_or_sections, dim), "SplitBackward0")
-
-
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """A view for every position of an axis."""
-    return _many_views(ops.unbind(input, dim), "UnbindBackward0")
-
-
-def _many_views(pieces: tuple[Tensor, ...], made_by: str) -> tuple[Tensor, ...]:
-    """Views made together may not be written to in grad mode, as in torch."""
-    for piece in pieces:
-        if piece._view is not None and not piece._view.creation:
-            piece._view.creation = made_by
-    return pieces
 
 
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
@@ -354,7 +314,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
-    return diagonal(input).sum()  # type: ignore[no-any-return]
+    return ops.diagonal(input).sum()  # type: ignore[no-any-return]
 
 
 def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -369,6 +329,10 @@ def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product of any ranks, torch's rules."""
+    if type(input) is Tensor and type(other) is Tensor:
+        a, b = input._array, other._array
+        if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
+            return apply_pair(MATMUL, MATMUL.eager, input, other)
     return ops.matmul(*_products("matmul", input, other))  # type: ignore[no-any-return]
 
 

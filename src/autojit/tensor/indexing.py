@@ -16,14 +16,14 @@ from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError, TraceError
 from autojit.ir.op import bind
-from autojit.ops.shape import Reshape, Slice, permute, reshape
-from autojit.tensor.dispatch import attach_views
+from autojit.ops.shape import Slice, permute, reshape
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.promotion import NUMBERS, as_operand, cast
-from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.view_memo import keep, recall
+from autojit.tensor.view_nodes import one_node
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,10 +49,13 @@ class Subscript(NamedTuple):
 
 def getitem(x: Tensor, index: Any) -> Tensor:
     """``x[index]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
-    if type(index) is int and state.trace is None and x._array is not None:
-        found = _row(x, index)
-        if found is not None:
-            return found
+    what = _constant(index)
+    if what is not None:
+        key, found = recall(what, x)
+        if found is None:
+            found = one_node(_basic(x, index), x, _node_name(index))
+            keep(key, x, found)
+        return found
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
         _refuse_captured_mask(index)
         return x.masked_select(index)  # type: ignore[no-any-return]
@@ -63,18 +66,38 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     return _gather(seen, subscript)
 
 
-def _row(x: Tensor, index: int) -> Tensor | None:
-    """``x[index]`` the short way: no history to record, index in range; None when that does not hold."""
-    array = x._array
-    shape = array.shape
-    if not shape or not -shape[0] <= index < shape[0] or (state.grad_enabled and wants_grad(x)):
+def _basic(x: Tensor, index: Any) -> Tensor:
+    """``x[index]`` by views alone."""
+    seen = _view(x, normalize(x, index))
+    return seen if seen is not x else x.view(x.shape)
+
+
+def _constant(index: Any) -> tuple[Any, ...] | None:
+    """A subscript of ints, slices, None and Ellipsis as a tuple that can be hashed; None for any other."""
+    kind = type(index)
+    if kind is int:
+        return ("[", index)
+    if kind is slice:
+        return ("[:", index.start, index.stop, index.step)
+    if index is None or index is Ellipsis:
+        return ("[...", index)
+    if kind is not tuple:
         return None
-    place = index if index >= 0 else index + shape[0]
-    found = wrap(array[place, ...])
-    rest = (0,) * (len(shape) - 1)
-    first = Slice((place, *rest), (place + 1, *shape[1:]), (1,) * len(shape))
-    attach_views((first, Reshape(shape[1:])), x, found)
-    return found
+    parts = [_constant(item) if type(item) is not tuple else None for item in index]
+    return None if None in parts else ("[,", *parts)
+
+
+def _node_name(index: Any) -> str:
+    """The last thing a subscript does, by torch's name."""
+    items = index if isinstance(index, tuple) else (index,)
+    for item in reversed(items):
+        if item is None:
+            return "UnsqueezeBackward0"
+        if type(item) is int:
+            return "SelectBackward0"
+        if isinstance(item, slice) and item != slice(None):
+            return "SliceBackward0"
+    return "SliceBackward0" if isinstance(index, slice) else "AliasBackward0"
 
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:

@@ -7,68 +7,65 @@ the tensor takes the new history. A write through a view gives the view's base t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import DifferentiationError, ShapeError, UsageError
+from autojit.core.errors import ShapeError, UsageError
 from autojit.core.source import here
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import root_value, value_of
-from autojit.tensor.node import Node, sequence_mark
+from autojit.tensor.node import Node, move_retained, sequence_mark
 from autojit.tensor.promotion import cast, converted
-from autojit.tensor.recording import OpNode, edge_of, symbolic_node, wants_grad
-from autojit.tensor.state import quietly, state
-from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap_value
+from autojit.tensor.recording import OpNode, edge_of, shows_grad, symbolic_node, wants_grad
+from autojit.tensor.state import carry, grad_mode, quietly, state
+from autojit.tensor.tensor import (
+    Tensor,
+    alias,
+    layout_of,
+    relative_chain,
+    storage_chain,
+    storage_of,
+    type_of,
+    wrap_value,
+)
+from autojit.tensor.view_history import Copied
+from autojit.tensor.view_rules import forbidden_view, inference_written, leaf_written, view_of_leaf_written
 
 _DIRECT: dict[str, Any] = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}
 
 
-def check_writable(x: Tensor, method: str) -> None:
-    """Raise torch's error when gradient mode forbids writing to ``x``."""
+def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
+    """Raise torch's error when the present mode forbids writing to ``x`` what was computed from ``others``."""
+    if state.mutation is not None:
+        state.mutation.before_change(x)
+    storage, view = x._storage, x._view
+    if storage is not None and storage.inference and not state.inference:
+        raise leaf_written(x, method) if _is_recorded_leaf(x) else inference_written(x, method)
     if not state.grad_enabled:
         return
-    view = x._view
     base = view.base if view is not None else None
     if base is None:
         if x._requires_grad and x._grad_fn is None:
-            raise DifferentiationError(
-                "a leaf Variable that requires grad is being used in an in-place operation.",
-                {"method": method, "leaf": x},
-                "use the out-of-place form, or wrap the update in `with no_grad():`",
-            )
+            raise leaf_written(x, method)
         return
-    if base._requires_grad and base._grad_fn is None:
-        raise DifferentiationError(
-            "a view of a leaf Variable that requires grad is being used in an in-place operation.",
-            {"method": method, "view": x, "leaf": base},
-            "wrap the update in `with no_grad():`, or write to a clone()",
-        )
     assert view is not None
-    if view.creation == "no_grad" and base._requires_grad:
-        raise DifferentiationError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that "
-            "this use "
-            "case is ambiguous and error-prone, it is forbidden.",
-            {"method": method, "view": x},
-            "create the view and write to it in the same mode",
-        )
-    if view.creation.endswith("Backward0") and (base._requires_grad or x._requires_grad):
-        raise DifferentiationError(
-            f"Output 0 of {view.creation} is a view and is being modified inplace. This view is the output of a "
-            "function "
-            "that returns multiple views. Such functions do not allow the output views to be modified inplace.",
-            {"method": method, "view": x},
-            "replace the inplace operation by an out-of-place one",
-        )
+    if view.creation and (shows_grad(x) or any(isinstance(o, Tensor) and shows_grad(o) for o in others)):
+        raise forbidden_view(x, method)
+    if base._requires_grad and base._grad_fn is None:
+        raise view_of_leaf_written(x, base, method)
+
+
+def _is_recorded_leaf(x: Tensor) -> bool:
+    return state.grad_enabled and x._requires_grad and x._grad_fn is None
 
 
 def in_place(
     x: Tensor, method: str, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Tensor:
     """``x.method_(...)``: apply the function to the old value and put the result in its place; returns ``x``."""
-    check_writable(x, method)
+    check_writable(x, method, arguments)
     if _write_directly(x, method, arguments, options):
         return x
     mark = sequence_mark()
@@ -81,7 +78,7 @@ def in_place(
 def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
     """The short way for arithmetic without history or trace: NumPy computes into the memory itself."""
     ufunc = _DIRECT.get(method)
-    if ufunc is None or options or state.trace is not None or len(arguments) != 1:
+    if ufunc is None or options or state.divert is not None or len(arguments) != 1:
         return False
     (other,) = arguments
     array = x._array
@@ -104,23 +101,46 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
 
 def _old(x: Tensor) -> Tensor:
     """A stand-in for the present value of ``x`` with its history, which keeps both when ``x`` itself moves on."""
-    old = alias(x, own_version=True) if state.trace is None else wrap_value(value_of(x))
+    is_concrete = state.trace is None or (x._array is None and x._value is None)
+    old = alias(x, own_version=True) if is_concrete else wrap_value(value_of(x))
     old._requires_grad = wants_grad(x)
     old._grad_fn, old._output_nr, old._accumulator = x._grad_fn, x._output_nr, x._accumulator
+    if state.layers:
+        carry(x, old)
     return old
 
 
 def copy_into(x: Tensor, source: Tensor, method: str = "copy_") -> Tensor:
     """Replace the elements of ``x`` by ``source``, converted and broadcast; returns ``x``."""
-    check_writable(x, method)
-    shape = type_of(x).shape
-    new = cast(source, type_of(x).dtype)
-    if type_of(new).shape != shape:
-        new = new.expand(shape)
+    check_writable(x, method, (source,))
+    if type_of(source).device != type_of(x).device:
+        source = source.to(type_of(x).device)
+    is_base = x._view is None or x._view.base is None
+    if is_base and state.grad_enabled and not state.layers and type_of(x).dtype.is_differentiable:
+        edges = [edge_of(x), edge_of(source)]
+        if edges != [None, None]:
+            with grad_mode(False):
+                replace(x, _fitting(source, x), method)
+            name = "FillBackward0" if method in ("fill_", "zero_") else "CopyBackwards"
+            _continue(x, symbolic_node(Copied(), edges, [type_of(x), type_of(source)], name))
+            return x
+    new = _fitting(source, x)
     if new is source and state.grad_enabled and wants_grad(source):
         new = converted(source, type_of(source).dtype)  # a node of its own, so that x does not become the source
     replace(x, new, method)
     return x
+
+
+def _fitting(source: Tensor, x: Tensor) -> Tensor:
+    """The source in the dtype and shape of ``x``."""
+    new = cast(source, type_of(x).dtype)
+    return new if type_of(new).shape == type_of(x).shape else new.expand(type_of(x).shape)
+
+
+def _continue(x: Tensor, node: Node) -> None:
+    """From now on ``x`` is the result of ``node``."""
+    move_retained(x, node)
+    x._requires_grad, x._grad_fn, x._output_nr, x._accumulator = True, node, 0, None
 
 
 def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark: int = 0) -> None:
@@ -143,11 +163,14 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
                 "use the out-of-place form, or convert the operand first",
             )
         new = cast(new, target.dtype)
+    if state.layers:
+        state.layers[-1].replace(x, new, method, old, mark)
+        return
     source = here()
     if x._array is not None and state.trace is None:
-        _write_array(x, new, old, mark)
+        _write_array(x, new, method, old, mark)
     else:
-        _write_value(x, new)
+        _write_value(x, new, method)
     storage_of(x).bump(method, source)
     if x._view is not None:
         x._view.value_version = storage_of(x).version
@@ -155,10 +178,15 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         rebase(x, new)
 
 
-def _write_array(x: Tensor, new: Tensor, old: Tensor | None, mark: int) -> None:
+_FILLING = ("fill_", "zero_", "setitem")
+
+
+def _write_array(x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
     array = x._array
-    if not array.flags.writeable or (0 in array.strides and array.size > 1 and _overlaps(array)):
+    if 0 in array.strides and array.size > 1 and _overlaps(array) and not _fills(new, method):
         raise _shared_memory(x)
+    if not array.flags.writeable:
+        array = _writable(x)
     if old is not None and new._grad_fn is not None:
         _protect_saved(new._grad_fn, old, mark)
     quietly(np.copyto, array, new._array)
@@ -182,7 +210,7 @@ def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
     stack = [node]
     while stack:
         current = stack.pop()
-        if current in seen or type(current) is not OpNode or current.sequence < mark:
+        if current in seen or not isinstance(current, OpNode) or current.sequence < mark:
             continue
         seen.add(current)
         for saved in (*current.primals, *current.results):
@@ -191,7 +219,22 @@ def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
         stack.extend(e[0] for e in current.edges if e is not None)
 
 
-def _write_value(x: Tensor, new: Tensor) -> None:
+def _fills(new: Tensor, method: str) -> bool:
+    """Whether every element becomes the same number, so that elements which share memory do not contradict."""
+    return method in _FILLING and not any(step for step, n in zip(layout_of(new).strides, type_of(new).shape) if n > 1)
+
+
+def _writable(x: Tensor) -> Any:
+    """The tensor's memory where NumPy made a view read-only only because elements share memory (broadcasting)."""
+    array, root = x._array, storage_of(x).array
+    if root is None or not root.flags.writeable or not root.flags.forc:
+        raise UsageError("the tensor's memory is read-only", {"x": x}, "clone() it first")
+    start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    flat = root.reshape(-1, order="A").view(np.uint8)
+    return np.ndarray(array.shape, array.dtype, flat, start, array.strides)  # type: ignore[arg-type]
+
+
+def _write_value(x: Tensor, new: Tensor, method: str) -> None:
     """Under capture: the root of the storage gets a new IR value."""
     trace = state.trace
     assert trace is not None
@@ -199,7 +242,7 @@ def _write_value(x: Tensor, new: Tensor) -> None:
     storage = storage_of(x)
     chain = storage_chain(x)
     value = piece
-    if any(op.name in ("broadcast_to", "expand") for op in chain) and _overlaps(layout_of(x)):
+    if any(op.name == "broadcast_to" for op in chain) and _overlaps(layout_of(x)) and not _fills(new, method):
         raise _shared_memory(x)
     if chain:
         (value,) = trace.apply(ViewUpdate(chain), [root_value(x), piece])
@@ -222,8 +265,8 @@ def rebase(x: Tensor, new: Tensor) -> None:
     piece = edge_of(new)
     if piece is None and not wants_grad(base):
         return
-    node = symbolic_node(ViewUpdate(view.chain), [edge_of(base), piece], [type_of(base), type_of(x)])
-    _move_retained(base, node)
+    node = symbolic_node(ViewUpdate(relative_chain(x)), [edge_of(base), piece], [type_of(base), type_of(x)])
+    move_retained(base, node)
     base._requires_grad, base._grad_fn, base._output_nr = True, node, 0
     base._accumulator = None
     wants_grad(x)  # makes the view's own history anew
@@ -238,20 +281,10 @@ def _take_history(x: Tensor, new: Tensor) -> None:
         edge = (node, 0)
     if edge[0] is x._grad_fn:
         return
-    _move_retained(x, edge[0])
+    move_retained(x, edge[0])
     x._requires_grad = True
     x._grad_fn, x._output_nr = edge
     x._accumulator = None
-
-
-def _move_retained(x: Tensor, node: Node) -> None:
-    """``retain_grad`` follows the tensor to its new node."""
-    before = x._grad_fn
-    if not x._retains_grad or before is None or before.retained is None:
-        return
-    reference = before.retained.pop(x._output_nr, None)
-    if reference is not None:
-        node.retained = {**(node.retained or {}), 0: reference}
 
 
 def in_place_method(method: str, function: Callable[..., Any]) -> Callable[..., Tensor]:

@@ -9,6 +9,7 @@ from autojit.core.errors import UsageError
 from autojit.core.source import here
 from autojit.tensor import (
     conversion,
+    copying,
     dispatch,
     factories,
     functions_elementwise,
@@ -16,16 +17,23 @@ from autojit.tensor import (
     functions_reduction,
     functions_shape,
     functions_special,
+    functions_views,
+    gradients,
     indexing,
+    layouts,
+    legacy,
+    memory,
     operators,
     printing,
     random,
 )  # fmt: skip
-from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method
-from autojit.tensor.storage import View
+from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method, move_retained
+from autojit.tensor.storage import NORMAL, View
 from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, storage_of, type_of
 
-FAMILIES = (functions_elementwise, functions_reduction, functions_shape, functions_indexing, functions_special)
+FAMILIES = (
+    functions_elementwise, functions_reduction, functions_shape, functions_views, functions_indexing, functions_special,
+)  # fmt: skip
 
 ALIASES = {
     "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg", "absolute": "abs",
@@ -40,7 +48,7 @@ ONLY_FUNCTIONS = {
     "cat", "stack", "hstack", "vstack", "meshgrid", "einsum", "broadcast_tensors", "broadcast_shapes", "complex",
     "polar", "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d",
     "one_hot_like", "broadcastable_sum", "real", "imag", "concat", "concatenate", "row_stack", "resolve_conj", "neg_op",
-    "sign_op", "square_op", "sizes_of", "vander",
+    "sign_op", "square_op", "sizes_of", "vander", "view_as_real", "view_as_complex",
 }  # fmt: skip
 ONLY_METHODS = {
     "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "sign_op", "square_op",
@@ -59,7 +67,8 @@ IN_PLACE = (
     "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor",
     "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "masked_fill", "masked_scatter", "index_add",
     "index_copy",
-    "index_fill", "index_put", "scatter", "scatter_add", "tril", "triu", "cumsum", "cumprod", "addmm", "addmv", "addr",
+    "index_fill", "index_put", "put", "scatter", "scatter_add", "tril", "triu", "cumsum", "cumprod", "addmm", "addmv",
+    "addr",
     "baddbmm", "nan_to_num", "xlogy", "heaviside", "logit", "erf", "erfc", "erfinv", "lgamma", "digamma", "subtract",
     "multiply", "divide", "negative", "absolute", "clip", "fix",
 )  # fmt: skip
@@ -118,16 +127,22 @@ def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]
 def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """``unsqueeze_`` and its like: the tensor itself becomes the view."""
 
-    def change(self: Tensor, *arguments: Any) -> Tensor:
+    def change(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
         check_writable(self, name)
-        seen = function(self, *arguments)
-        storage = storage_of(self)
+        before, storage = self._view, storage_of(self)
+        seen = function(self, *arguments, **options)
         if seen._view is not None and seen._view.base is self:
             self._view = View(None, storage_chain(seen), None, storage.version)
         else:
             self._view = seen._view
-        for slot in ("_array", "_value", "_type", "_grad_fn", "_output_nr"):
+        if self._view is not None:
+            self._view.creation = NORMAL if before is None else before.creation
+        if seen._grad_fn is not None:
+            move_retained(self, seen._grad_fn)
+        for slot in ("_array", "_value", "_type"):
             setattr(self, slot, getattr(seen, slot))
+        if seen._grad_fn is not None:
+            self._grad_fn, self._output_nr = seen._grad_fn, seen._output_nr
         storage.bump(name, here())
         if self._view is not None:
             self._view.value_version = storage.version
@@ -145,14 +160,28 @@ def attach() -> dict[str, Callable[..., Any]]:
         if name in found:
             maker = _comparing if name in COMPARING else in_place_method
             methods[f"{name}_"] = maker(f"{name}_", found[name])
-    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes"):
+    for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided"):
         methods[f"{name}_"] = _shape_changing(f"{name}_", found[name])
     methods |= {"fill_": fill_, "zero_": zero_, "copy_": copy_, "where": where_method}
     methods |= {"__getitem__": indexing.getitem, "__setitem__": indexing.setitem}
-    for module in (conversion, dispatch, factories, operators, printing, random):
+    for module in (
+        conversion,
+        dispatch,
+        factories,
+        gradients,
+        operators,
+        printing,
+        random,
+        memory,
+        copying,
+        legacy,
+        layouts,
+    ):
         methods |= module.METHODS
     for name, method in methods.items():
         setattr(Tensor, name, method)
+    for name in gradients.PERMANENT:
+        setattr(Tensor, name, gradients.permanent(name, vars(Tensor)[name]))
     public = {n: f for n, f in found.items() if n not in ONLY_METHODS}
     in_place_functions = {n: f for n, f in methods.items() if n.endswith("_") and not n.startswith("_")}
     return {**public, **{n: f for n, f in in_place_functions.items() if n.removesuffix("_") in public or n == "zero_"}}

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.core.types import TensorType
+from autojit.tensor.state import bump_guard_epoch
 
 if TYPE_CHECKING:
     from autojit.tensor.tensor import Tensor
@@ -37,9 +39,12 @@ next_sequence = _sequence.__next__
 LAST = 1 << 62
 
 
-def sequence_mark() -> int:
-    """A number between the nodes made so far and those made from now on."""
-    return next(_sequence)
+def next_number() -> int:
+    """The number that the next node will get: nodes made so far have smaller ones."""
+    return int(repr(_sequence)[6:-1])  # "count(7)": the one way to look at a counter without moving it
+
+
+sequence_mark = next_number
 
 
 def type_of_meta(meta: Meta) -> TensorType:
@@ -56,14 +61,17 @@ class RemovableHandle:
     __slots__ = ("__weakref__", "_hooks", "id")
     _next = itertools.count()
 
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        self._hooks = weakref.ref(hooks) if hasattr(hooks, "__weakref__") else lambda: hooks
+    def __init__(self, hooks: Any) -> None:
+        self._hooks = weakref.ref(hooks)
         self.id = next(RemovableHandle._next)
 
     def remove(self) -> None:
+        """Take the hook out; nothing happens when it is gone already."""
         hooks = self._hooks()
         if hooks is not None:
             hooks.pop(self.id, None)
+            if isinstance(hooks, LeafHooks):
+                bump_guard_epoch()
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -72,15 +80,21 @@ class RemovableHandle:
         self.remove()
 
 
-class Hooks(dict[int, Any]):
+class Hooks(OrderedDict[Any, Any]):
     """Hooks in registration order, by handle id; a dict that can be referred to weakly."""
-
-    __slots__ = ("__weakref__",)
 
     def add(self, hook: Callable[..., Any]) -> RemovableHandle:
         handle = RemovableHandle(self)
         self[handle.id] = hook
         return handle
+
+
+class LeafHooks(Hooks):
+    """Hooks of a leaf. Compiled steps bake them in, so changes are counted in the guard epoch."""
+
+    def add(self, hook: Callable[..., Any]) -> RemovableHandle:
+        bump_guard_epoch()
+        return super().add(hook)
 
 
 class Node:
@@ -99,14 +113,14 @@ class Node:
     out_metas: Sequence[Meta]
     source: SourceLocation
 
-    def __init__(self) -> None:
+    def __init__(self, sequence: int | None = None) -> None:
         self.edges = ()
         self.out_metas = ()
         self.pre_hooks: Hooks | None = None
         self.post_hooks: Hooks | None = None
-        self.tensor_hooks: dict[int, Hooks] | None = None
+        self.tensor_hooks: dict[int, Any] | None = None
         self.retained: dict[int, weakref.ref[Tensor]] | None = None
-        self.sequence = next(_sequence)
+        self.sequence = next(_sequence) if sequence is None else sequence
         self.source = UNKNOWN
 
     def name(self) -> str:
@@ -115,7 +129,8 @@ class Node:
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        return tuple((None, 0) if e is None else e for e in self.edges)
+        """Per input, the node that made it and which of its outputs it is; ``(None, 0)`` where no gradient flows."""
+        return tuple([(None, 0) if e is None else e for e in self.edges])
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -128,21 +143,42 @@ class Node:
 
     @property
     def _input_metadata(self) -> tuple[TensorType, ...]:
-        return tuple(type_of_meta(m) for m in self.out_metas)
+        return tuple([type_of_meta(m) for m in self.out_metas])
 
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(grad_inputs, grad_outputs)`` after the node ran; a result replaces the grad_inputs."""
+    def __call__(self, *grads: Any) -> Any:
+        """The gradients of the inputs from those of the outputs, without hooks: a tensor, or a tuple of them.
+
+        Raises:
+            TypeError: not one gradient (or None) per output.
+        """
+        expected = max(len(self.out_metas), 1)
+        if len(grads) != expected:
+            raise TypeError(f"{self.name()}: expected {expected} arguments, got {len(grads)} instead")
+        results = self.run(list(grads), tuple([e is not None for e in self.edges]))
+        shown = tuple([None if r is ZERO else r for r in results])
+        return shown[0] if len(shown) == 1 else shown
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call ``fn(grad_inputs, grad_outputs)`` after the node ran; a returned tuple replaces the grad_inputs."""
         if self.post_hooks is None:
             self.post_hooks = Hooks()
-        return self.post_hooks.add(hook)
+        return self.post_hooks.add(fn)
 
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(grad_outputs)`` before the node runs; a result replaces them."""
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call ``fn(grad_outputs)`` before the node runs; a returned tuple replaces them."""
         if self.pre_hooks is None:
             self.pre_hooks = Hooks()
-        return self.pre_hooks.add(hook)
+        return self.pre_hooks.add(fn)
 
-    def hooks_of_output(self, number: int) -> Hooks:
+    def _register_hook_dict(self, tensor: Tensor) -> None:
+        """Let the hooks in ``tensor._backward_hooks`` run when the gradient of ``tensor`` arrives here."""
+        hooks = tensor._backward_hooks
+        if hooks is not None:
+            if self.tensor_hooks is None:
+                self.tensor_hooks = {}
+            self.tensor_hooks[tensor._output_nr] = hooks
+
+    def hooks_of_output(self, number: int) -> Any:
         """The (mutable) hooks of the tensor at one output."""
         if self.tensor_hooks is None:
             self.tensor_hooks = {}
@@ -168,16 +204,43 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     def __init__(self, variable: Tensor) -> None:
-        super().__init__()
+        super().__init__(LAST)  # as early as possible, so that gradients can be freed
         self.variable = variable
-        self.sequence = LAST  # as early as possible, so that gradients can be freed
+
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call ``fn((), grad_outputs)`` after the gradient was accumulated."""
+        if self.post_hooks is None:
+            self.post_hooks = LeafHooks()
+        return self.post_hooks.add(fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call ``fn(grad_outputs)`` before the gradient is accumulated; a returned tuple replaces it."""
+        if self.pre_hooks is None:
+            self.pre_hooks = LeafHooks()
+        return self.pre_hooks.add(fn)
+
+    @property
+    def _input_metadata(self) -> tuple[TensorType, ...]:
+        return (self.variable.spec,)
+
+
+def move_retained(x: Tensor, node: Node) -> None:
+    """``retain_grad`` follows a tensor to its new node, of which it is to be output 0."""
+    before = x._grad_fn
+    if not x._retains_grad or before is None or before.retained is None:
+        return
+    reference = before.retained.pop(x._output_nr, None)
+    if reference is not None:
+        node.retained = {**(node.retained or {}), 0: reference}
 
 
 _NAMES: dict[str, str] = {}
 _SPELLED = {
     "permute": "PermuteBackward0", "matmul": "MmBackward0", "cast": "ToCopyBackward0", "broadcast_to":
-    "ExpandBackward0",
-    "reshape": "ViewBackward0", "view_update": "CopySlices", "concatenate": "CatBackward0",
+    "ExpandBackward0", "reshape": "ViewBackward0", "view_update": "CopySlices", "concatenate": "CatBackward0",
+    "pow": "PowBackward1", "pow_number": "PowBackward0", "square": "PowBackward0", "gather_nd": "IndexBackward0",
+    "index_update": "IndexPutBackward0", "guarded_mul": "MulBackward0", "guarded_div": "DivBackward0",
+    "cumulative": "CumsumBackward0",
 }  # fmt: skip
 
 

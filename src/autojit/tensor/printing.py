@@ -138,6 +138,8 @@ def to_text(self: Tensor) -> str:
         suffixes.append(f"dtype={t.dtype!r}")
     if wants_grad(self):
         suffixes.append("requires_grad=True" if self._grad_fn is None else f"grad_fn=<{self._grad_fn.name()}>")
+    for layer in state.layers:
+        suffixes.extend(layer.shown(self))
     return _joined("tensor(" + shown, suffixes)
 
 

@@ -6,7 +6,6 @@ of the others only shape and dtype. The same rules run later, eagerly or traced,
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,19 +14,12 @@ from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
-from autojit.tensor.node import (
-    FREED,
-    ZERO,
-    AccumulateGrad,
-    Edge,
-    Meta,
-    Node,
-    backward_name,
-    next_sequence,
-    type_of_meta,
-)
-from autojit.tensor.state import grad_mode, state
-from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
+from autojit.tensor.node import FREED, ZERO, Edge, Meta, Node, backward_name, move_retained, next_sequence, type_of_meta
+from autojit.tensor.saved import Packed, SavedTensor, accumulator_of, connected, is_number, saved_places
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, relative_chain, storage_of, type_of, wrap
+from autojit.tensor.view_history import ViewChain
+from autojit.tensor.view_rules import forbidden_view, inference_saved
 from autojit.transforms.adjoint import accumulate
 
 _PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
@@ -35,10 +27,11 @@ _PLAN_LIMIT = 4096
 
 
 class ResidualPlan(NamedTuple):
-    """Which operands and results the VJP rule reads, per position."""
+    """Which operands and results the VJP rule reads, per position, and the class of the node that runs it."""
 
     primals: tuple[bool, ...]
     results: tuple[bool, ...]
+    node: type[OpNode]
 
 
 class OpNode(Node):
@@ -48,24 +41,19 @@ class OpNode(Node):
     detached shells of the results the rule reads. ``versions`` are the storages' versions at recording.
     """
 
-    __slots__ = ("label", "mask", "op", "primals", "results", "versions")
+    __slots__ = ("mask", "op", "primals", "results", "versions")
     op: Op
     mask: int
     primals: list[Any]
     results: list[Any]
     versions: Sequence[int]
-    label: str | None
 
-    def __init__(self) -> None:
+    def __init__(self, sequence: int | None = None) -> None:
         self.pre_hooks = None
         self.post_hooks = None
         self.tensor_hooks = None
         self.retained = None
-        self.sequence = next_sequence()
-        self.label = None
-
-    def name(self) -> str:
-        return self.label or backward_name(self.op.name)
+        self.sequence = next_sequence() if sequence is None else sequence
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         bars = [None if g is ZERO else g for g in grads]
@@ -86,7 +74,7 @@ class OpNode(Node):
         if type(entry) is Packed:
             return entry.unpack(self, result)
         if entry._storage is not None and entry._storage.version != self.versions[place]:
-            raise changed_error(self, entry, self.versions[place])
+            raise changed_error(self, entry, self.versions[place], result)
         return entry if result < 0 else as_result(entry, self, result)
 
     def release(self) -> None:
@@ -96,28 +84,61 @@ class OpNode(Node):
                     kept[i] = FREED
 
     def __getattr__(self, attribute: str) -> Any:
-        if not attribute.startswith("_saved_"):
-            raise AttributeError(f"{self.name()!r} object has no attribute {attribute!r}")
-        if attribute == "_saved_result":
-            return self._saved(self.results[0], len(self.primals), 0)
-        places = {"self": 0, "input": 0, "other": 1, "exponent": 1, "mat1": 0, "mat2": 1}
-        place = places.get(attribute.removeprefix("_saved_"), -1)
-        if not 0 <= place < len(self.primals):
-            raise AttributeError(f"{self.name()!r} object has no attribute {attribute!r}")
-        return self._saved(self.primals[place], place, -1)
+        is_raw = attribute.startswith("_raw_saved_")
+        if is_raw or attribute.startswith("_saved_"):
+            name = attribute[11 if is_raw else 7 :]
+            found = saved_places(self.op, len(self.primals), len(self.results)).get(name)
+            if found is not None and not (is_raw and found[0] == "parameter"):
+                return self._raw(*found) if is_raw else self._saved(*found)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
 
-    def _saved(self, entry: Any, place: int, result: int) -> Any:
-        found = self._unpack(entry, place, result)
+    def __dir__(self) -> list[str]:
+        places = saved_places(self.op, len(self.primals), len(self.results))
+        raw = [f"_raw_saved_{name}" for name, (kind, _) in places.items() if kind != "parameter"]
+        return [*super().__dir__(), *(f"_saved_{name}" for name in places), *raw]
+
+    def _saved(self, kind: str, place: Any) -> Any:
+        if kind == "parameter":
+            return getattr(self.op, place)
+        if kind == "primal":
+            found = self._unpack(self.primals[place], place)
+        else:
+            found = self._unpack(self.results[place], len(self.primals) + place, place)
         return None if type(found) is TypeOnly else found
+
+    def _raw(self, kind: str, place: int) -> SavedTensor:
+        kept = self.primals if kind == "primal" else self.results
+        result = -1 if kind == "primal" else place
+        return SavedTensor.of(lambda: kept[place], lambda packed: kept.__setitem__(place, packed), result)
+
+
+_NODE_TYPES: dict[str, type[OpNode]] = {}
+
+
+def node_type(name: str) -> type[OpNode]:
+    """The class of op nodes that users see as ``name``: OpNode under torch's name for it."""
+    found = _NODE_TYPES.get(name)
+    if found is None:
+        fields = {"__slots__": (), "__module__": __name__, "__doc__": OpNode.__doc__}
+        found = _NODE_TYPES[name] = type(name, (OpNode,), fields)
+    return found
+
+
+def rename_node(t: Tensor, name: str) -> Tensor:
+    """Let the node of a fresh result be called after the function that the user called; returns ``t``."""
+    node = t._grad_fn
+    if isinstance(node, OpNode):
+        node.__class__ = node_type(name)
+    return t
 
 
 class TypeOnly:
     """Stands for an operand whose values the rule does not read."""
 
-    __slots__ = ("type",)
+    __slots__ = ("spec",)
 
-    def __init__(self, type: TensorType) -> None:
-        self.type = type
+    def __init__(self, spec: TensorType) -> None:
+        self.spec = spec
 
     def _literal(self, value: object, type: TensorType) -> Any:
         return Tensor._literal_of(value, type)
@@ -126,41 +147,6 @@ class TypeOnly:
         if not operands:
             return Tensor._apply(op)
         raise AssertionError(f"a derivative rule reads an operand of {op.name} that was not kept")
-
-
-class Packed:
-    """A saved tensor that went through saved-tensor hooks: what ``pack`` returned, and how to connect it again."""
-
-    __slots__ = ("edge", "requires_grad", "unpack_hook", "what")
-
-    def __init__(self, t: Tensor, hooks: tuple[Any, Any], is_result: bool) -> None:
-        pack, self.unpack_hook = hooks
-        self.edge = None if is_result else edge_of(t)
-        self.requires_grad = t._requires_grad or is_result
-        with grad_mode(False):
-            self.what = pack(alias(t))
-
-    def unpack(self, node: Node, result: int) -> Tensor:
-        with grad_mode(False):
-            found = self.unpack_hook(self.what)
-        if not isinstance(found, Tensor):
-            raise TypeError(f"saved tensor hooks: unpack must return a Tensor, not {type(found).__name__}")
-        edge = (node, result) if result >= 0 else self.edge
-        if edge is None:
-            return found
-        return connected(found, edge)
-
-
-def connected(t: Tensor, edge: Edge) -> Tensor:
-    """An alias of ``t`` whose history is ``edge``."""
-    made = alias(t)
-    made._requires_grad = True
-    node, made._output_nr = edge
-    if isinstance(node, AccumulateGrad):
-        made._accumulator = weakref.ref(node)
-    else:
-        made._grad_fn = node
-    return made
 
 
 def as_result(shell: Tensor, node: Node, number: int) -> Tensor:
@@ -216,6 +202,8 @@ def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | N
     result_types = (result_types,) if op.n_outputs == 1 else tuple(result_types)
     if not any(t.dtype.is_differentiable for t in result_types):
         return None
+    if op.reads_operands:
+        return ResidualPlan((True,) * len(types), (False,) * len(result_types), node_type(backward_name(op.name)))
     primals = [builder.tracer(builder.input(t)) for t in types]
     results = [builder.tracer(builder.input(t)) for t in result_types]
     bars = [builder.tracer(builder.input(t)) if t.dtype.is_differentiable else None for t in result_types]
@@ -223,7 +211,11 @@ def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | N
     cotangents = accumulate(op, primals, results, bars, wanted)
     read = {v for node in builder.nodes for v in node.inputs}
     read.update(c.value for c in cotangents if isinstance(c, Tracer))
-    return ResidualPlan(tuple(p.value in read for p in primals), tuple(r.value in read for r in results))
+    return ResidualPlan(
+        tuple(p.value in read for p in primals),
+        tuple(r.value in read for r in results),
+        node_type(backward_name(op.name)),
+    )
 
 
 def wants_grad(t: Tensor) -> bool:
@@ -234,13 +226,19 @@ def wants_grad(t: Tensor) -> bool:
     return t._requires_grad
 
 
+def shows_grad(t: Tensor) -> bool:
+    """What ``t.requires_grad`` says: also True for a view that was not recorded but whose base requires gradients."""
+    if wants_grad(t):
+        return True
+    base = t._view.base if t._view is not None else None
+    return base is not None and base._requires_grad and type_of(t).dtype.is_differentiable
+
+
 def wants_any(operands: Sequence[Tensor]) -> bool:
-    """Whether gradients flow into any operand; every view among them is brought up to date."""
+    """Whether any operand says that it requires gradients; every view among them is brought up to date."""
     found = False
     for t in operands:
-        if t._view is not None:
-            wants_grad(t)
-        found = found or t._requires_grad
+        found = (shows_grad(t) if t._view is not None else t._requires_grad) or found
     return found
 
 
@@ -252,16 +250,6 @@ def edge_of(t: Tensor) -> Edge | None:
     if node is None:
         node = accumulator_of(t)
     return node, t._output_nr
-
-
-def accumulator_of(leaf: Tensor) -> Node:
-    """The leaf's AccumulateGrad node, made again if nobody kept it."""
-    reference = leaf._accumulator
-    node = None if reference is None else reference()
-    if node is None:
-        node = AccumulateGrad(leaf)
-        leaf._accumulator = weakref.ref(node)
-    return node
 
 
 def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> None:
@@ -278,7 +266,7 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
     plan = residual_plan(op, operands, mask)
     if plan is None:
         return
-    node = OpNode()
+    node = plan.node()
     node.op = op
     node.mask = mask
     node.edges = edges
@@ -288,8 +276,10 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
     primals: list[Any] = []
     for t, keep in zip(operands, plan.primals):
         if keep:
-            primals.append(t if hooks is None else Packed(t, hooks[-1], False))
             storage = t._storage
+            if storage is not None and storage.inference:
+                raise inference_saved(t, op.name)
+            primals.append(t if hooks is None or is_number(t) else Packed(t, hooks[-1], False))
             versions.append(0 if storage is None else storage.version)
         else:
             primals.append(meta_of(t))
@@ -299,16 +289,16 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
     for number, t in enumerate(results):
         meta = meta_of(t)
         metas.append(meta)
+        if len(results) == 1 or type_of(t).dtype.is_differentiable:
+            t._requires_grad = True
+            t._grad_fn = node
+            t._output_nr = number
         if plan.results[number]:
             kept.append(_shell(t) if hooks is None else Packed(t, hooks[-1], True))
             versions.append(storage_of(t).version)
         else:
             kept.append(meta)
             versions.append(0)
-        if len(results) == 1 or type_of(t).dtype.is_differentiable:
-            t._requires_grad = True
-            t._grad_fn = node
-            t._output_nr = number
     node.primals = primals
     node.results = kept
     node.versions = versions
@@ -335,9 +325,9 @@ def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
     plan = plans[key] if key in plans else _new_plan(op, (x, y), mask, plans, key)
     if plan is None:
         return
-    (keep_x, keep_y), (keep_result,) = plan
+    (keep_x, keep_y), (keep_result,), make = plan
     x_storage, y_storage = x._storage, y._storage
-    node = OpNode()
+    node = make()
     node.op = op
     node.mask = mask
     node.edges = (x_edge, y_edge)
@@ -359,7 +349,7 @@ def record_single(op: Op, x: Tensor, result: Tensor) -> None:
     plan = plans[key] if key in plans else _new_plan(op, (x,), 1, plans, key)
     if plan is None:
         return
-    node = OpNode()
+    node = plan[2]()
     node.op = op
     node.mask = 1
     node.edges = ((accumulator_of(x) if fn is None else fn, x._output_nr),)
@@ -394,19 +384,30 @@ def meta_of(t: Tensor) -> Meta:
     return (array.shape, array.dtype) if array is not None else type_of(t)
 
 
-def symbolic_node(op: Op, edges: list[Edge | None], metas: Sequence[TensorType], label: str | None = None) -> OpNode:
-    """A node for an op that was not computed and whose rule reads types only (views, view_update)."""
-    node = OpNode()
+def symbolic_node(
+    op: Op,
+    edges: list[Edge | None],
+    metas: Sequence[TensorType],
+    label: str | None = None,
+    instead_of: Node | None = None,
+) -> OpNode:
+    """A node for an op that was not computed and whose rule reads types only (views, view_update).
+
+    It takes the number of the node that it is made ``instead_of``.
+    """
+    node = node_type(label or backward_name(op.name))(None if instead_of is None else instead_of.sequence)
     node.op = op
     node.mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
-    node.label = label
     node.edges = edges
     node.source = here()
     result = op.result_type(*metas)
+    results = [result] if op.n_outputs == 1 else list(result)
     node.primals = list(metas)
-    node.results = [result]
-    node.versions = [0] * (len(metas) + 1)
-    node.out_metas = [result]
+    node.results = list(results)
+    node.versions = [0] * (len(metas) + len(results))
+    node.out_metas = results
+    if instead_of is None and state.observer is not None:
+        state.observer.made(node)
     return node
 
 
@@ -416,16 +417,15 @@ def refresh_view(t: Tensor) -> None:
     assert view is not None and view.base is not None
     base = view.base
     edge = edge_of(base)
-    view.base_fn = base._grad_fn
     if edge is None:
-        t._requires_grad, t._grad_fn, t._output_nr = False, None, 0
+        view.base_fn = base._grad_fn
         return
-    shown = type_of(base)
-    for op in view.chain:
-        node = symbolic_node(op, [edge], [shown])
-        edge, shown = (node, 0), op.result_type(shown)
-    t._requires_grad = True
-    t._grad_fn, t._output_nr = edge
+    if view.creation:
+        raise forbidden_view(t, "", indirectly=True)
+    view.base_fn = base._grad_fn
+    node = symbolic_node(ViewChain(relative_chain(t)), [edge], [type_of(base)], "AsStridedBackward0")
+    move_retained(t, node)
+    t._requires_grad, t._grad_fn, t._output_nr = True, node, 0
 
 
 def freed_error(node: Node) -> RuntimeError:
@@ -439,12 +439,14 @@ def freed_error(node: Node) -> RuntimeError:
     )
 
 
-def changed_error(node: Node, t: Tensor, expected: int) -> RuntimeError:
-    """What torch raises when a saved tensor was changed in place."""
+def changed_error(node: Node, t: Tensor, expected: int, result: int = -1) -> RuntimeError:
+    """What torch raises when a saved tensor (a ``result`` of the node, or an operand) was changed in place."""
     storage = t._storage
     assert storage is not None
-    kind = f"{type_of(t).dtype} {list(type_of(t).shape)}"
-    made_by = "" if t._grad_fn is None else f", which is output {t._output_nr} of {t._grad_fn.name()},"
+    kind = f"{t.type()} {list(type_of(t).shape)}"
+    maker = t._grad_fn if result < 0 else node
+    number = t._output_nr if result < 0 else result
+    made_by = "" if maker is None else f", which is output {number} of {maker.name().removesuffix('Backward0')},"
     return DifferentiationError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind}]{made_by} is at version {storage.version}; expected version {expected} instead.",

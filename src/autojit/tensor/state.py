@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,20 +28,120 @@ class State(threading.local):
     anomaly: bool
     anomaly_check_nan: bool
     recording_hooks: Any  # the stack of saved-tensor hooks, or None
+    mutation: Any  # is told before a tensor is changed in place (``before_change``), or None
+    layers: tuple[Layer, ...]  # what ops pass through, innermost last: forward-mode levels, batches
+    forward_enabled: bool  # whether forward-mode levels carry tangents along
+    divert: Callable[..., Any] | None  # takes (op, operands) of every op; None while ops compute at once
+    capture: Callable[..., Any] | None = None  # how ops enter the active trace: set by ``dispatch``
+    infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
+    observer: Any  # whom to tell what runs (the profiler's), or None
+    detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
 
     def __init__(self) -> None:
         self.grad_enabled = True
         self.inference = False
         self.trace = None
+        self.layers = ()
+        self.forward_enabled = True
+        self.divert = None
+        self.observer = None
+        self.detour = None
         self.anomaly = False
         self.anomaly_check_nan = True
         self.recording_hooks = None
-        self.quiet = contextvars.Context()
+        self.mutation = None
+        self.quiet: Any = contextvars.Context()
         self.quiet.run(np.seterr, all="ignore")
-        self.run = self.quiet.run
+        self.run: Any = self.quiet.run
 
 
 state = State()
+
+
+class Layer(Protocol):
+    """Something between the user's ops and their computation: it gives tensors a second part (a tangent, a batch axis).
+
+    Its methods run with the layer itself taken off, so that what they apply goes to the layers below.
+    """
+
+    def apply(self, op: Any, operands: Sequence[Any]) -> Any:
+        """Apply one op to operands some of which may have a part in this layer."""
+        ...
+
+    def carry(self, source: Any, made: Any, with_history: bool) -> None:
+        """``made`` is another tensor object for the same value (``detach``: without history)."""
+        ...
+
+    def like(self, source: Any, made: Any) -> Any:
+        """A fresh tensor made in the likeness of ``source``: ``made``, or what stands for it in this layer."""
+        ...
+
+    def replace(self, x: Any, new: Any, method: str, old: Any, mark: int) -> None:
+        """Write ``new`` into ``x`` (``inplace.replace``)."""
+        ...
+
+    def detached(self, x: Any) -> None:
+        """``x`` was cut off its history in place."""
+        ...
+
+    def shown(self, x: Any) -> list[str]:
+        """What ``repr`` says of the tensor's part in this layer."""
+        ...
+
+
+def set_trace(trace: Trace | None) -> None:
+    """From now on the thread's ops are captured by ``trace``, or computed when it is None."""
+    state.trace = trace
+    _choose_way()
+
+
+def set_layers(layers: tuple[Layer, ...]) -> None:
+    """From now on the thread's ops pass through these layers, the last one first."""
+    state.layers = layers
+    _choose_way()
+
+
+def set_inference(inference: bool) -> None:
+    """From now on the thread is in inference mode, or is not."""
+    state.inference = inference
+    _choose_way()
+
+
+def _choose_way() -> None:
+    layers = state.layers
+    if layers:
+        state.divert = layers[-1].apply
+    elif state.trace is not None:
+        state.divert = State.capture
+    else:
+        state.divert = State.infer if state.inference else None
+
+
+@contextmanager
+def below(layer: Layer) -> Iterator[None]:
+    """Ops inside pass only through the layers that were entered before ``layer``."""
+    before = state.layers
+    set_layers(before[: before.index(layer)])
+    try:
+        yield
+    finally:
+        set_layers(before)
+
+
+def made_like(source: Any, made: Any) -> Any:
+    """``made``, fresh and concrete, which gets the batch axes that ``source`` has."""
+    for layer in state.layers:
+        made = layer.like(source, made)
+    return made
+
+
+def carry(source: Any, made: Any, with_history: bool = True) -> None:
+    """``made`` stands for the same value as ``source``: it keeps its batch axes and, with its history, its tangents."""
+    if state.layers:
+        layer = state.layers[-1]
+        layer.carry(source, made, with_history)
+        with below(layer):
+            carry(source, made, with_history)
 
 guard_epoch = np.zeros(1, np.int64)
 """Counts changes of anything a trace may have baked in; native code compares it by address."""
@@ -60,11 +160,12 @@ def is_tracing() -> bool:
 @contextmanager
 def outside_trace() -> Iterator[None]:
     """Suspend the active capture: ops compute at once, factories give concrete tensors."""
-    trace, state.trace = state.trace, None
+    trace = state.trace
+    set_trace(None)
     try:
         yield
     finally:
-        state.trace = trace
+        set_trace(trace)
 
 
 @contextmanager

@@ -18,19 +18,54 @@ if TYPE_CHECKING:
     from autojit.tensor.tensor import Tensor
 
 
+# the ``creation`` of a View: where it was made, which says whether a write through it may be recorded
+NORMAL = ""
+NO_GRAD = "no_grad"
+INFERENCE = "inference"
+MULTIPLE_VIEWS = "multiple views"  # by a function that returns several views
+CUSTOM_FUNCTION = "custom function"
+
+
+class ElsewhereArray:
+    """Stands where a tensor has its NumPy array when the elements are kept in another way (sparse tensors).
+
+    It tells shape and dtype and refuses to be computed with, so that an eager rule fails and dispatch takes over.
+    """
+
+    __array_ufunc__ = None
+    __slots__ = ("dtype", "shape")
+    strides = ()
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        raise TypeError("the elements are not kept in an array; convert with to_dense()")
+
+    def __array_function__(self, *call: Any) -> Any:
+        raise TypeError("the elements are not kept in an array; convert with to_dense()")
+
+
 class Storage:
     """Memory shared by a tensor, its views and its detached copies.
 
     ``array`` is the root NumPy array (None for a traced root); ``value`` the root's present IR value (traced roots
-    only); ``version`` counts in-place changes; ``changed_at`` is the user's line of the last one.
+    only); ``version`` counts in-place changes; ``changed_at`` is the user's line of the last one. ``inference`` says
+    that it was made in inference mode, so that its changes need not be noticed by anybody.
     """
 
-    __slots__ = ("__weakref__", "array", "changed_at", "changed_by", "value", "version")
+    __slots__ = ("__weakref__", "array", "changed_at", "changed_by", "inference", "value", "version")
 
     def __init__(self, array: NDArray[Any] | None, value: Value | None) -> None:
         self.array = array
         self.value = value
         self.version = 0
+        self.inference = False
         self.changed_at: SourceLocation = UNKNOWN
         self.changed_by = ""
 
@@ -42,19 +77,21 @@ class Storage:
 
 
 class View:
-    """How a tensor looks at its storage: the chain of view ops from the root.
+    """How a tensor looks at its storage: the chain of view ops from ``base``, or without a base from the root.
 
-    ``base`` is the root tensor whose history follows writes through the view; None for a detached alias, whose writes
-    change the memory but no history. ``base_fn`` is the grad_fn of the base for which the view's own holds;
-    ``value_version`` the storage version for which its IR value holds. ``creation`` says why a write through the view
-    may be forbidden in grad mode ("" when it is allowed).
+    ``base`` is the tensor whose history follows writes through the view; None for a detached alias, whose writes
+    change the memory but no history. ``base_chain`` leads from the root to the base as the view knew it: a base may
+    become a view of itself later (``transpose_``). ``base_fn`` is the grad_fn of the base for which the view's own
+    holds; ``value_version`` the storage version for which its IR value holds. ``creation`` says where the view was
+    made.
     """
 
-    __slots__ = ("base", "base_fn", "chain", "creation", "value_version")
+    __slots__ = ("base", "base_chain", "base_fn", "chain", "creation", "value_version")
 
     def __init__(self, base: Tensor | None, chain: tuple[Op, ...], base_fn: Node | None, value_version: int) -> None:
         self.base = base
+        self.base_chain: tuple[Op, ...] = () if base is None or base._view is None else base._view.chain
         self.chain = chain
         self.base_fn = base_fn
         self.value_version = value_version
-        self.creation = ""
+        self.creation = NORMAL

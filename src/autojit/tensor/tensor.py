@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType, dtype_of_numpy
-from autojit.core.errors import register_operand_type
+from autojit.core.errors import UsageError, register_operand_type
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor.size import Size
@@ -142,16 +142,33 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        return 0 if self._storage is None else self._storage.version
+        storage = self._storage
+        if storage is None:
+            return 0
+        if storage.inference:
+            raise UsageError("Inference tensors do not track version counter.", {"tensor": self})
+        return storage.version
 
     @property
     def _base(self) -> Tensor | None:
         return None if self._view is None else self._view.base
 
     @property
-    def type(self) -> TensorType:
+    def spec(self) -> TensorType:
         """Shape, dtype and device: what every operand of an op tells."""
         return type_of(self)
+
+    def _differentiated(self) -> Tensor:
+        """The tensor that has this one's history: itself, or the values of a sparse one."""
+        return self
+
+    def _part_of(self, other: Any) -> Any:
+        """A cotangent in the form of ``_differentiated()``."""
+        return other
+
+    def _from_part(self, part: Any) -> Any:
+        """What a gradient of ``_differentiated()`` is shown as."""
+        return part
 
     def __hash__(self) -> int:
         return id(self)
@@ -254,7 +271,8 @@ def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> T
     made._retains_grad = False
     made._view = None
     if own_version and storage.array is not None:
-        storage = Storage(storage.array, None)
+        inference, storage = storage.inference, Storage(storage.array, None)
+        storage.inference = inference
     made._storage = storage
     chain = storage_chain(t)
     if t._array is None and t._view is None:
@@ -271,7 +289,43 @@ def storage_chain(t: Tensor) -> tuple[Any, ...]:
         return ()
     if view.base is None:
         return view.chain
-    return (*storage_chain(view.base), *view.chain)
+    return (*view.base_chain, *view.chain) if view.base_chain else view.chain
+
+
+def relative_chain(t: Tensor) -> tuple[Any, ...]:
+    """The view ops that lead from a view's base, as it is now, to the view."""
+    view = t._view
+    assert view is not None
+    assert view.base is not None
+    base = view.base
+    now = base._view.chain if base._view is not None else ()
+    if now is view.base_chain or now == view.base_chain or base._storage is not t._storage:
+        return view.chain
+    return (*_undo(t, view.base_chain, now[len(view.base_chain) :]), *view.chain)
+
+
+def _undo(t: Tensor, before: tuple[Any, ...], done: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The view ops that take back ``done``, what a base did to itself (``transpose_``, ``unsqueeze_``)."""
+    storage = t._storage
+    assert storage is not None
+    if storage.array is not None:
+        shown = TensorType(storage.array.shape, type_of(t).dtype)
+    else:
+        assert storage.value is not None
+        shown = storage.value.type
+    for op in before:
+        shown = op.result_type(shown)
+    undone: list[Any] = []
+    for op in done:
+        if op.name not in ("permute", "reshape"):
+            raise UsageError(
+                "a view's base was changed in place to show other memory, so its history cannot reach the view",
+                {"view": t, "changed by": op},
+                "use the out-of-place form on the base",
+            )
+        undone.append(op.inverse if op.name == "permute" else type(op)(shown.shape))
+        shown = op.result_type(shown)
+    return tuple(reversed(undone))
 
 
 def layout_of(t: Tensor) -> NDArray[Any]:
@@ -282,7 +336,7 @@ def layout_of(t: Tensor) -> NDArray[Any]:
     root = storage.array if storage is not None else None
     if root is None:
         of_root = storage.value.type if storage is not None and storage.value is not None else type_of(t)
-        root = np.empty(of_root.shape, np.bool_)  # never touched, so it costs address space only
+        root = np.empty(of_root.shape, of_root.dtype.numpy)  # never touched, so it costs address space only
     for op in storage_chain(t):
         root = op.eager(root)
     return root

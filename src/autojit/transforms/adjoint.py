@@ -36,17 +36,17 @@ def accumulate(
         return [None] * len(primals)
     found: list[Any] = []
     for x, cotangent, want in zip(primals, cotangents, wanted, strict=True):
-        x_bar = resolve(cotangent) if want and x.type.dtype.is_differentiable else None
+        x_bar = resolve(cotangent) if want and x.spec.dtype.is_differentiable else None
         found.append(None if x_bar is None else _checked(op, op.unbroadcast(x_bar, x), x))
     return found
 
 
 def _checked(op: Op, x_bar: Any, x: Any) -> Any:
-    if x_bar.type.shape == x.type.shape and x_bar.type.dtype is x.type.dtype:
+    if x_bar.spec.shape == x.spec.shape and x_bar.spec.dtype is x.spec.dtype:
         return x_bar
     raise DifferentiationError(
         f"{op.name}: the derivative rule returned a cotangent of the wrong type",
-        {"op": op, "operand": x.type, "cotangent": x_bar.type},
+        {"op": op, "operand": x.spec, "cotangent": x_bar.spec},
     )
 
 

@@ -52,5 +52,5 @@ def _lead(y: Any, flag: bool, size: int) -> Any:
     """The output with its batch axis."""
     if flag:
         return y
-    shape = y.type.shape
+    shape = y.spec.shape
     return broadcast_to(reshape(y, (1, *shape)), (size, *shape))

@@ -21,7 +21,7 @@ def push_forward(op: Op, primals: Sequence[Any], results: Sequence[Any], tangent
     else:
         several = op.jvp(primals, tuple(results), tangents)
         found = [None] * op.n_outputs if several is None else list(several)
-    return [None if t is None else broadcast_to(t, y.type.shape) for t, y in zip(found, results, strict=True)]
+    return [None if t is None else broadcast_to(t, y.spec.shape) for t, y in zip(found, results, strict=True)]
 
 
 def jvp(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:

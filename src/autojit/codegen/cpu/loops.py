@@ -18,6 +18,7 @@ from math import prod
 
 from autojit.codegen.cpu.chunks import SUM_BLOCK, chunked_extent, plan_chunks
 from autojit.codegen.cpu.combine import print_combine
+from autojit.codegen.cpu.emission_order import emission_order
 from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
 from autojit.codegen.cpu.loop_expressions import Memo
@@ -204,13 +205,30 @@ class LoopPrinter(FoldPrinter):
     def _point(self, phase: Phase) -> None:
         """One point of the inner loops."""
         memo: Memo = {}
+        stored = self._compute_in_order(phase, memo)
         for expr in phase.kept:
             self.keep(expr, self.expr(expr, memo, phase.number), memo)
         for reduction in phase.reductions:
             self.reduce_element(reduction, self.expr(reduction.expr, memo, phase.number), memo)
-        self._store_all(phase.stores, memo)
+        self._store_all([store for store in phase.stores if store not in stored], memo)
         for k, accumulator in phase.accumulators:
             self.accumulate(k, self.expr(accumulator.expr, memo, phase.number), memo)
+
+    def _compute_in_order(self, phase: Phase, memo: Memo) -> list[tuple[int, Store]]:
+        """Compute what is below the roots of a long body, few values alive at a time; what was stored on the way."""
+
+        def is_known(expr: Expr) -> bool:
+            if expr in self.cached and self.cached[expr][0] < phase.number:
+                return True
+            return not expr.inner and expr in self.row_memo
+
+        stored: list[tuple[int, Store]] = []
+        for expr in emission_order(phase.roots(), is_known):
+            self.expr(expr, memo, phase.number)
+            ripe = [(slot, store) for slot, store in phase.stores if store.expr is expr]
+            self._store_all(ripe, memo)
+            stored += ripe
+        return stored
 
     def _store_all(self, stores: list[tuple[int, Store]], memo: Memo) -> None:
         """Write values to their buffers; what a buffer held before is read first, for those that still need it."""

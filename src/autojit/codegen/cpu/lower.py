@@ -151,6 +151,7 @@ class LoweredStep:
     gemm_dtypes: frozenset[str]
     fallbacks: tuple[str, ...] = field(default=())
     reporters: tuple[Reporter, ...] = field(default=())  # by code
+    origins: tuple[tuple[Node, ...], ...] = field(default=())  # of every entry: the nodes it computes
 
 
 class _Lowering:
@@ -164,6 +165,7 @@ class _Lowering:
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
     def run(self) -> LoweredStep:
+        origins: list[tuple[Node, ...]] = []
         for kernel in self.schedule.kernels:
             try:
                 self._lower(kernel)
@@ -171,8 +173,14 @@ class _Lowering:
                 raise
             except Exception as error:
                 raise _failed(kernel, self.schedule, error) from error
+            origins += [_nodes(kernel)] * (len(self.entries) - len(origins))
         return LoweredStep(
-            self.schedule, tuple(self.entries), frozenset(self.gemms), tuple(self.fallbacks), tuple(self.reporters)
+            self.schedule,
+            tuple(self.entries),
+            frozenset(self.gemms),
+            tuple(self.fallbacks),
+            tuple(self.reporters),
+            tuple(origins),
         )
 
     def _lower(self, kernel: Kernel | Band | Batch) -> None:
@@ -420,8 +428,14 @@ def _expr_key(expr: Expr, values: dict[Value, str]) -> Any:
     return (expr.kind, expr.dtype.short, expr.op, tuple(a.serial for a in expr.args), expr.index, expr.guards, slot)
 
 
+def _nodes(kernel: Kernel | Band | Batch) -> tuple[Node, ...]:
+    if isinstance(kernel, Band | Batch):
+        return tuple(n for k in kernel.kernels for n in k.nodes)
+    return tuple(kernel.nodes)
+
+
 def _failed(kernel: Kernel | Band | Batch, schedule: Schedule, error: Exception) -> CompileError:
-    nodes = [n for k in kernel.kernels for n in k.nodes] if isinstance(kernel, Band | Batch) else kernel.nodes
+    nodes = _nodes(kernel)
     ops = ", ".join(dict.fromkeys(n.op.name for n in nodes))
     where = ", ".join(dict.fromkeys(str(n.source) for n in nodes))
     return CompileError(

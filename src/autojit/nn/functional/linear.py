@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import autojit as aj
+from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.tensor import Tensor
 
@@ -48,12 +51,13 @@ def embedding(
         padding_idx: a row that gets no gradient.
         max_norm: rows looked up with a greater norm are scaled down to it first, in place.
         scale_grad_by_freq: divide a row's gradient by how often it was looked up.
+        sparse: the gradient of ``weight`` is a sparse tensor of the rows that were looked up.
 
     Raises:
-        NotImplementedError: ``sparse``; compiled steps update only the touched rows without it.
+        RuntimeError: ``sparse`` together with ``scale_grad_by_freq``.
     """
-    if sparse:
-        raise NotImplementedError("embedding(sparse=True) is not supported: gradients are dense; drop the argument")
+    if sparse and scale_grad_by_freq:
+        raise UsageError("embedding(): scale_grad_by_freq not supported with sparse gradients")
     if input.is_floating_point() or input.dtype is aj.bool:
         raise UsageError(
             f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
@@ -70,11 +74,27 @@ def embedding(
         _renormalise(weight, input, max_norm, norm_type)
     if scale_grad_by_freq:
         weight = _scaled_by_frequency(weight, input)
-    found = weight[input]
+    found = _SparseRows.apply(weight, input) if sparse else weight[input]
     if padding_idx is None:
         return found
     # the same values everywhere; the gradient flows only where the index is not the padding row
     return aj.where(input.eq(padding_idx).unsqueeze(-1), found.detach(), found)
+
+
+class _SparseRows(Function):
+    """Rows of a matrix; the gradient of the matrix keeps only the rows that were looked up, in their order."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        ctx.size = tuple(weight.shape)
+        return weight[rows]
+
+    @staticmethod
+    def backward(ctx: Any, y_bar: Tensor) -> Any:
+        (rows,) = ctx.saved_tensors
+        places = rows.reshape(1, -1).to(aj.int64)
+        return aj.sparse_coo_tensor(places, y_bar.reshape(places.shape[1], -1), ctx.size), None
 
 
 def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:

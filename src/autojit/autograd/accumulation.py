@@ -1,0 +1,121 @@
+"""Accumulation into ``.grad``: when the memory of a gradient is taken over, copied, or added to in place.
+
+- The first gradient of a leaf is taken over when nothing else refers to it and it is laid out like the leaf; otherwise
+  it is copied, so that no two ``.grad`` and no tensor of the user share memory.
+- Later gradients are added in place; with ``create_graph`` a new tensor is made, which has a history.
+- ``.grad`` is laid out like its leaf when the leaf is dense, else row by row.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+from autojit.core.layout import strided
+from autojit.tensor import Tensor
+from autojit.tensor.functions_elementwise import add, clone
+from autojit.tensor.node import AccumulateGrad
+from autojit.tensor.promotion import cast
+from autojit.tensor.state import state
+from autojit.tensor.tensor import type_of, wrap
+
+_LOCKS = [threading.RLock() for _ in range(16)]
+
+
+def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
+    """Add ``grads[0]``, unless it is None, to ``.grad`` of the node's leaf; then run the leaf's hooks for that."""
+    leaf = node.variable
+    grad = grads[0]
+    if grad is None:
+        return
+    if type_of(grad).dtype is not type_of(leaf).dtype:
+        grads[0] = grad = cast(grad, type_of(leaf).dtype)
+    with _LOCKS[id(leaf) >> 5 & 15]:  # threads that share a leaf take turns
+        before = leaf.grad
+        if before is not None:
+            _add_to(leaf, before, grad)
+        elif sys.getrefcount(grad) == 3 and _is_free(leaf, grad):  # the list, the name and the argument
+            leaf._set_grad(grad)
+        else:
+            leaf._set_grad(fresh(grad, leaf))
+    hooks = leaf._leaf_hooks
+    if hooks is not None and hooks[1]:
+        for hook in list(hooks[1].values()):
+            returned = hook(leaf)
+            if isinstance(returned, Tensor):
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+            if returned is not None:
+                raise TypeError(f"post accumulate grad hooks must return None, not {type(returned).__name__}")
+
+
+def _is_free(leaf: Tensor, grad: Tensor) -> bool:
+    """Whether nobody else can see the memory of ``grad``, and it is laid out as ``.grad`` of the leaf should be."""
+    array, like = grad._array, leaf._array
+    return (
+        type(grad) is Tensor
+        and array is not None
+        and like is not None
+        and grad._storage is None
+        and not grad._requires_grad
+        and array.base is None
+        and sys.getrefcount(array) == 3  # the tensor, the name and the argument
+        and array.strides == like.strides
+        and array.flags.writeable
+        and (like.flags.c_contiguous or like.flags.f_contiguous)
+        and state.trace is None
+        and not state.layers
+    )
+
+
+def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:
+    if state.grad_enabled or (before.layout is not strided and grad.layout is strided):
+        leaf._set_grad(add(before, grad))
+    elif before.layout is not strided:
+        before._become(add(before, grad))
+    elif state.trace is not None or state.layers or grad.layout is not strided:
+        before.add_(grad)
+    else:
+        _add_in_place(before, grad)
+
+
+def _add_in_place(total: Tensor, grad: Tensor) -> None:
+    with np.errstate(all="ignore"):
+        np.add(total._array, grad._array, out=total._array)
+    if total._storage is not None:
+        total._storage.version += 1
+
+
+def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
+    """The gradient in memory of its own, laid out like ``leaf``."""
+    if state.grad_enabled and grad._requires_grad:
+        return clone(grad)
+    if state.layers:
+        return clone(grad)
+    if type(grad) is not Tensor:
+        return clone(grad).detach()
+    array = grad._array
+    if array is None:
+        made = wrap(None)  # type: ignore[arg-type]
+        made._value, made._type = grad._value if grad._storage is None else clone(grad)._value, type_of(grad)
+        return made
+    like = None if leaf is None else leaf._array
+    if like is None or like.flags.c_contiguous or not _is_dense(like):
+        return wrap(np.array(array, order="C"))
+    made_array = np.empty_like(like, dtype=array.dtype)
+    np.copyto(made_array, array)
+    return wrap(made_array)
+
+
+def _is_dense(array: Any) -> bool:
+    """Whether the elements fill their memory without gaps or overlaps, in any order of the axes."""
+    expected = array.itemsize
+    for stride, extent in sorted(zip(array.strides, array.shape, strict=True)):
+        if extent == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= extent
+    return True

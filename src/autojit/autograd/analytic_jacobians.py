@@ -1,0 +1,183 @@
+"""Analytic derivatives as arrays, for comparison: by rows with VJPs, by columns with forward mode, or one product.
+
+Matrices are laid out as in ``finite_differences``: ``[elements of the input, elements of the output]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autojit.autograd import forward_ad
+from autojit.autograd.derivatives import grad
+from autojit.autograd.finite_differences import Array
+from autojit.autograd.gradcheck import GradcheckError
+from autojit.core.types import TensorType
+from autojit.tensor import Tensor
+from autojit.tensor.tensor import type_of, wrap
+
+Function = Callable[..., Any]
+
+
+class Slot(NamedTuple):
+    """An input that is differentiated by: its position among the inputs, the tensor, the memory to move."""
+
+    place: int
+    tensor: Tensor
+    array: Array
+
+    def flat(self, gradient: Tensor | None) -> Array:
+        """A gradient of this input by elements; zeros for None."""
+        if gradient is None:
+            return np.zeros(self.array.size, self.array.dtype)
+        return np.asarray(gradient.detach()._array).reshape(-1)
+
+
+def as_tuple(found: Any) -> tuple[Any, ...]:
+    """A result or an argument as a tuple."""
+    return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def outputs_of(found: Any) -> tuple[Tensor, ...]:
+    """All outputs of the checked function.
+
+    Raises:
+        ValueError: one is not a Tensor.
+    """
+    outputs = as_tuple(found)
+    for number, o in enumerate(outputs):
+        if not isinstance(o, Tensor):
+            raise ValueError(
+                f"gradcheck: Expected the function to return a Tensor or a sequence of Tensors, but output {number} is "
+                f"a {type(o).__name__}"
+            )
+    return outputs
+
+
+def differentiable(found: Any) -> tuple[Tensor, ...]:
+    """The outputs that require gradients."""
+    return tuple(o for o in outputs_of(found) if o.requires_grad)
+
+
+def values_of(t: Tensor) -> Array:
+    """A copy of a tensor's elements."""
+    return np.array(t.detach()._array)
+
+
+# -- reverse mode
+
+
+def gradients(output: Tensor, slots: Sequence[Slot], vector: Array | None) -> list[Tensor | None]:
+    """The VJP of one output with a vector (given flat)."""
+    t = type_of(output)
+    bar = None if vector is None else wrap(vector.astype(t.dtype.numpy).reshape(t.shape))
+    return list(grad(output, [s.tensor for s in slots], bar, retain_graph=True, allow_unused=True))
+
+
+def rows(output: Tensor, slots: Sequence[Slot], check_dtypes: bool) -> list[Array]:
+    """Per input the Jacobian of one real output: one VJP per element of the output."""
+    size = type_of(output).size
+    found = [np.zeros((s.array.size, size), s.array.dtype) for s in slots]
+    copy = output.clone()
+    for k in range(size):
+        vector = np.zeros(size)
+        vector[k] = 1
+        for jacobian, slot, g in zip(found, slots, gradients(copy, slots, vector), strict=True):
+            jacobian[:, k] = _fitting(slot, g, check_dtypes)
+    return found
+
+
+def products(output: Tensor, slots: Sequence[Slot], vector: Array, check_dtypes: bool) -> list[Array]:
+    """Per input, flattened: one VJP of a real output."""
+    found = gradients(output.clone(), slots, vector)
+    return [_fitting(s, g, check_dtypes) for s, g in zip(slots, found, strict=True)]
+
+
+def _fitting(slot: Slot, g: Tensor | None, check_dtypes: bool) -> Array:
+    if g is not None and check_dtypes and type_of(g).dtype is not type_of(slot.tensor).dtype:
+        raise GradcheckError(
+            f"Gradient has dtype mismatch: {type_of(g).dtype} for an input of {type_of(slot.tensor).dtype}"
+        )
+    if g is not None and type_of(g).shape != type_of(slot.tensor).shape:
+        raise GradcheckError("Analytical gradient has incorrect size")
+    return slot.flat(g)
+
+
+# -- forward mode
+
+
+class Duals(NamedTuple):
+    """Dual inputs of a function: the arguments, and per slot the memory of its tangent."""
+
+    arguments: list[Any]
+    tangents: list[Tensor]
+
+
+@contextmanager
+def duals(inputs: Sequence[Any], slots: Sequence[Slot]) -> Iterator[Duals]:
+    """A dual level, and the inputs with tangents, all zero so far."""
+    with forward_ad.dual_level():
+        arguments = list(inputs)
+        tangents = []
+        for slot in slots:
+            primal = slot.tensor.detach()
+            dual = forward_ad.make_dual(primal, primal.new_zeros(type_of(primal).shape))
+            tangent = forward_ad.unpack_dual(dual).tangent
+            assert tangent is not None
+            tangents.append(tangent)
+            arguments[slot.place] = dual
+        yield Duals(arguments, tangents)
+
+
+def tangents_of(outputs: Sequence[Tensor], types: Sequence[TensorType], check_dtypes: bool) -> list[Array]:
+    """Per output, flattened: its tangent, zeros where it has none."""
+    found = []
+    for o, t in zip(outputs, types, strict=True):
+        tangent = forward_ad.unpack_dual(o).tangent
+        if tangent is None:
+            found.append(np.zeros(t.size, t.dtype.numpy))
+            continue
+        if check_dtypes and type_of(tangent).dtype is not t.dtype:
+            raise GradcheckError(f"Gradient has dtype mismatch: a tangent of {type_of(tangent).dtype} for {t.dtype}")
+        found.append(values_of(tangent).reshape(-1))
+    return found
+
+
+def columns(
+    function: Function, inputs: Sequence[Any], slots: Sequence[Slot], chosen: Sequence[int], check_dtypes: bool
+) -> list[list[Array]]:
+    """Per input and per chosen output the Jacobian: one run in forward mode per element of an input."""
+    found: list[list[Array]] = []
+    for slot in slots:
+        rows_of_slot = [
+            push(function, inputs, slots, slot, np.eye(1, slot.array.size, k).reshape(-1), chosen, check_dtypes)
+            for k in range(slot.array.size)
+        ]
+        if rows_of_slot:
+            found.append([np.stack(column) for column in zip(*rows_of_slot, strict=True)])
+        else:
+            types = [type_of(outputs_of(function(*inputs))[k]) for k in chosen]
+            found.append([np.zeros((0, t.size), t.dtype.numpy) for t in types])
+    return found
+
+
+def push(
+    function: Function,
+    inputs: Sequence[Any],
+    slots: Sequence[Slot],
+    along: Slot,
+    direction: Array,
+    chosen: Sequence[int],
+    check_dtypes: bool,
+) -> list[Array]:
+    """Per chosen output, flattened: the tangent when one input moves along a direction and the others stay."""
+    with duals(inputs, slots) as (arguments, tangents):
+        tangent = next(t for s, t in zip(slots, tangents, strict=True) if s.place == along.place)
+        shape = type_of(tangent).shape
+        tangent.copy_(wrap(direction.astype(type_of(tangent).dtype.numpy).reshape(shape)))
+        outputs = outputs_of(function(*arguments))
+        picked = [outputs[k] for k in chosen]
+        return tangents_of(picked, [type_of(o) for o in picked], check_dtypes)

@@ -1,0 +1,164 @@
+"""Forward mode: dual tensors, whose tangents every op carries along (torch.autograd.forward_ad)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from autojit.autograd.grad_mode import _DecoratorContextManager
+from autojit.tensor import Tensor
+from autojit.tensor.forward_level import ForwardLevel, check_tangent
+from autojit.tensor.state import below, set_layers, state
+from autojit.tensor.tensor import type_of
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What ``unpack_dual`` returns: the primal, and the tangent or None."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def _levels() -> list[ForwardLevel]:
+    return [layer for layer in state.layers if isinstance(layer, ForwardLevel)]
+
+
+def __getattr__(name: str) -> Any:
+    """``_current_level``: the number of the innermost level, -1 outside of all."""
+    if name == "_current_level":
+        return len(_levels()) - 1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def enter_dual_level() -> int:
+    """Enter a level on this thread; its number, for ``exit_dual_level``. Prefer ``with dual_level():``.
+
+    Raises:
+        RuntimeError: a level is entered already.
+    """
+    if _levels():
+        raise RuntimeError("Nested forward mode AD is not supported at the moment")
+    set_layers((*state.layers, ForwardLevel()))
+    return 0
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Leave the level; its tangents are gone.
+
+    Raises:
+        RuntimeError: the level is not the one that was entered last.
+    """
+    levels = _levels()
+    if level is not None and level != len(levels) - 1:
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
+        )
+    if not levels:
+        raise RuntimeError("Dual level must be a positive number: no forward AD level is entered.")
+    levels[-1].close()
+    set_layers(tuple(layer for layer in state.layers if layer is not levels[-1]))
+
+
+class dual_level(_DecoratorContextManager):
+    """A level for forward mode: inside, dual tensors can be made; at the end their tangents are gone.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.autograd import forward_ad
+        >>> with forward_ad.dual_level():
+        ...     x = forward_ad.make_dual(aj.tensor([1.0, 2.0]), aj.tensor([1.0, 0.0]))
+        ...     forward_ad.unpack_dual(x**2).tangent
+        tensor([2., 0.])
+    """
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(self, *exception: object) -> None:
+        exit_dual_level()
+
+
+def _level(number: int | None) -> ForwardLevel | None:
+    levels = _levels()
+    if number is None:
+        return levels[-1] if levels else None
+    return levels[number] if 0 <= number < len(levels) else None
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """A view of ``tensor`` that carries ``tangent`` through all ops up to the end of the level.
+
+    The tangent itself is kept where its memory layout is the primal's, and is changed by in-place operations on the
+    dual tensor.
+
+    Raises:
+        RuntimeError: no level is entered, the sizes differ, or ``tensor`` has a tangent already.
+        ValueError: primal or tangent is neither floating nor complex.
+    """
+    entered = _level(level)
+    if entered is None:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+        )
+    for what, t in (("primal", tensor), ("tangent", tangent)):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"make_dual: the {what} must be a Tensor, not {type(t).__name__}")
+        if not type_of(t).dtype.is_differentiable:
+            raise ValueError(f"Expected {what} to be floating point or complex, but got: {type_of(t).dtype}")
+    if entered.tangent(tensor) is not None:
+        raise RuntimeError(
+            f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level "
+            f"{level or 0} is not supported."
+        )
+    check_tangent(tensor, tangent)
+    with below(entered):
+        dual = tensor.view(tensor.shape)
+        entered.separate(dual)
+        entered.give(dual, tangent)
+    return dual  # type: ignore[no-any-return]
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The primal (a view without tangent) and the tangent; None for the tangent of a tensor that is not dual.
+
+    Outside of all levels the tensor itself is returned with None: that is how forward mode is switched off.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.autograd.forward_ad.unpack_dual(aj.tensor(1.0))
+        UnpackedDualTensor(primal=tensor(1.), tangent=None)
+    """
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"unpack_dual: argument 'tensor' must be Tensor, not {type(tensor).__name__}")
+    entered = _level(level)
+    if entered is None:
+        return UnpackedDualTensor(tensor, None)
+    with below(entered):
+        tangent = entered.tangent(tensor)
+        primal = tensor.view(tensor.shape)
+        entered.separate(primal)
+    return UnpackedDualTensor(primal, tangent)
+
+
+class _set_fwd_grad_enabled(_DecoratorContextManager):
+    """Tangents are (or are not) carried along inside; takes effect at once."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
+        self.before = state.forward_enabled
+        state.forward_enabled = self.mode
+
+    def __enter__(self) -> None:
+        state.forward_enabled = self.mode
+
+    def __exit__(self, *exception: object) -> None:
+        state.forward_enabled = self.before
+
+    def clone(self) -> _set_fwd_grad_enabled:
+        return _set_fwd_grad_enabled(self.mode)
+
+
+def _is_fwd_grad_enabled() -> bool:
+    """Whether tangents are carried along."""
+    return state.forward_enabled

@@ -1,0 +1,270 @@
+"""The ctx of a custom function: what ``forward`` leaves for ``backward``, and the node of the call in the history.
+
+``FunctionCtx`` holds what users call on a ctx; ``BackwardCFunction`` is the node. Every subclass of ``Function`` gets a
+node class of its own, named after it, so that ``type(y.grad_fn).__name__`` tells which function made ``y``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.autograd.engine import zeros_of
+from autojit.core.errors import DifferentiationError, ShapeError
+from autojit.core.types import TensorType
+from autojit.tensor import Tensor
+from autojit.tensor.functions_shape import broadcastable_sum
+from autojit.tensor.node import FREED, ZERO, Node, type_of_meta
+from autojit.tensor.promotion import cast
+from autojit.tensor.recording import changed_error, freed_error
+from autojit.tensor.saved import Packed, SavedTensor, connected
+from autojit.tensor.state import state
+from autojit.tensor.tensor import alias, storage_of, type_of
+
+
+class FunctionCtx:
+    """What ``forward`` or ``setup_context`` say about a call. Plain attributes may be added freely."""
+
+    to_save: Any = None
+    saved_for_forward: Any = None
+    dirty_tensors: Any = None
+    non_differentiable: Any = None
+    materialize_grads: bool = True
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for ``backward``; in-place changes of them are noticed.
+
+        Raises:
+            TypeError: one is neither a tensor nor None; raised when ``forward`` has ended and a gradient is wanted.
+        """
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep tensors (or None) for ``jvp``.
+
+        Raises:
+            AssertionError: one is neither a tensor nor None.
+        """
+        for t in tensors:
+            if not (t is None or isinstance(t, Tensor)):
+                raise AssertionError(
+                    f"save_for_forward takes tensors and None, not {type(t).__name__}; keep other objects as "
+                    "attributes of ctx"
+                )
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Say which inputs ``forward`` changed in place; they must be returned."""
+        self.dirty_tensors = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Say which outputs have no derivative."""
+        self.non_differentiable = tensors
+
+    def mark_shared_storage(self, *pairs: Any) -> None:
+        """Nothing: shared memory is noticed without being told."""
+        warnings.warn("mark_shared_storage is deprecated: shared memory is noticed", FutureWarning, stacklevel=2)
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether ``backward`` gets zeros (the default) or None for outputs that were not used."""
+        self.materialize_grads = value
+
+
+class BackwardCFunction(Node, FunctionCtx):
+    """The node of one call of a custom function. ``_forward_cls`` is the function's class."""
+
+    _forward_cls: Any = None
+    _materialize_non_diff_grads = True
+    _saved: Sequence[Any] = ()
+    _versions: Sequence[int] = ()
+    _is_freed = False
+    constants_of_call: frozenset[int] = frozenset()  # numbers of outputs without derivative
+    num_inputs = 0
+    fewest_gradients = 0  # gradients of keyword arguments may be left out
+    requires_grad = False
+    needs_input_grad: tuple[bool, ...] = ()
+    slots: Sequence[int] = ()  # positions of the tensors among the inputs, one per edge
+    input_metas: Sequence[Any] = ()
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What ``save_for_backward`` kept (in ``jvp``: what ``save_for_forward`` kept).
+
+        Raises:
+            RuntimeError: it was freed, or one of the tensors was changed in place since.
+        """
+        if self.saved_for_forward is not None:
+            return tuple(self.saved_for_forward)
+        if self._is_freed:
+            raise freed_error(self)
+        return tuple([self._unpack(entry, place) for place, entry in enumerate(self._saved)])
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The old name of ``saved_tensors``."""
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        return tuple(self._raw(place) for place, entry in enumerate(self._saved) if entry is not None)
+
+    def _raw(self, place: int) -> SavedTensor:
+        entry = self._saved[place]
+        result = -1 if entry is FREED else entry[1]
+
+        def get() -> Any:
+            kept = self._saved[place]
+            return kept if kept is FREED else kept[0]
+
+        def put(packed: Any) -> None:
+            assert isinstance(self._saved, list)
+            self._saved[place] = (packed, result)
+
+        return SavedTensor.of(get, put, result)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs ``forward`` returned."""
+        return len(self.out_metas)
+
+    @property
+    def _input_metadata(self) -> tuple[Any, ...]:
+        return tuple([None if m is None else type_of_meta(m) for m in self.out_metas])
+
+    def _unpack(self, entry: Any, place: int) -> Any:
+        if entry is None:
+            return None
+        if entry is FREED:
+            raise freed_error(self)
+        t, result = entry
+        if type(t) is Packed:
+            return t.unpack(self, result)
+        storage = t._storage
+        if storage is not None and storage.version != self._versions[place]:
+            raise changed_error(self, t, self._versions[place], result)
+        return t if result < 0 else connected(t, (self, result))
+
+    def save(self) -> None:
+        """Keep what ``save_for_backward`` was given, now that the outputs are known.
+
+        Raises:
+            TypeError: something is neither a tensor nor None.
+        """
+        hooks = state.recording_hooks
+        saved: list[Any] = []
+        versions: list[int] = []
+        for place, t in enumerate(self._tuple_of("to_save")):
+            if t is None:
+                saved.append(None)
+                versions.append(0)
+                continue
+            if not isinstance(t, Tensor):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument {place} is of type {type(t).__name__}"
+                )
+            is_result = t._grad_fn is self
+            kept: Any = alias(t) if is_result else t
+            if hooks:
+                kept = Packed(t, hooks[-1], is_result)
+            saved.append((kept, t._output_nr if is_result else -1))
+            versions.append(storage_of(t).version)
+        self._saved, self._versions = saved, versions
+
+    def _tuple_of(self, attribute: str) -> tuple[Any, ...]:
+        found = getattr(self, attribute)
+        if not (found is None or isinstance(found, tuple)):
+            raise RuntimeError(f"{attribute} of a ctx must be a tuple, not {type(found).__name__}")
+        return found or ()
+
+    def release(self) -> None:
+        self._saved = [None if entry is None else FREED for entry in self._saved]
+        self._is_freed = True
+
+    maybe_clear_saved_tensors = release
+
+    # -- backward
+
+    def apply(self, *grads: Any) -> Any:
+        """Call the user's ``backward`` (or ``vjp``) as it was written."""
+        function = self._forward_cls
+        if getattr(function, "boxed_grads_call", False):
+            return function.user_backward()(self, list(grads))
+        return function.user_backward()(self, *grads)
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        given = [self._materialized(g, number) for number, g in enumerate(grads)]
+        found = self.apply(*given)
+        return self._validated(list(found) if isinstance(found, tuple) else [found])
+
+    def _materialized(self, grad: Any, number: int) -> Any:
+        if grad is not None and grad is not ZERO:
+            return grad
+        if number >= len(self.out_metas) or self.out_metas[number] is None:
+            return None  # this output is no tensor
+        if grad is None and not self.materialize_grads:
+            return None
+        if number in self.constants_of_call and not self._materialize_non_diff_grads:
+            return None
+        return zeros_of((self, number))
+
+    def _validated(self, results: list[Any]) -> list[Any]:
+        """One gradient per edge, in the type of the input."""
+        count = self.num_inputs
+        while len(results) > count and results[-1] is None:
+            results.pop()
+        if not self.fewest_gradients <= len(results) <= count:
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected {count}, got "
+                f"{len(results)})"
+            )
+        tensors = set(self.slots)
+        for place, grad in enumerate(results):
+            if grad is not None and place not in tensors:
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different than None at position {place + 1}, but the "
+                    "corresponding forward input was not a Variable"
+                )
+            if not (grad is None or isinstance(grad, Tensor)):
+                raise RuntimeError(f"expected Variable or None (got {type(grad).__name__})")
+        found: list[Any] = []
+        for number, place in enumerate(self.slots):
+            grad = results[place] if place < len(results) else None
+            if grad is None or self.edges[number] is None:
+                found.append(None)
+            else:
+                found.append(self._fitted(grad, type_of_meta(self.input_metas[number]), number))
+        return found
+
+    def _fitted(self, grad: Tensor, wanted: TensorType, number: int) -> Tensor:
+        found = type_of(grad)
+        what = f"Function {self.name()} returned an invalid gradient at index {number}"
+        if found.device != wanted.device:
+            raise DifferentiationError(
+                f"{what} - expected device {wanted.device} but got {found.device}",
+                {"gradient": grad, "input": wanted},
+                "return the gradient on the device of the input",
+            )
+        if found.shape != wanted.shape:
+            if not _expands(wanted.shape, found.shape):
+                raise ShapeError(
+                    f"{what} - got {list(found.shape)} but expected shape compatible with {list(wanted.shape)}",
+                    {"gradient": found, "input": wanted},
+                    "return a gradient of the shape of the input",
+                )
+            grad = broadcastable_sum(grad, wanted.shape)
+        if found.dtype is not wanted.dtype:
+            if found.dtype.is_complex and not wanted.dtype.is_complex:
+                raise DifferentiationError(
+                    f"{what} - expected a real gradient for a real input but got {found.dtype}",
+                    {"gradient": found, "input": wanted},
+                    "return its real part (grad.real)",
+                )
+            grad = cast(grad, wanted.dtype)
+        return grad
+
+
+def _expands(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
+    aligned = large[len(large) - len(small) :] if small else ()
+    return len(small) <= len(large) and all(n in (1, m) for n, m in zip(small, aligned, strict=True))

@@ -1,0 +1,160 @@
+"""From what ``forward`` returned to the results of a call: each output is connected to the node as torch connects it.
+
+An output is one of five: no tensor; a tensor without derivative; an input changed in place, whose history is rebased;
+an input returned as it is, which becomes a view with the call as its history; a new tensor. Views that leave a custom
+function are marked, because a later in-place change could not use the user's ``backward``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Set
+from typing import Any
+
+from autojit.autograd.function_context import BackwardCFunction
+from autojit.core.errors import DifferentiationError
+from autojit.core.source import here
+from autojit.tensor import Tensor
+from autojit.tensor.dispatch import attach_views
+from autojit.tensor.inplace import rebase
+from autojit.tensor.recording import meta_of, wants_grad
+from autojit.tensor.saved import connected
+from autojit.tensor.storage import CUSTOM_FUNCTION, MULTIPLE_VIEWS
+from autojit.tensor.tensor import alias, storage_of, type_of
+
+
+def connect(ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ...], recorded: bool) -> list[Any]:
+    """The results of a call, connected to ``ctx`` where they have a derivative and ``recorded`` says so.
+
+    Raises:
+        RuntimeError: what ``mark_dirty`` and ``mark_non_differentiable`` said does not fit the outputs.
+    """
+    if ctx.dirty_tensors is None and ctx.non_differentiable is None:
+        given = {id(a) for a in arguments if isinstance(a, Tensor)}
+        return _connect_plain(ctx, given, outputs, recorded)
+    dirty = _marked(ctx, "dirty_tensors", "mark_dirty can only accept variables")
+    constant = _marked(ctx, "non_differentiable", "mark_non_differentiable only accepts variable arguments")
+    given = {id(a) for a in arguments if isinstance(a, Tensor)}
+    returned = {id(o) for o in outputs}
+    if not dirty <= returned:
+        raise RuntimeError(
+            "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+            "are modified inplace must all be outputs of the Function."
+        )
+    for t in ctx.dirty_tensors or ():
+        storage_of(t).bump(ctx.name(), here())
+    if not dirty <= given:
+        warnings.warn(
+            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
+            "should be passed to ctx.mark_dirty().",
+            UserWarning,
+            stacklevel=3,
+        )
+    return _connect_marked(ctx, given, outputs, recorded, dirty, constant)
+
+
+def _marked(ctx: BackwardCFunction, attribute: str, what: str) -> set[int]:
+    found = ctx._tuple_of(attribute)
+    for place, t in enumerate(found):
+        if not isinstance(t, Tensor):
+            raise RuntimeError(f"{what}, but argument {place} is of type {type(t).__name__}")
+    return {id(t) for t in found}
+
+
+def _connect_plain(ctx: BackwardCFunction, given: set[int], outputs: tuple[Any, ...], recorded: bool) -> list[Any]:
+    results: list[Any] = []
+    for number, o in enumerate(outputs):
+        if not isinstance(o, Tensor):
+            results.append(o)
+            continue
+        if recorded and type_of(o).dtype.is_differentiable:
+            t = _view_of_input(o) if id(o) in given else o
+            t._requires_grad, t._grad_fn, t._output_nr = True, ctx, number
+        else:
+            t = _without_history(o, id(o) in given)
+        results.append(t)
+    if recorded:
+        _finish(ctx, results)
+    return results
+
+
+def _connect_marked(
+    ctx: BackwardCFunction, given: set[int], outputs: tuple[Any, ...], recorded: bool, dirty: set[int],
+    constant: set[int],
+) -> list[Any]:  # fmt: skip
+    ctx.constants_of_call = frozenset(k for k, o in enumerate(outputs) if id(o) in constant)
+    results: list[Any] = []
+    for number, o in enumerate(outputs):
+        if not isinstance(o, Tensor):
+            results.append(o)
+            continue
+        has_derivative = recorded and id(o) not in constant and type_of(o).dtype.is_differentiable
+        t = o
+        if not has_derivative:
+            if id(o) not in dirty or wants_grad(o):
+                t = _without_history(o, id(o) in given)
+        elif id(o) in dirty:
+            _check_dirty(ctx, o, len(outputs))
+            rebase(o, connected(o, (ctx, number)))
+            if o._grad_fn is ctx:
+                o._output_nr = number
+        else:
+            t = _view_of_input(o) if id(o) in given else o
+            t._requires_grad, t._grad_fn, t._output_nr = True, ctx, number
+        results.append(t)
+    if recorded:
+        _finish(ctx, results, given & dirty)
+    return results
+
+
+def _finish(ctx: BackwardCFunction, results: list[Any], rebased: Set[int] = frozenset()) -> None:
+    ctx.out_metas = [meta_of(t) if isinstance(t, Tensor) else None for t in results]
+    views = [t for t in results if isinstance(t, Tensor) and t._view is not None and t._view.base is not None]
+    if not views:
+        return
+    several = sum(isinstance(t, Tensor) and t._grad_fn is ctx for t in results) > 1
+    for t in views:
+        view = t._view
+        if id(t) not in rebased and view is not None and view.base is not None:
+            view.creation = MULTIPLE_VIEWS if several else CUSTOM_FUNCTION
+            view.base_fn = view.base._grad_fn
+
+
+def _view_of_input(x: Tensor) -> Tensor:
+    made = alias(x)
+    attach_views((), x, made)
+    return made
+
+
+def _without_history(o: Tensor, is_input: bool) -> Tensor:
+    """An output without derivative; a tensor that ``forward`` made itself loses the history it has."""
+    if is_input:
+        return alias(o) if wants_grad(o) else _view_of_input(o)
+    if wants_grad(o) and (o._view is None or o._view.base is None):
+        o._requires_grad, o._grad_fn, o._output_nr, o._accumulator = False, None, 0, None
+    return o
+
+
+def _check_dirty(ctx: BackwardCFunction, x: Tensor, count: int) -> None:
+    view = x._view
+    base = None if view is None else view.base
+    if base is None:
+        if x._requires_grad and x._grad_fn is None:
+            raise DifferentiationError(
+                "a leaf Variable that requires grad has been used in an in-place operation.",
+                {"function": ctx.name(), "leaf": x},
+                "give the function a clone() of the leaf",
+            )
+        return
+    if count > 1:
+        raise RuntimeError(
+            "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return "
+            "more than one Tensor. Give it a clone() of the view, or split it into two Functions, one of which changes "
+            "the view and returns nothing else."
+        )
+    if base._requires_grad and base._grad_fn is None:
+        raise DifferentiationError(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+            {"function": ctx.name(), "view": x, "leaf": base},
+            "give the function a clone() of the view",
+        )

@@ -1,0 +1,292 @@
+"""Custom functions inside forward-mode levels and batches: where ``jvp``, ``vmap`` and ``generate_vmap_rule`` count.
+
+How to read: ``call_in_layer`` takes the innermost layer off and calls the function below it. A forward-mode level then
+asks the user's ``jvp`` for the tangents. A batch asks the user's ``vmap``, or, with ``generate_vmap_rule``, calls a
+function derived from the user's (``_over_batch``) whose every method runs the user's on the elements of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from autojit.autograd.function_context import FunctionCtx
+from autojit.tensor import Tensor
+from autojit.tensor.batch_layer import BatchLayer
+from autojit.tensor.forward_level import ForwardLevel, check_tangent
+from autojit.tensor.functions_shape import movedim
+from autojit.tensor.promotion import cast
+from autojit.tensor.state import below, set_layers, state
+from autojit.tensor.tensor import storage_of, type_of
+
+
+class VmapInfo(NamedTuple):
+    """What ``vmap(info, in_dims, *args)`` of a custom function learns about the batch."""
+
+    batch_size: int
+    randomness: str
+
+
+class Called(NamedTuple):
+    """A call of a custom function: its ctx, its results, and whether ``forward`` returned a tuple."""
+
+    ctx: Any
+    results: list[Any]
+    is_tuple: bool
+
+
+def call_in_layer(cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., Called]) -> Called:
+    """Call a custom function inside the innermost layer; ``call(cls, arguments, options)`` is the way to call one."""
+    layer = state.layers[-1]
+    if isinstance(layer, ForwardLevel):
+        return _push(layer, cls, arguments, options, call)
+    if isinstance(layer, BatchLayer):
+        return _batch(layer, cls, arguments, options, call)
+    found: Called = layer.call_function(cls, arguments, options, call)  # type: ignore[attr-defined]
+    return found
+
+
+def base_of(cls: Any) -> Any:
+    """Function itself: the last class but FunctionCtx and object that a custom function derives from."""
+    return cls.__mro__[-3]
+
+
+# -- forward mode
+
+
+def _push(
+    level: ForwardLevel, cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., Called]
+) -> Called:
+    given = [*arguments, *options.values()]
+    with below(level):
+        x_dots = [level.tangent(a) if isinstance(a, Tensor) else None for a in given]
+        called = call(cls, arguments, options)
+        if x_dots.count(None) < len(x_dots):
+            versions = [None if t is None else storage_of(t).version for t in x_dots]
+            y_dots = _tangents(cls, called, given, x_dots)
+            for number, (y, y_dot) in enumerate(zip(called.results, y_dots, strict=True)):
+                _give(level, called.ctx, number, y, y_dot, list(zip(given, x_dots, versions, strict=True)))
+    return called
+
+
+def _tangents(cls: Any, called: Called, given: Sequence[Any], x_dots: Sequence[Any]) -> list[Any]:
+    """What the user's ``jvp`` returns, one entry per output."""
+    ctx = called.ctx
+    passed = []
+    for x, x_dot in zip(given, x_dots, strict=True):
+        if x_dot is None and ctx.materialize_grads and isinstance(x, Tensor) and type_of(x).dtype.is_differentiable:
+            x_dot = Tensor._literal_of(0, type_of(x)).clone()
+        passed.append(x_dot)
+    found = cls.jvp(ctx, *passed)
+    y_dots = list(found) if isinstance(found, tuple) else [found]
+    if len(y_dots) != len(called.results):
+        raise RuntimeError(
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(called.results)} but got "
+            f"{len(y_dots)})"
+        )
+    for number, y_dot in enumerate(y_dots):
+        if not (y_dot is None or isinstance(y_dot, Tensor)):
+            raise RuntimeError(f"expected Variable or None (got {type(y_dot).__name__}) for grad output {number}.")
+    return y_dots
+
+
+def _give(level: ForwardLevel, ctx: Any, number: int, y: Any, y_dot: Any, given: Sequence[Any]) -> None:
+    if not isinstance(y, Tensor):
+        return
+    if number in ctx.constants_of_call or not type_of(y).dtype.is_differentiable:
+        if y_dot is not None:
+            raise RuntimeError(
+                f"Function's jvp returned a gradient at position {number}, but the corresponding forward output is not "
+                "a differentiable Tensor. You should return None at that position instead."
+            )
+        level.separate(y)
+        return
+    if y_dot is None:
+        y_dot = Tensor._literal_of(0, type_of(y)).clone()
+    y_dot = cast(y_dot, type_of(y).dtype)
+    check_tangent(y, y_dot)
+    changed = next((entry for entry in given if entry[0] is y), None)  # an input is returned only if marked dirty
+    if changed is not None:
+        _give_changed(level, y, y_dot, changed[1], changed[2])
+        return
+    for x, x_dot, _ in given:
+        if x_dot is not None and _share_base(x, y) and (y_dot is x_dot or storage_of(y_dot) is not storage_of(x_dot)):
+            raise RuntimeError(
+                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a "
+                "view. Return the same view of the tangent (x_dot.view_as(x_dot) for an input as it is), or a clone() "
+                "from forward."
+            )
+    if y._view is None or y._view.base is None:
+        y_dot = level._laid_out(y, y_dot)
+    level._keep(y, y_dot)
+
+
+def _give_changed(level: ForwardLevel, y: Tensor, y_dot: Tensor, x_dot: Tensor | None, version: int | None) -> None:
+    if x_dot is None:
+        level.give(y, y_dot)
+    elif storage_of(y_dot) is not storage_of(x_dot) or storage_of(x_dot).version == version:
+        raise RuntimeError(
+            "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+            "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+        )
+
+
+def _share_base(x: Tensor, y: Tensor) -> bool:
+    base = None if y._view is None else y._view.base
+    return base is not None and (base is x or (x._view is not None and x._view.base is base))
+
+
+# -- batches
+
+
+def _batch(
+    layer: BatchLayer, cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., Called]
+) -> Called:
+    given = [*arguments, *options.values()]
+    fulls = [layer.full(a) if isinstance(a, Tensor) else None for a in given]
+    flags = [f is not None for f in fulls]
+    with below(layer):
+        if not any(flags):
+            return call(cls, arguments, options)
+        args = [a if f is None else f for a, f in zip(given, fulls, strict=True)]
+        has_own = cls.vmap is not base_of(cls).vmap
+        if has_own and cls.generate_vmap_rule:
+            raise RuntimeError(
+                f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden "
+                "vmap staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid "
+                "ambiguity."
+            )
+        if has_own:
+            return _with_rule(layer, cls, args, flags)
+        if not cls.generate_vmap_rule:
+            raise RuntimeError(
+                f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and "
+                "implement the vmap staticmethod or set generate_vmap_rule=True."
+            )
+        called = call(_over_batch(cls, layer, flags, tuple(options)), args, {})
+        batched = called.ctx.batched_results
+        elements = [layer.element(y) if flag else y for y, flag in zip(called.results, batched, strict=True)]
+        return Called(called.ctx.of_elements, elements, called.is_tuple)
+
+
+def _with_rule(layer: BatchLayer, cls: Any, args: Sequence[Any], flags: Sequence[bool]) -> Called:
+    """The results of the user's ``vmap``, with the batch axis brought to the front."""
+    in_dims = tuple(0 if flag else None for flag in flags)
+    output, dims = cls.vmap(VmapInfo(layer.size, "error"), in_dims, *args)
+    is_tuple = isinstance(output, tuple)
+    outputs = list(output) if is_tuple else [output]
+    places = list(dims) if isinstance(dims, tuple | list) else [dims] * len(outputs)
+    if len(places) != len(outputs):
+        raise RuntimeError(
+            f"vmap of {cls.__name__} returned {len(outputs)} outputs but {len(places)} out_dims: give one per output"
+        )
+    results = [
+        y if dim is None or not isinstance(y, Tensor) else layer.element(y if dim == 0 else movedim(y, dim, 0))
+        for y, dim in zip(outputs, places, strict=True)
+    ]
+    return Called(_ElementCtx(cls), results, is_tuple)
+
+
+class _ElementCtx(FunctionCtx):
+    """The ctx that the user's methods see when they run on the elements of a batch."""
+
+    constants_of_call: frozenset[int] = frozenset()
+
+    def __init__(self, cls: Any) -> None:
+        self._forward_cls = cls
+        self.saved_tensors: tuple[Any, ...] = ()
+        self.needs_input_grad: tuple[bool, ...] = ()
+
+
+@contextmanager
+def _inside(layer: BatchLayer) -> Iterator[BatchLayer]:
+    before = state.layers
+    set_layers((*before, layer))
+    try:
+        yield layer
+    finally:
+        set_layers(before)
+
+
+def _over_batch(cls: Any, layer: BatchLayer, flags: Sequence[bool], names: tuple[str, ...]) -> Any:
+    """The function of whole batches whose every method runs that of ``cls`` on the elements."""
+    base = base_of(cls)
+    takes_context = cls.setup_context is base.setup_context
+    count = len(flags) - len(names)
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        inner = ctx.of_elements = _ElementCtx(cls)
+        inner.needs_input_grad = ctx.needs_input_grad
+        with _inside(layer):
+            given = [layer.element(a) if flag else a for a, flag in zip(args, flags, strict=True)]
+            arguments, options = given[:count], dict(zip(names, given[count:], strict=True))
+            if takes_context:
+                output = cls.forward(inner, *arguments, **options)
+            else:
+                output = cls.forward(*arguments, **options)
+                cls.setup_context(inner, tuple(arguments), output)
+        if inner.dirty_tensors:
+            raise RuntimeError(
+                f"vmap: {cls.__name__} changes an input in place, which generate_vmap_rule does not cover; override "
+                "the vmap staticmethod"
+            )
+        outputs = output if isinstance(output, tuple) else (output,)
+        ctx.batched_results = [isinstance(y, Tensor) and layer.full(y) is not None for y in outputs]
+        ctx.set_materialize_grads(inner.materialize_grads)
+        ctx.mark_non_differentiable(*[_full(layer, y) for y in inner.non_differentiable or ()])
+        ctx.kept = [t is not None and layer.full(t) is not None for t in inner.to_save or ()]
+        ctx.save_for_backward(*[_full(layer, t) for t in inner.to_save or ()])
+        ctx.kept_for_forward = [t is not None and layer.full(t) is not None for t in inner.saved_for_forward or ()]
+        ctx.save_for_forward(*[_full(layer, t) for t in inner.saved_for_forward or ()])
+        inner.saved_tensors = tuple(inner.saved_for_forward or ())
+        inner.constants_of_call = frozenset(
+            k for k, y in enumerate(outputs) if any(y is c for c in inner.non_differentiable or ())
+        )
+        results = tuple(_full(layer, y) for y in outputs)
+        return results if isinstance(output, tuple) else results[0]
+
+    def backward(ctx: Any, *bars: Any) -> Any:
+        inner, saved = ctx.of_elements, ctx.saved_tensors
+        with _inside(BatchLayer(layer.size)) as new:
+            inner.saved_tensors = _elements(new, saved, ctx.kept)
+            flagged = zip(bars, ctx.batched_results, strict=True)
+            passed = [new.element(bar) if bar is not None and flag else bar for bar, flag in flagged]
+            found = cls.user_backward()(inner, *passed)
+        results = list(found) if isinstance(found, tuple) else [found]
+        given = [*flags, *[True] * len(results)]
+        return tuple(_returned(new, x_bar, flag) for x_bar, flag in zip(results, given, strict=False))
+
+    def jvp(ctx: Any, *x_dots: Any) -> Any:
+        inner, saved = ctx.of_elements, ctx.saved_tensors
+        with _inside(BatchLayer(layer.size)) as new:
+            inner.saved_tensors = _elements(new, saved, ctx.kept_for_forward)
+            given = [new.element(t) if t is not None and f else t for t, f in zip(x_dots, flags, strict=True)]
+            found = cls.jvp(inner, *given)
+        y_dots = found if isinstance(found, tuple) else (found,)
+        results = [
+            t if t is None or not flag else new.repeated(t) for t, flag in zip(y_dots, ctx.batched_results, strict=True)
+        ]
+        return tuple(results) if isinstance(found, tuple) else results[0]
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward), "jvp": staticmethod(jvp)}
+    return type(cls)(cls.__name__, (base,), methods)
+
+
+def _full(layer: BatchLayer, t: Any) -> Any:
+    found = layer.full(t) if isinstance(t, Tensor) else None
+    return t if found is None else found
+
+
+def _elements(layer: BatchLayer, tensors: Sequence[Any], flags: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple(layer.element(t) if flag else t for t, flag in zip(tensors, flags, strict=True))
+
+
+def _returned(layer: BatchLayer, x_bar: Any, is_batched: bool) -> Any:
+    """The gradient of one input for the whole batch: the sum over it where the input is the same for all elements."""
+    if not isinstance(x_bar, Tensor):
+        return x_bar
+    if is_batched:
+        return layer.repeated(x_bar)
+    full = layer.full(x_bar)
+    return x_bar * layer.size if full is None else full.sum(0)

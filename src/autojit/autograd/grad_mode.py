@@ -1,0 +1,361 @@
+"""Gradient modes: ``no_grad``, ``enable_grad``, ``set_grad_enabled``, ``inference_mode``.
+
+Each is thread-local and works as a context manager, as a decorator (with and without parentheses) and on generator
+functions, whose mode holds only while their body runs. ``docs/autograd.md`` compares them with ``detach`` and
+``requires_grad_``. A captured step bakes the mode in and is captured again when it is called in another one.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import warnings
+from collections.abc import Callable, Generator
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from autojit.tensor.state import set_inference, state
+from autojit.tensor.tensor import Tensor, storage_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _DecoratorContextManager:
+    """Base: enters by setting switches, leaves by restoring them; decorates with a fresh copy of itself per call.
+
+    A class with parameters overrides ``clone``.
+    """
+
+    def __enter__(self) -> Any:
+        raise NotImplementedError
+
+    def __exit__(self, *exception: object) -> None:
+        raise NotImplementedError
+
+    def clone(self) -> Self:
+        """A fresh manager of the same kind with the same parameters; it can be entered while this one is active."""
+        return type(self)()
+
+    def __call__(self, orig_func: F) -> F:
+        if inspect.isclass(orig_func):
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled: decorate its methods (today its __init__ runs "
+                "in the mode, nothing else)",
+                FutureWarning,
+                stacklevel=2,
+            )
+            return _decorated(self.clone, lambda *a, **k: orig_func(*a, **k))  # type: ignore[return-value]
+        if inspect.isgeneratorfunction(orig_func):
+            return _decorated_generator(self.clone, orig_func)  # type: ignore[return-value]
+        return _decorated(self.clone, orig_func)  # type: ignore[return-value]
+
+
+class _NoParamDecoratorContextManager(_DecoratorContextManager):
+    """Base of the modes that can decorate without parentheses: ``@no_grad``."""
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        if orig_func is None:
+            return super().__new__(cls)
+        return cls()(orig_func)
+
+
+def _decorated(make: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def decorated(*arguments: Any, **options: Any) -> Any:
+        with make():
+            return function(*arguments, **options)
+
+    return decorated
+
+
+def _decorated_generator(make: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Every stretch of the body between two yields runs in the mode; what is sent and thrown in reaches the body."""
+
+    @functools.wraps(function)
+    def decorated(*arguments: Any, **options: Any) -> Generator[Any, Any, Any]:
+        generator = function(*arguments, **options)
+        try:
+            with make():
+                response = generator.send(None)
+            while True:
+                try:
+                    request = yield response
+                except GeneratorExit:
+                    with make():
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    with make():
+                        response = generator.throw(error)
+                else:
+                    with make():
+                        response = generator.send(request)
+        except StopIteration as stop:
+            return stop.value
+
+    return decorated
+
+
+class no_grad(_NoParamDecoratorContextManager):
+    """Nothing inside is recorded: results do not require gradients, and what they are computed from is not kept.
+
+    Factories asked for ``requires_grad=True`` are not affected, and neither is forward-mode differentiation.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor([1.0], requires_grad=True)
+        >>> with aj.no_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+        >>> @aj.no_grad()
+        ... def doubler(x):
+        ...     return x * 2
+        >>> doubler(x).requires_grad
+        False
+        >>> @aj.no_grad
+        ... def tripler(x):
+        ...     return x * 3
+        >>> tripler(x).requires_grad
+        False
+        >>> with aj.no_grad():
+        ...     a = aj.nn.Parameter(aj.rand(10))
+        >>> a.requires_grad
+        True
+    """
+
+    def __init__(self) -> None:
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(state.grad_enabled)
+        state.grad_enabled = False
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled = self._before.pop()
+
+
+class enable_grad(_NoParamDecoratorContextManager):
+    """Recording is on inside, also within ``no_grad`` or after ``set_grad_enabled(False)``.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor([1.0], requires_grad=True)
+        >>> with aj.no_grad():
+        ...     with aj.enable_grad():
+        ...         y = x * 2
+        >>> y.requires_grad
+        True
+        >>> y.backward()
+        >>> x.grad
+        tensor([2.])
+        >>> @aj.enable_grad()
+        ... def doubler(x):
+        ...     return x * 2
+        >>> with aj.no_grad():
+        ...     z = doubler(x)
+        >>> z.requires_grad
+        True
+    """
+
+    def __init__(self) -> None:
+        self._before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self._before.append(state.grad_enabled)
+        state.grad_enabled = True
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled = self._before.pop()
+
+
+class set_grad_enabled(_DecoratorContextManager):
+    """Recording on or off: takes effect at once and stays; as a context manager it is restored at the end.
+
+    Decorating a function changes the mode during its calls only.
+
+    Raises:
+        TypeError: ``mode`` is not a bool.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor([1.0], requires_grad=True)
+        >>> is_train = False
+        >>> with aj.set_grad_enabled(is_train):
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+        >>> _ = aj.set_grad_enabled(True)
+        >>> y = x * 2
+        >>> y.requires_grad
+        True
+        >>> _ = aj.set_grad_enabled(False)
+        >>> y = x * 2
+        >>> y.requires_grad
+        False
+        >>> _ = aj.set_grad_enabled(True)
+    """
+
+    def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool | np.bool_):
+            raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
+        self.prev = state.grad_enabled
+        self.mode = bool(mode)
+        state.grad_enabled = self.mode
+
+    def __call__(self, orig_func: F) -> F:
+        state.grad_enabled = self.prev  # decorating must not leave the mode switched
+        return super().__call__(orig_func)
+
+    def __enter__(self) -> None:
+        state.grad_enabled = self.mode
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled = self.prev
+
+    def __repr__(self) -> str:
+        return f"{type(self).__module__}.{type(self).__qualname__}(mode={self.mode})"
+
+    def clone(self) -> Self:
+        """A manager with the same mode; the mode in force is not touched until it is entered."""
+        before = state.grad_enabled
+        try:
+            return type(self)(self.mode)
+        finally:
+            state.grad_enabled = before
+
+
+class inference_mode(_DecoratorContextManager):
+    """``no_grad`` whose results must never take part in a recorded computation; also switches forward mode off.
+
+    ``inference_mode(False)`` inside returns to ordinary recording.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.ones(2, requires_grad=True)
+        >>> with aj.inference_mode():
+        ...     y = x * x
+        >>> y.requires_grad, aj.is_inference_mode_enabled()
+        (False, False)
+        >>> @aj.inference_mode
+        ... def double(x):
+        ...     return x * 2
+        >>> double(x).requires_grad
+        False
+    """
+
+    def __new__(cls, mode: Any = True) -> Any:
+        if isinstance(mode, bool):
+            return super().__new__(cls)
+        if not callable(mode):
+            raise TypeError(f"inference_mode(): argument 'mode' must be bool or a function, not {type(mode).__name__}")
+        return cls()(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+        self._before: list[tuple[bool, bool]] = []
+
+    def __enter__(self) -> None:
+        self._before.append((state.grad_enabled, state.inference))
+        set_inference(self.mode)
+        state.grad_enabled = not self.mode
+
+    def __exit__(self, *exception: object) -> None:
+        state.grad_enabled, inference = self._before.pop()
+        set_inference(inference)
+
+    def clone(self) -> Self:
+        """A fresh manager with the same ``mode``."""
+        return type(self)(self.mode)
+
+
+def is_grad_enabled() -> bool:
+    """Whether this thread records history."""
+    return state.grad_enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is in inference mode."""
+    return state.inference
+
+
+class _Multithreading(threading.local):
+    enabled = True
+
+
+_multithreading = _Multithreading()
+
+
+class set_multithreading_enabled(_DecoratorContextManager):
+    """Whether backward passes may use other threads. They always run on the calling thread, so only the flag changes.
+
+    Example:
+        >>> from autojit import autograd
+        >>> with autograd.set_multithreading_enabled(False):
+        ...     autograd.is_multithreading_enabled()
+        False
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.prev = _multithreading.enabled
+        self.mode = mode
+        _multithreading.enabled = mode
+
+    def __call__(self, orig_func: F) -> F:
+        _multithreading.enabled = self.prev
+        return super().__call__(orig_func)
+
+    def __enter__(self) -> None:
+        _multithreading.enabled = self.mode
+
+    def __exit__(self, *exception: object) -> None:
+        _multithreading.enabled = self.prev
+
+    def clone(self) -> Self:
+        """A manager with the same flag; the flag in force is not touched until it is entered."""
+        before = _multithreading.enabled
+        try:
+            return type(self)(self.mode)
+        finally:
+            _multithreading.enabled = before
+
+
+def is_multithreading_enabled() -> bool:
+    """The flag of ``set_multithreading_enabled``."""
+    return _multithreading.enabled
+
+
+class _unsafe_preserve_version_counter(_DecoratorContextManager):
+    """In-place changes inside are not counted, so that no backward pass notices them.
+
+    For memory that is emptied and refilled with the same values; anything else gives wrong gradients silently.
+    """
+
+    def __init__(self, tensors: Tensor | tuple[Tensor, ...]) -> None:
+        self.tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+        self._before: list[tuple[int, ...]] = []
+
+    def __enter__(self) -> None:
+        self._before.append(tuple(storage_of(t).version for t in self.tensors))
+
+    def __exit__(self, *exception: object) -> None:
+        for t, version in zip(self.tensors, self._before.pop(), strict=True):
+            storage_of(t).version = version
+
+    def clone(self) -> Self:
+        """A fresh manager for the same tensors."""
+        return type(self)(self.tensors)
+
+
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "is_multithreading_enabled",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]

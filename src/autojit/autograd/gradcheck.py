@@ -1,0 +1,123 @@
+"""gradcheck and gradgradcheck: what they take. The checks themselves are loaded when the first one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """Analytic and numerical derivatives differ, or a derivative does not keep one of its promises."""
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    eps: float = 1e-06,
+    atol: float = 1e-05,
+    rtol: float = 0.001,
+    raise_exception: bool = True,
+    check_sparse_nnz: bool = False,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Whether the derivatives of ``func`` at ``inputs`` agree with central differences.
+
+    Every element of an input that requires gradients is moved by ``eps`` both ways, and each column ``n`` of the
+    Jacobian found so must be met within ``atol + rtol * |n|``. That takes float64 or complex128 inputs. Works for
+    eager functions and for ``@autojit.jit`` functions alike; of complex outputs both parts are checked.
+
+    Args:
+        func: takes Tensors, returns a Tensor or a sequence of them; those that require gradients are checked.
+        inputs: a Tensor or a sequence, in which anything may stand; one must require gradients.
+        eps: the step of the differences.
+        atol, rtol: tolerances, as in ``allclose``.
+        raise_exception: raise instead of returning False.
+        check_sparse_nnz, masked: accept sparse inputs and compare at the specified elements only; ``masked=False``
+            accepts them and compares all elements.
+        nondet_tol: how far two runs of one backward may differ.
+        check_undefined_grad: also let backward run with gradients of outputs missing.
+        check_grad_dtypes: gradients must have their inputs' dtypes.
+        check_batched_grad, check_batched_forward_grad: also compute gradients (tangents) for a batch of vectors at once.
+        check_forward_ad, check_backward_ad: which modes to check.
+        fast_mode: compare one random projection instead of every element.
+
+    Raises:
+        GradcheckError: they disagree; the message has the numbers of input and output, both Jacobians, the largest
+            difference and where it is.
+        ValueError: no input requires gradients, or an input or output is of a kind that cannot be checked.
+        RuntimeError: elements of an input share memory, so that none can be moved alone.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor([0.5, 1.0], dtype=aj.float64, requires_grad=True)
+        >>> aj.autograd.gradcheck(aj.sin, x)
+        True
+    """
+    options = {name: value for name, value in locals().items() if name not in ("func", "inputs", "raise_exception")}
+    run = import_module("autojit.autograd.gradient_checks").check
+    try:
+        return bool(run(func, inputs, **options))
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    eps: float = 1e-06,
+    atol: float = 1e-05,
+    rtol: float = 0.001,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """``gradcheck`` of the gradient: second derivatives with respect to the inputs and to ``grad_outputs``.
+
+    ``grad_outputs`` are the vectors of the vector-Jacobian product, one per output that requires gradients. Without
+    them random ones are drawn from autojit's generator (``manual_seed`` repeats them), with gaps in memory if
+    ``gen_non_contig_grad_outputs``. ``check_rev_over_rev`` and ``check_fwd_over_rev`` say by which mode the gradient is
+    differentiated again; everything else is as for ``gradcheck``.
+
+    Raises:
+        GradcheckError: second derivatives disagree.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor([0.5, 1.0], dtype=aj.float64, requires_grad=True)
+        >>> aj.autograd.gradgradcheck(aj.sin, x)
+        True
+    """
+    given = {"gen_non_contig_grad_outputs", "check_fwd_over_rev", "check_rev_over_rev"}
+    leave = {*given, "func", "inputs", "grad_outputs", "given"}
+    options = {name: value for name, value in locals().items() if name not in leave and name != "leave"}
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
+    for name in ("check_undefined_grad", "check_batched_grad"):
+        if options[name] and not check_rev_over_rev:
+            raise AssertionError(f"Setting {name}=True requires check_rev_over_rev to be True")
+    gradient_of = import_module("autojit.autograd.gradient_checks").gradient_of
+    gradient, arguments = gradient_of(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
+    return gradcheck(
+        gradient, arguments, check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, **options
+    )

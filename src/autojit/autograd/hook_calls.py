@@ -1,0 +1,128 @@
+"""Calling hooks: in registration order, each on what the one before returned, with torch's checks of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.core.errors import DifferentiationError
+from autojit.tensor import Tensor
+from autojit.tensor.functions_elementwise import add, clone
+from autojit.tensor.node import AccumulateGrad, Node
+from autojit.tensor.state import state
+from autojit.tensor.tensor import storage_of, type_of
+
+
+def through_tensor_hooks(node: Node, grads: list[Any]) -> None:
+    """Run the hooks of the tensors that ``node`` made (of the leaf, for an AccumulateGrad), then keep retained
+    gradients. ``grads`` is changed in place; an entry is None where no gradient arrived.
+    """
+    if type(node) is AccumulateGrad:
+        hooks = node.variable._leaf_hooks
+        if hooks is not None and hooks[0]:
+            grads[0] = _through(hooks[0], grads[0])
+        return
+    if node.tensor_hooks is not None:
+        for number, hooks_of_output in node.tensor_hooks.items():
+            grads[number] = _through(hooks_of_output, grads[number])
+    if node.retained is not None:
+        for number, reference in node.retained.items():
+            t = reference()
+            if t is not None and grads[number] is not None:
+                _retain(t, grads[number])
+
+
+def has_tensor_hooks(node: Node) -> bool:
+    """Whether ``through_tensor_hooks`` has anything to do."""
+    if type(node) is AccumulateGrad:
+        hooks = node.variable._leaf_hooks
+        return hooks is not None and bool(hooks[0])
+    return node.tensor_hooks is not None or node.retained is not None
+
+
+def _through(hooks: dict[Any, Any], grad: Any) -> Any:
+    for hook in list(hooks.values()):
+        replaced = _watched(hook, grad) if state.anomaly and grad is not None else hook(grad)
+        if replaced is not None:
+            _check(grad, replaced, hook)
+            grad = replaced
+    return grad
+
+
+def _watched(hook: Any, grad: Tensor) -> Any:
+    """In anomaly mode: a hook must not change its argument, which other parts of the pass may use as well."""
+    storage = storage_of(grad)
+    before = storage.version
+    replaced = hook(grad)
+    if storage.version != before:
+        raise DifferentiationError(
+            f"hook '{getattr(hook, '__name__', type(hook).__name__)}' has modified its argument by an inplace operation",
+            {"gradient": grad, "changed by": f"{storage.changed_by}  {storage.changed_at}"},
+            "return a new tensor instead: grad * 2, not grad.mul_(2)",
+        )
+    return replaced
+
+
+def _check(before: Any, after: Any, hook: Any) -> None:
+    """Raise torch's error when a hook's result cannot stand for the gradient it was given."""
+    if not isinstance(after, Tensor):
+        raise TypeError(f"expected Variable, but hook returned '{type(after).__name__}'")
+    if before is None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
+    was, found = type_of(before), type_of(after)
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if found.dtype is not was.dtype:
+        raise DifferentiationError(
+            f"hook '{name}' has changed the type of value (was {was.dtype} got {found.dtype})",
+            {"before": before, "after": after},
+            "convert the result back: .to(grad.dtype)",
+        )
+    if found.device != was.device:
+        raise DifferentiationError(
+            f"hook '{name}' has changed the device of value", {"before": before, "after": after}, "return .to(device)"
+        )
+    if found.shape != was.shape:
+        raise DifferentiationError(
+            f"hook '{name}' has changed the size of value", {"before": before, "after": after}, "return the same shape"
+        )
+
+
+def _retain(t: Tensor, grad: Tensor) -> None:
+    if t._grad is None:
+        t._grad = grad if state.grad_enabled and grad._requires_grad else clone(grad).detach()
+    else:
+        t._grad = add(t._grad, grad)
+
+
+def through_pre_hooks(hooks: dict[Any, Any], grads: list[Any]) -> list[Any]:
+    """The gradients of a node's outputs after its pre-hooks."""
+    current = tuple(grads)
+    for hook in list(hooks.values()):
+        replaced = hook(current)
+        if replaced is not None:
+            current = _checked_tuple(current, replaced, hook)
+    return list(current)
+
+
+def through_post_hooks(hooks: dict[Any, Any], results: Sequence[Any], grads: Sequence[Any]) -> list[Any]:
+    """The gradients of a node's inputs after its hooks, which also see those of its outputs."""
+    current, given = tuple(results), tuple(grads)
+    for hook in list(hooks.values()):
+        replaced = hook(current, given)
+        if replaced is not None:
+            current = _checked_tuple(current, replaced, hook)
+    return list(current)
+
+
+def _checked_tuple(before: tuple[Any, ...], after: Any, hook: Any) -> tuple[Any, ...]:
+    if not isinstance(after, tuple):
+        raise TypeError(f"expected tuple, but hook returned '{type(after).__name__}'")
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if len(after) != len(before):
+        raise RuntimeError(
+            f"hook '{name}' has returned an incorrect number of values (got {len(after)}, but expected {len(before)})"
+        )
+    for was, found in zip(before, after, strict=True):
+        if found is not None:
+            _check(was, found, hook)
+    return after

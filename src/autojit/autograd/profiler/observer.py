@@ -1,0 +1,211 @@
+"""Observer: tells a sink what runs in this thread while a ``profile`` or ``emit_nvtx`` block is open.
+
+It takes the place of three switches, and nothing is asked per op while it is away:
+
+- ``state.quiet``/``state.run``, through which every eager op computes;
+- ``state.observer``, which the engine asks once per backward pass, ``Function.apply`` and jitted functions once per
+  call;
+- ``runtime.watching``, which a compiled step asks when it is run from Python: it then runs kernel by kernel.
+
+``state.detour`` sends calls of jitted functions through Python meanwhile. What happens while a step is being captured
+is not told: nothing is computed then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from types import MethodType
+from typing import Any, Protocol
+
+import numpy as np
+
+from autojit.core.errors import UsageError
+from autojit.core.source import UNKNOWN, SourceLocation
+from autojit.ir.op import Op
+from autojit.ops.elementwise_arithmetic import Cast
+from autojit.runtime.watching import KernelRow, watching
+from autojit.tensor.node import LAST, Node, next_number
+from autojit.tensor.state import state
+
+OP, NODE, USER, STEP, KERNEL = "cpu_op", "derivative", "user_annotation", "compiled_step", "kernel"
+NO_NUMBER = -1
+
+
+class Sink(Protocol):
+    """Where an observer tells what begins and ends; calls are nested properly."""
+
+    def push(
+        self,
+        name: str,
+        kind: str,
+        number: int,
+        operands: Sequence[Any] = (),
+        places: Sequence[SourceLocation] = (),
+        ops: Sequence[str] = (),
+    ) -> None:
+        """Something begins. ``number`` is a node's, or the one an op's node will get, or ``NO_NUMBER``.
+
+        ``ops`` are those that a kernel fuses, ``places`` where they, or a node's op, stand in user code.
+        """
+        ...
+
+    def pop(self, result: Any = None) -> None:
+        """What began last has ended."""
+        ...
+
+    def quick_run(self, compute: Callable[..., Any]) -> Callable[..., Any] | None:
+        """A faster ``Observer.run`` around the function that computes, if the sink has one."""
+        ...
+
+
+class Observer:
+    """Installs itself in the running thread; ``run`` stands in for the context that eager rules run in."""
+
+    def __init__(self, sink: Sink, what: str) -> None:
+        self.sink = sink
+        self.what = what
+        self.context: Context = state.quiet
+
+    def install(self) -> None:
+        """Begin to observe this thread.
+
+        Raises:
+            UsageError: something observes it already, or a step is being captured.
+        """
+        if state.observer is not None:
+            raise UsageError(
+                f"{self.what}: the profiler is already running in this thread",
+                {"running": state.observer.what},
+                "leave its block first; one profile() or emit_nvtx() is open at a time",
+            )
+        if state.trace is not None:
+            raise UsageError(
+                f"{self.what}: a compiled function is being captured", {}, "open the block around the function's call"
+            )
+        self.detour = state.detour
+        state.observer, watching.observer = self, self
+        quick = self.sink.quick_run(self.context.run)
+        if quick is not None:
+            self.run = quick  # type: ignore[method-assign]
+        state.quiet, state.run = self, self.run
+        state.detour = self.detour or "observed"
+
+    def remove(self) -> None:
+        """Put everything back."""
+        state.observer, watching.observer = None, None
+        state.quiet, state.run = self.context, self.context.run
+        if self.detour != "eager":
+            state.detour = "anomaly" if state.anomaly else None
+
+    # -- what happens
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """An eager rule computes."""
+        now = state.__dict__
+        name = None if now["trace"] is not None else op_name(function, arguments)
+        if name is None:
+            return self.context.run(function, *arguments)
+        number = next_number() if now["grad_enabled"] and is_recordable(function, arguments) else NO_NUMBER
+        self.sink.push(name, OP, number, arguments[: function.nin] if type(function) is np.ufunc else arguments)
+        result = None
+        try:
+            result = self.context.run(function, *arguments)
+        finally:
+            self.sink.pop(result)
+        return result
+
+    def call(self, name: str, kind: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Something that is no op runs: a jitted function, a user's Function, the start of a backward pass."""
+        if state.trace is not None:
+            return function(*arguments)
+        self.sink.push(name, kind, NO_NUMBER)
+        try:
+            return function(*arguments)
+        finally:
+            self.sink.pop()
+
+    def function(self, name: str, number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """A user's Function that will be the node ``number``: its ``forward``, which tells when it is called."""
+        if state.trace is not None:
+            return forward
+
+        def observed(*arguments: Any, **options: Any) -> Any:
+            self.sink.push(name, OP, number, arguments)
+            try:
+                return forward(*arguments, **options)
+            finally:
+                self.sink.pop()
+
+        return observed
+
+    def made(self, node: Node) -> None:
+        """A node was made by no op of its own (for views and writes into memory): a row without duration tells."""
+        if state.trace is None:
+            self.sink.push(forward_name(node.name()), OP, node.sequence)
+            self.sink.pop()
+
+    def node(self, node: Node, grads: Sequence[Any], function: Callable[..., Any], *arguments: Any) -> Any:
+        """A node of the history runs for the cotangents ``grads`` of its outputs."""
+        if state.trace is not None:
+            return function(*arguments)
+        number = NO_NUMBER if node.sequence == LAST else node.sequence
+        self.sink.push(node.name(), NODE, number, grads, () if node.source is UNKNOWN else (node.source,))
+        try:
+            return function(*arguments)
+        finally:
+            self.sink.pop()
+
+    def kernel(self, row: KernelRow, function: Callable[..., Any], *arguments: Any) -> None:
+        """A kernel of a compiled step runs."""
+        self.sink.push(row.name, KERNEL, NO_NUMBER, (), row.places, row.ops)
+        try:
+            function(*arguments)
+        finally:
+            self.sink.pop()
+
+
+def forward_name(name: str) -> str:
+    """What the op of a node may be called: ``copy_slices`` for ``CopySlices``, ``select`` for ``SelectBackward0``."""
+    plain = re.sub(r"(Backward\d*|Backwards)$", "", name)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain).lower()
+
+
+_names: dict[Any, str] = {}
+_known = 0
+_WRITING: dict[Any, str] = {np.copyto: "copy_", np.full: "full"}
+
+
+def op_name(function: Any, arguments: Sequence[Any]) -> str | None:
+    """The name of the op whose eager rule ``function`` is; None for a helper. Writing into an operand appends ``_``."""
+    kind = type(function)
+    if kind is MethodType:
+        owner = function.__self__
+        if type(owner) is Cast and arguments[0].dtype == owner.dtype.numpy:
+            return "clone"  # a conversion to the dtype that is there already
+        return owner.name if isinstance(owner, Op) else None
+    name = _names.get(function)
+    if name is None and len(Op.registry) != _known:
+        _learn_names()
+        name = _names.get(function)
+    if kind is np.ufunc and name is not None and len(arguments) > function.nin:
+        return f"{name}_"
+    return name
+
+
+def is_recordable(function: Any, arguments: Sequence[Any]) -> bool:
+    """Whether the call is an op's that a node may be made for: not if it fills, copies or writes into an operand."""
+    if type(function) is np.ufunc:
+        return len(arguments) == function.nin
+    return function is not np.copyto and function is not np.full
+
+
+def _learn_names() -> None:
+    global _known
+    _names.update(_WRITING)
+    for name, kind in Op.registry.items():
+        compute = vars(kind).get("ufunc")
+        if compute is not None:
+            _names.setdefault(getattr(compute, "__func__", compute), name)
+    _known = len(Op.registry)

@@ -1,0 +1,209 @@
+"""``profile``: measure a block of code; ``record_function``: label a part of it."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from autojit.autograd.profiler.event_list import EventList
+from autojit.autograd.profiler.events import FunctionEventAvg
+from autojit.autograd.profiler.observer import NO_NUMBER, USER, Observer
+from autojit.autograd.profiler.recorder import Options, Recorder
+from autojit.core.errors import ArgumentError, UsageError
+from autojit.cuda.driver import EventClock, has_device
+from autojit.tensor.state import state
+
+
+class profile:
+    """Context manager that measures what this thread does inside: ops, derivatives, compiled steps and their kernels.
+
+    Args:
+        enabled: False makes the block do nothing.
+        use_cuda: also take times on the CUDA device's clock; without a device this warns and measures the CPU alone.
+        use_device: "cuda", the newer spelling of ``use_cuda``.
+        record_shapes: keep the shapes of operands.
+        with_flops: count floating-point operations of products and arithmetic.
+        profile_memory: count the bytes of arrays that ops make.
+        with_stack: keep the places in user code; kernels of compiled steps always have theirs.
+        with_modules, use_kineto: accepted for torch's sake; there are no scripted modules and one way to measure.
+        use_cpu: False is an error without a device: nothing would be measured.
+
+    Raises:
+        UsageError: at entry, when a profiler runs in this thread already or a step is being captured.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor(3.0, requires_grad=True)
+        >>> with aj.autograd.profiler.profile() as prof:
+        ...     y = x * 2
+        ...     y.backward()
+        >>> {"mul", "GraphRoot", "MulBackward0", "AccumulateGrad"} <= {event.name for event in prof.function_events}
+        True
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        use_cuda: bool = False,
+        *,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+    ) -> None:
+        if use_device not in (None, "cpu", "cuda"):
+            raise ArgumentError(f"profile: unknown device {use_device!r}", {"devices": "cpu, cuda"})
+        self.enabled = bool(enabled)
+        self.use_cuda = bool(use_cuda) or use_device == "cuda"
+        if self.use_cuda and self.enabled and not has_device():
+            warnings.warn("CUDA is not available, disabling CUDA profiling", UserWarning, stacklevel=2)
+            self.use_cuda = False
+        if not use_cpu and not self.use_cuda:
+            raise ArgumentError("profile: use_cpu=False leaves nothing to measure", {}, "pass use_cuda=True as well")
+        self.options = Options(record_shapes, with_stack, profile_memory, with_flops)
+        self.use_device = "cuda" if self.use_cuda else None
+        self.function_events: EventList | None = None
+        self._observer: Observer | None = None
+        self._was_entered = False
+
+    def __enter__(self) -> Self:
+        if not self.enabled:
+            return self
+        if self._was_entered:
+            raise UsageError("Profiler context manager is not reentrant", {}, "make a new profile() for every block")
+        recorder = Recorder(self.options, EventClock() if self.use_cuda else None)
+        observer = Observer(recorder, "profile")
+        observer.install()
+        self._was_entered = True
+        self._recorder, self._observer = recorder, observer
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._observer is None:
+            return
+        self._observer.remove()
+        self._observer = None
+        self.function_events = self._recorder.events()
+        del self._recorder
+
+    def _finished(self) -> EventList:
+        if self.function_events is None:
+            raise UsageError(
+                "Profiler didn't finish running",
+                {"enabled": self.enabled},
+                "ask after the block has ended, and measure with enabled=True",
+            )
+        return self.function_events
+
+    def __repr__(self) -> str:
+        if self.function_events is None:
+            return "<unfinished autojit.autograd.profile>"
+        return repr(self.function_events)
+
+    def __str__(self) -> str:
+        return repr(self) if self.function_events is None else self.table()
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 55,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+    ) -> str:
+        """The rows as a text: see ``EventList.table``."""
+        return self._finished().table(
+            sort_by,
+            row_limit,
+            max_src_column_width,
+            max_name_column_width,
+            max_shapes_column_width,
+            header,
+            top_level_events_only,
+            time_unit,
+        )
+
+    def export_chrome_trace(self, path: str | Path) -> None:
+        """Write the rows for chrome://tracing and Perfetto."""
+        self._finished().export_chrome_trace(path)
+
+    def export_stacks(self, path: str | Path, metric: str = "self_cpu_time_total") -> None:
+        """Write stacks of user code with weights (``with_stack=True``): see ``EventList.export_stacks``."""
+        self._finished().export_stacks(path, metric)
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> EventList:
+        """The sums of rows with the same name: see ``EventList.key_averages``."""
+        return self._finished().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+
+    def total_average(self) -> FunctionEventAvg:
+        """The sum of all rows."""
+        return self._finished().total_average()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all rows, each counted once (microseconds)."""
+        return self._finished().self_cpu_time_total
+
+
+class record_function:
+    """Context manager and decorator: what runs inside gets a row of its own with this name.
+
+    Without an open profile it does nothing; while a step is captured neither.
+
+    Args:
+        name: the row's name.
+        args: further text, shown after the name.
+
+    Example:
+        >>> import autojit as aj
+        >>> with aj.autograd.profiler.profile() as prof:
+        ...     with aj.autograd.profiler.record_function("twice"):
+        ...         y = aj.ones(2) + aj.ones(2)
+        >>> prof.function_events[0].name
+        'twice'
+    """
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self.args = args
+        self._observers: list[Observer | None] = []  # a block may be open several times (recursion)
+
+    def __enter__(self) -> Self:
+        observer = None if state.trace is not None else state.observer
+        self._observers.append(observer)
+        if observer is not None:
+            label = self.name if self.args is None else f"{self.name}({self.args})"
+            observer.sink.push(label, USER, NO_NUMBER)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        observer = self._observers.pop()
+        if observer is not None and state.observer is observer:
+            observer.sink.pop()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate a function: every call gets a row."""
+
+        @functools.wraps(function)
+        def labelled(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name, self.args):
+                return function(*args, **kwargs)
+
+        return labelled
+
+
+def is_enabled() -> bool:
+    """Whether a profile or ``emit_nvtx`` block is open in this thread."""
+    return state.observer is not None

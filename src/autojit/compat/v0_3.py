@@ -1,0 +1,38 @@
+"""PyTorch 0.3's autograd: import this module in place of ``torch`` or ``torch.autograd``.
+
+Here are Variable (with ``volatile`` and ``reinforce``), ``backward`` and ``grad`` with their old names and defaults,
+Function in both styles, and the sampling functions. Every other name is autojit's.
+
+Example:
+    >>> from autojit.compat import v0_3 as torch
+    >>> x = torch.Variable(torch.ones(2), requires_grad=True)
+    >>> y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 2.])
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import autojit as aj
+from autojit.compat.derivatives import backward, grad
+from autojit.compat.functions import Function
+from autojit.compat.stochastic import bernoulli, multinomial, normal
+from autojit.compat.variables import Variable
+
+autograd = sys.modules[__name__]  # ``v0_3.autograd.Variable`` is the same class
+
+
+def __getattr__(name: str) -> Any:
+    """A name of autojit, or of ``autojit.autograd``."""
+    if hasattr(aj, name):
+        return getattr(aj, name)
+    if not name.startswith("_") and hasattr(aj.autograd, name):
+        return getattr(aj.autograd, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["Function", "Variable", "autograd", "backward", "bernoulli", "grad", "multinomial", "normal"]

@@ -1,0 +1,222 @@
+"""Variable as it was in 0.3: ``volatile``, a ``.grad`` that cannot be assigned and is zero for results.
+
+How to read: results of Variables must be Variables, and volatile ones if any operand is, so a *layer* (``state.Layer``)
+stands between the ops of a thread and their computation from its first Variable on until its last one is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autojit.autograd.variable import leaf_of
+from autojit.core.errors import UsageError
+from autojit.ir.op import Op
+from autojit.tensor import Tensor
+from autojit.tensor.dispatch import apply
+from autojit.tensor.factories import zeros_like
+from autojit.tensor.inplace import replace
+from autojit.tensor.state import below, carry, grad_mode, set_layers, state
+from autojit.tensor.storage import NORMAL
+
+_grad_of_tensor: Callable[[Tensor], Tensor | None] = vars(Tensor)["grad"].fget
+
+
+class Variable(Tensor):
+    """A tensor with the rules of 0.3.
+
+    ``volatile`` says that nothing computed from it is recorded: results of volatile Variables are volatile, whatever
+    else takes part. ``.grad`` cannot be assigned; that of a result is zero.
+
+    Args:
+        data: a tensor, whose memory is shared, or a NumPy array.
+        requires_grad: whether gradients are computed for it; by keyword only.
+        volatile: whether nothing computed from it is recorded; by keyword only.
+
+    Raises:
+        TypeError: ``data`` is something else.
+        ValueError: both flags are set.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.compat.v0_3 import Variable
+        >>> w = Variable(aj.ones(2), requires_grad=True)
+        >>> x = Variable(aj.ones(2), volatile=True)
+        >>> y = w * x
+        >>> y.volatile, y.requires_grad
+        (True, False)
+    """
+
+    __slots__ = ()
+    _volatile = False  # an instance attribute once it is True
+
+    def __new__(cls, data: Any = None, *, requires_grad: bool = False, volatile: bool = False) -> Any:
+        """A leaf."""
+        if requires_grad and volatile:
+            raise ValueError("Variable can't be volatile and require_grad at the same time!")
+        made = leaf_of(data, requires_grad)
+        as_variable(made, volatile, cls)
+        if not volatile:
+            made.__dict__.pop("_volatile", None)
+        return made
+
+    @property
+    def volatile(self) -> bool:
+        """Whether nothing computed from this Variable is recorded; can be set on leaves."""
+        return self._volatile
+
+    @volatile.setter
+    def volatile(self, value: bool) -> None:
+        if not self.is_leaf:
+            raise UsageError("volatile can only be set on leaf variables", {"variable": self}, "detach() it first")
+        self._volatile = bool(value)
+        if value:
+            self.requires_grad = False
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient; of a result that does not retain it, zero."""
+        if self.is_leaf:
+            return _grad_of_tensor(self)
+        found = self._grad if self.retains_grad else None
+        return zeros_like(self) if found is None else found
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            raise UsageError(
+                "the gradient of a Variable cannot be assigned",
+                {"variable": self},
+                "write into it: v.grad.data.copy_(g)",
+            )
+        self._set_grad(None)
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool | None = None,
+        retain_variables: bool | None = None,
+    ) -> None:
+        """Add the derivative of this Variable to ``.grad`` of the leaves it depends on; see ``v0_3.backward``."""
+        from autojit.compat.derivatives import backward  # it needs this class
+
+        backward(self, gradient, retain_graph, create_graph, retain_variables)
+
+    def reinforce(self, reward: Any) -> None:
+        """Give a sample of a stochastic function its reward; see ``v0_3.bernoulli``."""
+        from autojit.compat.stochastic import reinforce  # it needs this class
+
+        reinforce(self, reward)
+
+
+def as_variable(t: Tensor, volatile: bool = False, cls: type[Variable] = Variable) -> Any:
+    """Turn a tensor object into a Variable, and see that what is computed from it becomes one."""
+    t.__class__ = cls
+    if volatile:
+        t._volatile = True  # type: ignore[attr-defined]
+    _layer().keep(t)
+    return t
+
+
+def is_volatile(t: Any) -> bool:
+    """Whether nothing computed from ``t`` is recorded."""
+    return isinstance(t, Variable) and t._volatile
+
+
+class VariableLayer:
+    """What makes results of Variables Variables, on one thread, while there are any."""
+
+    def __init__(self) -> None:
+        self.alive: dict[int, Any] = {}
+        self.thread = threading.get_ident()
+
+    def keep(self, t: Tensor) -> None:
+        """Stand in the way of ops until ``t`` is gone."""
+        key, alive = id(t), self.alive
+
+        def forget(reference: Any) -> None:
+            if alive.get(key) is reference:
+                del alive[key]
+            if not alive and threading.get_ident() == self.thread:
+                self._leave()
+
+        alive[key] = weakref.ref(t, forget)
+        if self not in state.layers:
+            set_layers((self, *state.layers))
+
+    def _leave(self) -> None:
+        if self in state.layers:
+            set_layers(tuple(layer for layer in state.layers if layer is not self))
+
+    # -- the layer
+
+    def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
+        """The op; its results are Variables if an operand is, volatile if an operand is."""
+        volatile = any(is_volatile(t) for t in operands)
+        with below(self), grad_mode(state.grad_enabled and not volatile):
+            result = apply(op, *operands)
+        if any(isinstance(t, Variable) for t in operands):
+            for y in result if op.n_outputs != 1 else (result,):
+                as_variable(y, volatile)
+                if volatile and y._view is not None:
+                    y._view.creation = NORMAL
+        return result
+
+    def call_function(
+        self, cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., Any]
+    ) -> Any:
+        """Call a custom function, with the same rules for its results."""
+        given = [a for a in (*arguments, *options.values()) if isinstance(a, Variable)]
+        volatile = any(is_volatile(t) for t in given)
+        with below(self), grad_mode(state.grad_enabled and not volatile):
+            called = call(cls, arguments, options)
+        if given:
+            for y in called.results:
+                if type(y) is Tensor:
+                    as_variable(y, volatile)
+        return called
+
+    def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
+        """``made`` is a Variable, and volatile, where ``source`` is."""
+        if isinstance(source, Variable) and type(made) is Tensor:
+            as_variable(made, source._volatile)
+        with below(self):
+            carry(source, made, with_history)
+
+    def like(self, source: Tensor, made: Tensor) -> Tensor:
+        """``made``: a fresh tensor is no Variable."""
+        return made
+
+    def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
+        """Write in place; a Variable that gets volatile values becomes volatile."""
+        volatile = is_volatile(x) or is_volatile(new)
+        with below(self), grad_mode(state.grad_enabled and not volatile):
+            replace(x, new, method, old, mark)
+        if volatile and isinstance(x, Variable) and not x.is_leaf:
+            x.detach_()
+            x._volatile = True
+
+    def detached(self, x: Tensor) -> None:
+        """Being cut off the history changes nothing here."""
+
+    def shown(self, x: Tensor) -> list[str]:
+        """What ``repr`` says of a volatile Variable."""
+        return ["volatile=True"] if is_volatile(x) else []
+
+
+class _Layers(threading.local):
+    layer: VariableLayer | None = None
+
+
+_layers = _Layers()
+
+
+def _layer() -> VariableLayer:
+    """This thread's layer."""
+    found = _layers.layer
+    if found is None:
+        found = _layers.layer = VariableLayer()
+    return found

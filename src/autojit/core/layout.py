@@ -1,0 +1,20 @@
+"""Layouts: how the elements of a tensor are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Dense in strided memory, or the non-zero elements with their places."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"autojit.{self.name}"
+
+
+strided = Layout("strided")
+sparse_coo = Layout("sparse_coo")
+sparse_csr = Layout("sparse_csr")

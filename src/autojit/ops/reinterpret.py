@@ -1,0 +1,261 @@
+"""Views of memory under other strides or another dtype: as_strided, view_as_real, view_as_complex, view(dtype).
+
+All alias their operand and state ``unview``, so writes through them are values under capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided as numpy_as_strided
+
+from autojit.core.dtypes import DType, int8, int16, int32, int64
+from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.records import record
+from autojit.core.types import Shape, TensorType
+from autojit.ir.index import Index, reshaped
+from autojit.ir.op import Op, Operands, bind, not_differentiable
+from autojit.ops.base import Structured
+from autojit.ops.elementwise_arithmetic import add, mul
+from autojit.ops.elementwise_complex import complex, imag, real
+from autojit.ops.joining import select, stack
+from autojit.ops.samples import Samples, ramp
+from autojit.ops.scatter import IndexUpdate
+from autojit.ops.shape import View, reshape
+from autojit.ops.sources import iota, literal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["AsStrided", "Bitcast", "ViewAsComplex", "ViewAsReal"]
+
+
+@record
+class AsStrided(View):
+    """Element ``offset + sum(i[k] * strides[k])`` of the operand's ``span`` elements in row-major order, for every
+    position ``i`` of ``shape``. Several positions may show one element.
+    """
+
+    may_copy: ClassVar[bool] = True
+    shape: Shape
+    strides: tuple[int, ...]
+    offset: int
+    span: int
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if x.size != self.span:
+            raise ShapeError("as_strided: the operand has another number of elements", {"x": x, "span": self.span})
+        last = self.offset + sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
+        if prod(self.shape) and (last >= x.size or self.offset < 0):
+            raise ShapeError(
+                f"setStorage: sizes {list(self.shape)}, strides {list(self.strides)}, storage offset {self.offset}, "
+                f"and itemsize {x.dtype.size_bytes} requiring a storage size of {(last + 1) * x.dtype.size_bytes} are "
+                f"out of bounds for storage of size {x.size_bytes}",
+                {"x": x},
+                "keep offset + sum((size - 1) * stride) below the number of elements",
+            )
+        return x.with_shape(self.shape)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        flat = x.reshape(-1)[self.offset :] if prod(self.shape) else x.reshape(-1)[:0]
+        return numpy_as_strided(flat, self.shape, [step * x.itemsize for step in self.strides])
+
+    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
+        place = Index((), self.offset)
+        for i, step in zip(index, self.strides, strict=True):
+            place = place + i * step
+        return reshaped((place,), (self.span,), x.shape)
+
+    def _places(self, like: Any) -> Any:
+        """The element each position shows, as a vector."""
+        places: Any = None
+        for axis, step in enumerate(self.strides):
+            steps = iota(like, self.shape, axis)
+            steps = mul(steps, literal(steps, step))
+            places = steps if places is None else add(places, steps)
+        if places is None:
+            return reshape(like._literal(self.offset, TensorType((), int64, like.spec.device)), (1,))
+        return reshape(add(places, literal(places, self.offset)), (prod(self.shape),))
+
+    def _spread(self, base: Any, piece: Any, combine: str) -> Any:
+        flat = reshape(piece, (prod(self.shape),))
+        return bind(IndexUpdate(0, combine), base, flat, self._places(piece))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x = primals[0].spec
+        if not prod(self.shape):
+            return (None,)
+        return (
+            lambda: reshape(self._spread(y_bar._literal(0, x.with_shape((self.span,))), y_bar, "add"), x.shape),
+        )
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        if not prod(self.shape):
+            return base
+        return reshape(self._spread(reshape(base, (self.span,)), piece, "set"), base.spec.shape)
+
+    def shifted(self, extent: int) -> Op:
+        return AsStrided((extent, *self.shape), (self.span, *self.strides), self.offset, self.span * extent)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [
+            (AsStrided((2, 2), (4, 1), 3, 12), (ramp((3, 4), dtype),)),
+            (AsStrided((3, 3), (2, 1), 1, 12), (ramp((12,), dtype),)),
+            (AsStrided((), (), 2, 6), (ramp((2, 3), dtype),)),
+            (AsStrided((0, 2), (1, 1), 0, 4), (ramp((4,), dtype),)),
+        ]
+
+
+@record
+class ViewAsReal(Structured):
+    """Complex numbers as pairs: ``c[...] -> f[..., 2]``, real part first. An isometry, so its transpose inverts it."""
+
+    is_view: ClassVar[bool] = True
+    lowering: ClassVar[str] = "view_as_real"  # expanded into other ops before code generation
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if not x.dtype.is_complex:
+            raise DTypeError("view_as_real is only supported for complex tensors", {"x": x})
+        return TensorType((*x.shape, 2), x.dtype.to_real(), x.device)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        parts = x.real
+        return numpy_as_strided(parts, (*x.shape, 2), (*x.strides, parts.itemsize))
+
+    def expand(self, x: Any) -> Any:
+        """The same from the ops that code generation knows."""
+        return stack([real(x), imag(x)], -1)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (bind(ViewAsComplex(), y_bar),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return None if tangents[0] is None else bind(self, tangents[0])
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, args[0])
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        """The base with the viewed elements replaced: all of them."""
+        return bind(ViewAsComplex(), piece)
+
+    def shifted(self, extent: int) -> Op:
+        """The same op on an operand with a leading batch axis."""
+        return self
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not dtype.is_complex:
+            return []
+        return [(ViewAsReal(), (ramp((2, 3), dtype),)), (ViewAsReal(), (ramp((4, 3), dtype)[::2].T,))]
+
+
+@record
+class ViewAsComplex(Structured):
+    """Pairs as complex numbers: ``f[..., 2] -> c[...]``. An isometry, so its transpose inverts it."""
+
+    is_view: ClassVar[bool] = True
+    may_copy: ClassVar[bool] = True
+    lowering: ClassVar[str] = "view_as_complex"
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if x.dtype.kind != "float" or x.dtype.size_bytes < 4:
+            raise DTypeError(
+                f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar "
+                f"type: {x.dtype.name}",
+                {"x": x},
+            )
+        if not x.ndim:
+            raise ShapeError("Input tensor must have one or more dimensions", {"x": x})
+        if x.shape[-1] != 2:
+            raise ShapeError("Tensor must have a last dimension of size 2", {"x": x})
+        return TensorType(x.shape[:-1], x.dtype.to_complex(), x.device)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        if x.strides[-1] != x.itemsize and x.size:
+            x = np.ascontiguousarray(x)
+        return x.view(np.complex64 if x.itemsize == 4 else np.complex128)[..., 0]
+
+    def expand(self, x: Any) -> Any:
+        """The same from the ops that code generation knows."""
+        return complex(select(x, -1, 0), select(x, -1, 1))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (bind(ViewAsReal(), y_bar),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return None if tangents[0] is None else bind(self, tangents[0])
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, args[0])
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        """The base with the viewed elements replaced: all of them."""
+        return bind(ViewAsReal(), piece)
+
+    def shifted(self, extent: int) -> Op:
+        """The same op on an operand with a leading batch axis."""
+        return self
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype.kind != "float" or dtype.size_bytes < 4:
+            return []
+        return [(ViewAsComplex(), (ramp((3, 2), dtype),)), (ViewAsComplex(), (ramp((4, 3, 2), dtype)[::2],))]
+
+
+@record
+class Bitcast(Structured):
+    """The same bytes as numbers of another dtype; the last extent changes where the sizes differ."""
+
+    is_view: ClassVar[bool] = True
+    dtype: DType
+
+    def result_type(self, x: TensorType) -> TensorType:
+        have, want = x.dtype.size_bytes, self.dtype.size_bytes
+        if have == want:
+            return x.with_dtype(self.dtype)
+        if not x.ndim:
+            raise ShapeError(
+                f"self.dim() cannot be 0 to view {x.dtype.name} as {self.dtype.name} (different element sizes)", {"x": x}
+            )
+        total = x.shape[-1] * have
+        if total % want:
+            raise ShapeError(
+                f"self.size(-1) must be divisible by {want // have} to view {x.dtype.name} as {self.dtype.name} "
+                f"(different element sizes), but got {x.shape[-1]}",
+                {"x": x},
+            )
+        return TensorType((*x.shape[:-1], total // want), self.dtype, x.device)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        if x.itemsize != self.dtype.size_bytes and x.strides[-1] != x.itemsize:
+            x = np.ascontiguousarray(x)
+        return x.view(self.dtype.numpy)
+
+    vjp = not_differentiable("the bytes of a number are not a smooth function of it")
+    jvp = not_differentiable("the bytes of a number are not a smooth function of it")
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(self, args[0])
+
+    def unview(self, base: Any, piece: Any) -> Any:
+        """The base with the viewed elements replaced: all of them."""
+        return bind(Bitcast(base.spec.dtype), piece)
+
+    def shifted(self, extent: int) -> Op:
+        """The same op on an operand with a leading batch axis."""
+        return self
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        same = {1: int8, 2: int16, 4: int32, 8: int64}.get(dtype.size_bytes)
+        found: Samples = [] if same is None else [(Bitcast(same), (ramp((2, 3), dtype),))]
+        if dtype.size_bytes == 4:
+            found.append((Bitcast(int64), (ramp((3, 4), dtype),)))
+        return found
+

@@ -1,0 +1,114 @@
+"""Watching: a compiled step run kernel by kernel, while somebody in this thread wants to know what takes how long.
+
+The plan runner walks a list of entries. Here each entry becomes a plan of its own for the time of one call, so the
+same code runs on the same memory in the same order, with a stop after every kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from autojit.codegen.cpu.lower import LoweredStep
+from autojit.core.source import UNKNOWN, SourceLocation
+from autojit.ir.graph import Node
+
+PLAN_WORDS = 6  # see plan_ir
+ENTRY_BYTES = 32
+
+
+class KernelRow(NamedTuple):
+    """What a kernel is: its name (fused ops and lines), the ops, the places in user code they come from."""
+
+    name: str
+    ops: tuple[str, ...]
+    places: tuple[SourceLocation, ...]
+
+
+class KernelObserver(Protocol):
+    """Wants to know of native calls and of the kernels in them."""
+
+    def call(self, name: str, kind: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Make a native call by calling the function."""
+        ...
+
+    def kernel(self, row: KernelRow, function: Callable[..., Any], *arguments: Any) -> None:
+        """Run the kernel by calling the function."""
+        ...
+
+
+class Watching(threading.local):
+    """Who watches this thread; None while steps run at full speed."""
+
+    observer: KernelObserver | None = None
+
+
+watching = Watching()
+
+
+def run_entries(
+    words: Any, native: Callable[[int], None], table: int, rows: Sequence[KernelRow], observer: KernelObserver
+) -> None:
+    """Run a plan entry by entry; after an entry that reports an error the rest is left out, as in the plan runner.
+
+    Args:
+        words: the table with the plan's address in front; nobody else uses it meanwhile.
+        native: ``aj_step``.
+        rows: one per entry.
+    """
+    plan = words[0]
+    whole = (ctypes.c_int64 * PLAN_WORDS).from_address(plan)
+    part = (ctypes.c_int64 * PLAN_WORDS)(*whole)
+    error = ctypes.c_int64.from_address(whole[5])
+    part[2] = 1
+
+    def one_by_one() -> None:
+        for place, row in enumerate(rows):
+            part[3] = whole[3] + ENTRY_BYTES * place
+            observer.kernel(row, native, table)
+            part[0] = 0  # pointers are patched once, before the first entry
+            if error.value:
+                break
+
+    words[0] = ctypes.addressof(part)
+    try:
+        observer.call(f"native call of {len(rows)} kernels", "native_call", one_by_one)
+    finally:
+        words[0] = plan
+
+
+def kernel_rows(lowered: LoweredStep) -> list[KernelRow]:
+    """A row for every entry of the plan, in order."""
+    found = []
+    for entry, nodes in zip(lowered.entries, lowered.origins, strict=True):
+        if entry.chunks:
+            found.append(_row(entry.label, nodes))
+    return found
+
+
+def _row(label: str, nodes: Sequence[Node]) -> KernelRow:
+    ops = tuple(dict.fromkeys(node.op.name for node in nodes))
+    places = {(p.file, p.line): p for p in (node.source for node in nodes) if p is not UNKNOWN}
+    ordered = tuple(places[key] for key in sorted(places))
+    is_telling = not ops or label.startswith(("combine", "copy", "sum slices", "matmul "))
+    name = label if is_telling else "+".join(ops)
+    lines = shown_lines(ordered)
+    return KernelRow(f"kernel {name} ({lines})" if lines else f"kernel {name}", ops, ordered)
+
+
+def shown_lines(places: Iterable[SourceLocation]) -> str:
+    """Places as short text: ``train.py:12,14 model.py:7``.
+
+    Example:
+        >>> shown_lines([])
+        ''
+    """
+    files: dict[str, list[int]] = {}
+    for place in places:
+        lines = files.setdefault(os.path.basename(place.file), [])
+        if place.line not in lines:
+            lines.append(place.line)
+    return " ".join(f"{file}:{','.join(map(str, lines))}" for file, lines in files.items())

@@ -1,0 +1,248 @@
+"""Making sparse tensors: from parts, from dense tensors, in another layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import DType, int64
+from autojit.core.errors import ShapeError, UsageError
+from autojit.core.layout import Layout, sparse_coo, sparse_csr, strided
+from autojit.sparse.rules import dense, gathered, places, transposed, values_at
+from autojit.sparse.tensor import SparseTensor, concrete_indices, make
+from autojit.tensor import Tensor
+from autojit.tensor.factories import as_tensor, zeros
+from autojit.tensor.functions_shape import stack
+from autojit.tensor.promotion import cast
+from autojit.tensor.state import outside_trace
+from autojit.tensor.tensor import type_of, wrap
+
+
+def sparse_coo_tensor(
+    indices: Any = None, values: Any = None, size: Any = None, *, dtype: DType | None = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """A sparse tensor of places ``i64[sparse_dim, n]`` and values ``f[n, *dense shape]``.
+
+    Without ``size`` the smallest one that holds all places is taken. ``sparse_coo_tensor(size)`` holds no element.
+    The result is differentiable with respect to ``values``.
+
+    Raises:
+        RuntimeError: places outside ``size``, or numbers of places and values that differ.
+
+    Example:
+        >>> import autojit as aj
+        >>> s = aj.sparse_coo_tensor([[0, 1], [2, 0]], [3.0, 4.0], (2, 3))
+        >>> s.to_dense()
+        tensor([[0., 0., 3.],
+                [4., 0., 0.]])
+    """
+    if values is None and size is None:  # only a size
+        indices, values, size = None, None, indices
+    if indices is None:
+        shape = tuple(size)
+        places_, kept = wrap(np.zeros((len(shape), 0), np.int64)), zeros(0, dtype=dtype)
+        return _leaf(make(places_, kept, shape, sparse_coo, True), requires_grad)
+    places_, kept = _indices(indices), _values(values, dtype)
+    _check_pairs(places_, kept)
+    shape = _smallest(places_, kept) if size is None else tuple(size)
+    _check_inside(places_, kept, shape)
+    return _leaf(make(places_, kept, shape, sparse_coo, bool(is_coalesced)), requires_grad)
+
+
+def sparse_csr_tensor(
+    crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: DType | None = None,
+    device: Any = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """A sparse matrix kept by rows: where each row starts (``i64[rows + 1]``), the columns and the values.
+
+    Raises:
+        RuntimeError: starts that do not begin at 0, fall, or do not end at the number of values.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.sparse_csr_tensor([0, 1, 2], [2, 0], [3.0, 4.0], (2, 3)).to_dense()
+        tensor([[0., 0., 3.],
+                [4., 0., 0.]])
+    """
+    starts, columns, kept = _indices(crow_indices), _indices(col_indices), _values(values, dtype)
+    if type_of(starts).ndim != 1 or type_of(columns).ndim != 1:
+        raise UsageError("sparse_csr_tensor: crow_indices and col_indices must be vectors (batches are not kept)")
+    count = type_of(columns).shape[0]
+    rows = type_of(starts).shape[0] - 1
+    if starts._array is not None:
+        _check_starts(starts._array, count)
+    if size is None:
+        size = (rows, int(columns._array.max()) + 1 if count else 0)
+    if size[0] != rows:
+        raise UsageError(
+            f"crow_indices.numel() must be rows + 1: got {rows + 1} of them and {size[0]} rows",
+            {"crow_indices": starts}, "pass the start of every row and the total",
+        )  # fmt: skip
+    row = wrap(np.repeat(np.arange(rows), np.diff(starts._array)))
+    both = stack([row, columns])
+    _check_pairs(both, kept)
+    shape = (*tuple(size)[:2], *type_of(kept).shape[1:])
+    _check_inside(both, kept, shape)
+    return _leaf(make(both, kept, shape, sparse_csr, True, starts), requires_grad)
+
+
+def _check_starts(starts: Any, count: int) -> None:
+    if starts[0] != 0:
+        raise UsageError("`crow_indices[..., 0] == 0` is not satisfied.", {"crow_indices": starts[:8]})
+    if starts[-1] != count:
+        raise UsageError("`crow_indices[..., -1] == nnz` is not satisfied.", {"last": starts[-1], "nnz": count})
+    if (np.diff(starts) < 0).any():
+        raise UsageError("`0 <= crow_indices[..., 1:] - crow_indices[..., :-1]` is not satisfied.", {})
+
+
+def _indices(given: Any) -> Tensor:
+    if not isinstance(given, Tensor):
+        found: Tensor = as_tensor(given)
+        return cast(found, int64) if type_of(found).size == 0 else _integers(found)
+    return _integers(given)
+
+
+def _integers(given: Tensor) -> Tensor:
+    if type_of(given).dtype.category != 1:
+        raise TypeError(f"indices must be an int64 tensor, but got one of {type_of(given).dtype}")
+    return cast(given, int64).detach()
+
+
+def _values(given: Any, dtype: DType | None) -> Tensor:
+    kept: Tensor = given if isinstance(given, Tensor) else as_tensor(given)
+    kept = kept if dtype is None else cast(kept, dtype)
+    return kept.view_as(kept) if kept.requires_grad else kept.detach()  # type: ignore[no-any-return]
+
+
+def _leaf(made: SparseTensor, requires_grad: bool) -> SparseTensor:
+    return made.with_values(made._values_part.detach().requires_grad_()) if requires_grad else made
+
+
+def _check_pairs(indices: Tensor, values: Tensor) -> None:
+    where, what = type_of(indices).shape, type_of(values).shape
+    if len(where) != 2:
+        raise ShapeError(f"indices must be sparse_dim x nnz, but got: {list(where)}", {"indices": indices})
+    if not what or what[0] != where[1]:
+        raise ShapeError(
+            f"indices and values must have same nnz, but got nnz from indices: {where[1]}, nnz from values: "
+            f"{what[0] if what else 1}",
+            {"indices": indices, "values": values},
+        )
+
+
+def _smallest(indices: Tensor, values: Tensor) -> tuple[int, ...]:
+    array = indices._array
+    if array is None:
+        raise UsageError("sparse_coo_tensor: inside a captured step the size must be given", fix="pass size=")
+    if array.size and array.min() < 0:
+        raise UsageError("found negative index " + str(int(array.min())), {"indices": indices})
+    extents = array.max(axis=1) + 1 if array.shape[1] else np.zeros(array.shape[0], np.int64)
+    return (*(int(n) for n in extents), *type_of(values).shape[1:])
+
+
+def _check_inside(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> None:
+    n = type_of(indices).shape[0]
+    if n + type_of(values).ndim - 1 != len(shape):
+        raise ShapeError(
+            f"number of dimensions must be sparse_dim ({n}) + dense_dim ({type_of(values).ndim - 1}), but got "
+            f"{len(shape)}",
+            {"indices": indices, "values": values, "size": shape},
+        )
+    if tuple(shape[n:]) != type_of(values).shape[1:]:
+        raise ShapeError(
+            f"values has incorrect size, expected {list(shape[n:])} for each element, got "
+            f"{list(type_of(values).shape[1:])}",
+            {"values": values, "size": shape},
+        )
+    array = indices._array
+    if array is None or not array.size:
+        return
+    for axis in range(n):
+        low, high = int(array[axis].min()), int(array[axis].max())
+        if low < 0:
+            raise UsageError(f"found negative index {low} for dim {axis}", {"indices": indices})
+        if high >= shape[axis]:
+            raise UsageError(
+                f"size is inconsistent with indices: for dim {axis}, size is {shape[axis]} but found index {high}",
+                {"indices": indices, "size": shape},
+            )
+
+
+def coalesced(s: SparseTensor) -> SparseTensor:
+    """Each place once, in order; values of the same place are added."""
+    if s._is_coalesced:
+        return s
+    places_ = concrete_indices(s, "coalesce")
+    extents = type_of(s).shape[: places_.shape[0]]
+    flat = np.ravel_multi_index(tuple(places_), extents) if places_.shape[0] else np.zeros(places_.shape[1], np.int64)
+    unique, inverse = np.unique(flat, return_inverse=True)
+    kept = s._values_part
+    new = np.array(np.unravel_index(unique, extents)) if places_.shape[0] else np.zeros((0, len(unique)), np.int64)
+    if len(unique) == len(flat) and (inverse == np.arange(len(flat))).all():
+        return make(s._index_part, kept, type_of(s).shape, sparse_coo, True)
+    total = zeros((len(unique), *type_of(kept).shape[1:]), dtype=type_of(kept).dtype)
+    summed = total.index_add(0, wrap(np.ascontiguousarray(inverse.reshape(-1))), kept)
+    return make(wrap(np.ascontiguousarray(new, dtype=np.int64)), summed, type_of(s).shape, sparse_coo, True)
+
+
+def as_layout(s: SparseTensor, layout: Layout) -> Tensor:
+    """The same elements in another layout."""
+    if layout is s._layout:
+        return s
+    if layout is strided:
+        return dense(s)
+    if layout is sparse_coo:
+        return make(s._index_part, s._values_part, type_of(s).shape, sparse_coo, True)
+    if s.sparse_dim() != 2:
+        raise UsageError("to_sparse_csr: only matrices have the CSR layout", {"input": type_of(s)})
+    once = coalesced(s)
+    rows = concrete_indices(once, "to_sparse_csr")[0]
+    starts = np.searchsorted(rows, np.arange(type_of(s).shape[0] + 1)).astype(np.int64)
+    return make(once._index_part, once._values_part, type_of(s).shape, sparse_csr, True, wrap(starts))
+
+
+def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Layout | None = None, dense_dim: Any = None) -> Tensor:
+    """The elements of a dense tensor that are not zero (at its present values), differentiably."""
+    if isinstance(sparse_dim, Layout):
+        layout, sparse_dim = sparse_dim, None
+    ndim = type_of(self).ndim
+    kept_axes = ndim - (dense_dim or 0) if sparse_dim is None else int(sparse_dim)
+    if not 0 <= kept_axes <= ndim:
+        raise UsageError(f"sparse_dim must be in [0, {ndim}], but got {kept_axes}", {"input": self})
+    array = self._array
+    if array is None:
+        raise UsageError(
+            "to_sparse: the number of elements that are not zero is not known inside a captured step",
+            {"input": self}, "use .sparse_mask(pattern), or convert before the step",
+        )  # fmt: skip
+    filled = array.reshape(*array.shape[:kept_axes], -1).any(axis=-1) if kept_axes < ndim else array != 0
+    found = np.array(np.nonzero(filled) if kept_axes else np.zeros((0, int(filled)), np.int64), dtype=np.int64)
+    with outside_trace():
+        where = wrap(np.ascontiguousarray(found))
+    made = make(where, gathered(self, where), type_of(self).shape, sparse_coo, True)
+    return made if layout in (None, sparse_coo) else as_layout(made, layout)  # type: ignore[arg-type]
+
+
+def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
+    """The elements of a dense matrix that are not zero, kept by rows."""
+    if type_of(self).ndim < 2:
+        raise UsageError("to_sparse_csr: only matrices have the CSR layout", {"input": self})
+    return to_sparse(self, layout=sparse_csr, dense_dim=dense_dim)
+
+
+def masked(x: Tensor, mask: Tensor) -> Tensor:
+    """The elements of ``x`` (dense or sparse) at the places of ``mask``, differentiably."""
+    if not isinstance(mask, SparseTensor):
+        raise UsageError("sparse_mask: the mask must be a sparse tensor", {"mask": mask})
+    if type_of(x).shape != type_of(mask).shape:
+        raise ShapeError("sparse_mask(): operands have incompatible sizes", {"input": x, "mask": type_of(mask)})
+    return mask.with_values(values_at(x, mask))
+
+
+__all__ = [
+    "as_layout", "coalesced", "masked", "places", "sparse_coo_tensor", "sparse_csr_tensor", "to_sparse",
+    "to_sparse_csr", "transposed",
+]  # fmt: skip

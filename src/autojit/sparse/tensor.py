@@ -1,0 +1,335 @@
+"""SparseTensor: the places and the values of the elements that are not zero.
+
+A sparse tensor is a pair of ordinary tensors, so nothing below it is new: its history, hooks and gradients are those of
+``_values_part``, and every op on it is written with dense ops on the two parts (``rules.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import DType
+from autojit.core.errors import UsageError
+from autojit.core.layout import Layout, sparse_coo, sparse_csr
+from autojit.core.types import TensorType
+from autojit.tensor import Tensor
+from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.promotion import cast
+from autojit.tensor.storage import ElsewhereArray
+from autojit.tensor.tensor import type_of
+
+
+class SparseTensor(Tensor):
+    """A tensor kept as the places and values of some of its elements; the others are zero.
+
+    ``_index_part`` is ``i64[sparse_dim, n]``, ``_values_part`` ``f[n, *dense shape]``. In the CSR layout
+    ``_row_starts`` is the ``crow_indices`` beside it. In a coalesced tensor no place occurs twice and places are in
+    order.
+    """
+
+    __slots__ = ("_index_part", "_is_coalesced", "_layout", "_row_starts", "_values_part")
+    _index_part: Tensor
+    _values_part: Tensor
+    _row_starts: Tensor | None
+    _layout: Layout
+    _is_coalesced: bool
+
+    @property
+    def layout(self) -> Layout:
+        """``sparse_coo`` or ``sparse_csr``."""
+        return self._layout
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the layout is COO."""
+        return self._layout is sparse_coo
+
+    @property
+    def is_sparse_csr(self) -> bool:
+        """Whether the layout is CSR."""
+        return self._layout is sparse_csr
+
+    def sparse_dim(self) -> int:
+        """The number of axes whose places are kept."""
+        return type_of(self._index_part).shape[0]
+
+    def dense_dim(self) -> int:
+        """The number of axes that every kept value has."""
+        return type_of(self).ndim - self.sparse_dim()
+
+    def _nnz(self) -> int:
+        return type_of(self._index_part).shape[1]
+
+    def _indices(self) -> Tensor:
+        self._require(sparse_coo, "_indices")
+        return self._index_part
+
+    def _values(self) -> Tensor:
+        return self._values_part.detach()
+
+    def indices(self) -> Tensor:
+        """The places of a coalesced COO tensor: ``i64[sparse_dim, n]``."""
+        self._require(sparse_coo, "indices")
+        self._require_coalesced("indices")
+        return self._index_part
+
+    def values(self) -> Tensor:
+        """The values, differentiably: ``f[n, *dense shape]``. Those of a COO tensor must be coalesced."""
+        if self.is_sparse:
+            self._require_coalesced("values")
+        return self._values_part
+
+    def crow_indices(self) -> Tensor:
+        """Where each row starts among the values: ``i64[rows + 1]`` (CSR)."""
+        self._require(sparse_csr, "crow_indices")
+        assert self._row_starts is not None
+        return self._row_starts
+
+    def col_indices(self) -> Tensor:
+        """The column of each value: ``i64[n]`` (CSR)."""
+        self._require(sparse_csr, "col_indices")
+        found: Tensor = self._index_part[1]
+        return found
+
+    def is_coalesced(self) -> bool:
+        """Whether no place occurs twice and the places are in order."""
+        self._require(sparse_coo, "is_coalesced")
+        return self._is_coalesced
+
+    def _require(self, layout: Layout, method: str) -> None:
+        if self._layout is not layout:
+            raise UsageError(
+                f"{method} expected {_words(layout)} layout but got {_words(self._layout)}",
+                {"input": type_of(self)},
+                "convert it: .to_sparse() or .to_sparse_csr()",
+            )
+
+    def _require_coalesced(self, method: str) -> None:
+        if not self._is_coalesced:
+            raise UsageError(
+                f"Cannot get {method} on an uncoalesced tensor, please call .coalesce() first",
+                {"input": type_of(self)},
+            )
+
+    # -------------------------------------------------------------------------------------- history: that of the values
+
+    def _differentiated(self) -> Tensor:
+        return self._values_part
+
+    def _from_part(self, part: Tensor | None) -> Tensor | None:
+        return None if part is None else self.with_values(part)
+
+    def _become(self, other: Tensor) -> None:
+        """This tensor now has the places and values of another one of its shape."""
+        assert isinstance(other, SparseTensor)
+        self._index_part, self._values_part = other._index_part, other._values_part
+        self._row_starts, self._is_coalesced = other._row_starts, other._is_coalesced
+
+    def _part_of(self, other: Any) -> Any:
+        """The values of ``other`` (sparse or dense) at this tensor's places."""
+        from autojit.sparse.rules import values_at
+
+        return values_at(other, self) if isinstance(other, Tensor) else other
+
+    @property
+    def requires_grad(self) -> bool:  # type: ignore[override]
+        return self._values_part.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self._values_part.requires_grad = flag
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """As of a dense tensor."""
+        self._values_part.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def grad_fn(self) -> Any:
+        return self._values_part.grad_fn
+
+    @property
+    def is_leaf(self) -> bool:
+        return bool(self._values_part.is_leaf)
+
+    @property
+    def grad(self) -> Tensor | None:  # type: ignore[override]
+        """The gradient: sparse, with the same places."""
+        return self._from_part(self._values_part.grad)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        self._values_part.grad = None if value is None else self._part_of(value).detach()
+
+    @property
+    def retains_grad(self) -> bool:
+        return self._values_part.retains_grad
+
+    def retain_grad(self) -> None:
+        """As of a dense tensor."""
+        self._values_part.retain_grad()
+
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """As of a dense tensor; ``gradient`` may be sparse or dense."""
+        from autojit.autograd.derivatives import backward
+
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> Any:
+        """As of a dense tensor; the hook gets a sparse gradient."""
+        return self._values_part.register_hook(lambda g: self._part_of(hook(self.with_values(g))))
+
+    # -------------------------------------------------------------------------------------------------------- conversion
+
+    def with_values(self, values: Tensor, dtype: DType | None = None) -> SparseTensor:
+        """The same places with other values."""
+        return make(
+            self._index_part, values if dtype is None else cast(values, dtype), type_of(self).shape, self._layout,
+            self._is_coalesced, self._row_starts,
+        )  # fmt: skip
+
+    def detach(self) -> Tensor:
+        """The same places and values, without history."""
+        return self.with_values(self._values_part.detach())
+
+    @property
+    def data(self) -> Tensor:  # type: ignore[override]
+        return self.detach()
+
+    def clone(self, *, memory_format: Any = None) -> Tensor:
+        """A differentiable copy of the values, with the same places."""
+        return self.with_values(clone(self._values_part))
+
+    def coalesce(self) -> SparseTensor:
+        """Each place once, in order; values of the same place are added."""
+        from autojit.sparse.construct import coalesced
+
+        self._require(sparse_coo, "coalesce")
+        return coalesced(self)
+
+    def to_dense(self, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Tensor:
+        """All elements, in memory."""
+        from autojit.sparse.rules import dense
+
+        found = dense(self)
+        return found if dtype is None else cast(found, dtype)
+
+    def to_sparse(self, *arguments: Any, layout: Layout | None = None) -> Tensor:
+        """COO (or ``layout``)."""
+        from autojit.sparse.construct import as_layout
+
+        return as_layout(self, layout or sparse_coo)
+
+    def to_sparse_csr(self, dense_dim: int | None = None) -> Tensor:
+        """CSR."""
+        from autojit.sparse.construct import as_layout
+
+        return as_layout(self, sparse_csr)
+
+    def sparse_mask(self, mask: Tensor) -> Tensor:
+        """The elements at the places of another sparse tensor."""
+        from autojit.sparse.construct import masked
+
+        return masked(self, mask)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Not possible: NumPy has no sparse arrays."""
+        raise TypeError(f"can't convert {_words(self._layout)} tensor to numpy; use x.to_dense().numpy()")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.numpy()
+
+    def tolist(self) -> Any:
+        """Nested lists of all elements."""
+        return self.to_dense().tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        return self.to_dense().item()
+
+    def to(self, *arguments: Any, **options: Any) -> Tensor:
+        """Other dtype of the values."""
+        return self.with_values(self._values_part.to(*arguments, **options))
+
+    def float(self) -> Tensor:
+        """Values in float32."""
+        return self.with_values(self._values_part.float())
+
+    def double(self) -> Tensor:
+        """Values in float64."""
+        return self.with_values(self._values_part.double())
+
+    def zero_(self) -> Tensor:
+        """All elements become zero: none is kept."""
+        self._index_part = self._index_part[:, :0]
+        self._values_part = self._values_part.detach()[:0]
+        return self
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Not a question for sparse tensors."""
+        raise UsageError("Tensors of type SparseTensorImpl do not have is_contiguous")
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Not a question for sparse tensors."""
+        raise UsageError("Sparse tensors do not have strides")
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        parts = [f"indices={self._index_part.detach()!r}"]
+        if self._row_starts is not None:
+            parts = [f"crow_indices={self._row_starts!r}", f"col_indices={self.col_indices()!r}"]
+        parts += [f"values={self._values()!r}", f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
+        parts += [f"layout={self._layout!r}"]
+        if self.requires_grad:
+            parts.append("requires_grad=True" if self.is_leaf else f"grad_fn=<{self.grad_fn.name()}>")
+        indent = ",\n       "
+        return f"tensor({indent.join(parts)})"
+
+    __str__ = __repr__
+    __hash__ = Tensor.__hash__
+
+
+def _words(layout: Layout) -> str:
+    return {"sparse_coo": "Sparse", "sparse_csr": "SparseCsr"}.get(layout.name, layout.name)
+
+
+def make(
+    indices: Tensor,
+    values: Tensor,
+    shape: tuple[int, ...],
+    layout: Layout = sparse_coo,
+    is_coalesced: bool = False,
+    row_starts: Tensor | None = None,
+) -> SparseTensor:
+    """A sparse tensor of parts that fit each other."""
+    made: SparseTensor = object.__new__(SparseTensor)
+    for slot in Tensor.__slots__:
+        if slot not in ("__dict__", "__weakref__"):
+            setattr(made, slot, None)
+    dtype = type_of(values).dtype
+    made._requires_grad = made._retains_grad = False
+    made._output_nr = 0
+    made._type = TensorType(tuple(shape), dtype, type_of(values).device)
+    made._array = ElsewhereArray(tuple(shape), dtype.numpy)
+    made._index_part, made._values_part, made._row_starts = indices, values, row_starts
+    made._layout, made._is_coalesced = layout, is_coalesced
+    return made
+
+
+def concrete_indices(s: SparseTensor, what: str) -> np.ndarray[Any, Any]:
+    """The places as an array, which ``what`` needs to find out how many there are; an error while they are traced."""
+    array = s._index_part._array
+    if array is None:
+        raise UsageError(
+            f"{what}: the number of different places depends on values that a captured step does not have",
+            {"input": type_of(s)},
+            "call .coalesce() before the step, or make the sparse tensor outside it",
+        )
+    return array  # type: ignore[no-any-return]
+
+
+__all__ = ["SparseTensor", "concrete_indices", "make"]

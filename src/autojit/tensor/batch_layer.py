@@ -1,0 +1,153 @@
+"""BatchLayer: tensors with a hidden leading axis, carried through every op by its batching rule.
+
+How to read: the layer is a *layer* (``state.Layer``). A batched tensor shows the type of one element and computes
+nothing itself; its values for the whole batch are the layer's, in a *full* tensor with the batch axis first, on which
+ops act below the layer. Their history is recorded there too. The layer owns the full tensors, by tensor object.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autojit.core.errors import ShapeError
+from autojit.ir.op import Op
+from autojit.tensor.dispatch import apply
+from autojit.tensor.inplace import replace
+from autojit.tensor.state import below, carry, set_layers, state
+from autojit.tensor.tensor import Tensor, alias, type_of, wrap
+from autojit.transforms.batch import batch_node
+
+
+class BatchLayer:
+    """One batch of ``size`` elements that the running thread computes at once."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._full: dict[int, tuple[Any, Tensor]] = {}
+
+    # -- in and out
+
+    def element(self, full: Tensor) -> Tensor:
+        """The batched tensor whose values are ``full``, which has the batch axis first."""
+        t = wrap(None)  # type: ignore[arg-type]
+        whole = type_of(full)
+        t._type = whole.with_shape(whole.shape[1:])
+        self._own(t, full)
+        return t
+
+    def full(self, t: Tensor) -> Tensor | None:
+        """The values of a batched tensor for the whole batch; None for a tensor that is the same for all elements."""
+        found = self._full.get(id(t))
+        return None if found is None else found[1]
+
+    def repeated(self, t: Tensor) -> Tensor:
+        """``full``, of a tensor that is the same for all elements too; to be called below the layer."""
+        found = self.full(t)
+        if found is not None:
+            return found
+        return t.expand((self.size, *type_of(t).shape))  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Forget everything: batched tensors that outlive the layer have no values."""
+        self._full.clear()
+
+    def _own(self, t: Tensor, full: Tensor) -> None:
+        key, known = id(t), self._full
+
+        def forget(reference: Any) -> None:
+            found = known.get(key)
+            if found is not None and found[0] is reference:
+                del known[key]
+
+        known[key] = (weakref.ref(t, forget), full)
+
+    # -- the layer
+
+    def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
+        """The op for the whole batch, by its batching rule; at once where no operand is batched."""
+        with below(self):
+            fulls = [self.full(t) for t in operands]
+            flags = [f is not None for f in fulls]
+            if not any(flags):
+                return apply(op, *operands)
+            args = [t if f is None else f for t, f in zip(operands, fulls, strict=True)]
+            results, _ = batch_node(op, args, flags, args[0])
+        elements = [self.element(y) for y in results]
+        return elements[0] if op.n_outputs == 1 else tuple(elements)
+
+    def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
+        """``made`` has the values that ``source`` has now; also their history, if so wanted."""
+        full = self.full(source)
+        if full is None:
+            return
+        kept = alias(full, own_version=with_history)
+        if with_history:
+            kept._requires_grad, kept._grad_fn, kept._output_nr = full._requires_grad, full._grad_fn, full._output_nr
+            kept._accumulator = full._accumulator
+        with below(self):
+            carry(full, kept, with_history)
+        self._own(made, kept)
+
+    def like(self, source: Tensor, made: Tensor) -> Tensor:
+        """``made`` for every element, where the likeness is batched: so it can be written to in place."""
+        if self.full(source) is None:
+            return made
+        with below(self):
+            full = self.repeated(made).contiguous()
+            full.requires_grad_(made.requires_grad)
+        return self.element(full)
+
+    def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
+        """Write in place, for the whole batch."""
+        with below(self):
+            full, new_full = self.full(x), self.full(new)
+            if full is not None:
+                old_full = None if old is None else self.full(old)
+                replace(full, self.repeated(new), method, old_full, mark)
+            elif new_full is None:
+                replace(x, new, method, old, mark)
+            else:
+                raise ShapeError(
+                    f"vmap: inplace arithmetic {method} is not possible because the tensor that is written to is the "
+                    "same for all elements of the batch while what is written is not",
+                    {"written to": x, "batch": self.size},
+                    "use the out-of-place form, or make the tensor from a batched one (x.new_zeros, zeros_like)",
+                )
+
+    def detached(self, x: Tensor) -> None:
+        """A batched tensor was cut off its history in place."""
+        full = self.full(x)
+        if full is not None:
+            with below(self):
+                full.detach_()
+
+    def shown(self, x: Tensor) -> list[str]:
+        """Nothing: a batched tensor shows its type."""
+        return []
+
+
+def over_batch(function: Callable[..., Sequence[Tensor | None]], fulls: Sequence[Tensor]) -> list[Tensor | None]:
+    """``function`` of the elements of ``fulls`` along their first axis, computed for all of them at once.
+
+    Its results gain the batch axis in front; None stays None.
+
+    Example:
+        >>> import autojit as aj
+        >>> (y,) = over_batch(lambda row: [row.sum()], [aj.ones(2, 3)])
+        >>> y
+        tensor([3., 3.])
+    """
+    layer = BatchLayer(type_of(fulls[0]).shape[0])
+    before = state.layers
+    elements = [layer.element(t) for t in fulls]
+    set_layers((*before, layer))
+    try:
+        found = function(*elements)
+    finally:
+        set_layers(before)
+    try:
+        return [None if t is None else layer.repeated(t) for t in found]
+    finally:
+        layer.close()

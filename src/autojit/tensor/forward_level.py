@@ -1,0 +1,218 @@
+"""ForwardLevel: tangents carried by tensors while a forward-mode level is entered.
+
+How to read: the level is a *layer* (``state.Layer``). ``apply`` computes an op on the primals below the layer and pushes
+the tangents through the op's own JVP rule, also below it, so both parts may be recorded for backward or captured by
+``jit``. The level owns the tangents, by tensor object; they are gone when it is left or the tensor dies.
+
+Views share tangents as they share memory. A *link* says of which tensor another is a view as far as tangents go:
+``make_dual`` and ``unpack_dual`` give aliases without a link, so writes through them leave each other's tangents alone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autojit.core.errors import DTypeError, ShapeError
+from autojit.ir.op import Op
+from autojit.tensor.dispatch import apply
+from autojit.tensor.inplace import copy_into, replace
+from autojit.tensor.recording import OpNode
+from autojit.tensor.state import below, state
+from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.transforms.jvp import push_forward
+
+
+class Part:
+    """What a level knows of one tensor: its tangent, and its link (base, chain of view ops), if any."""
+
+    __slots__ = ("base", "chain", "owner", "tangent")
+
+    def __init__(self, owner: Any, tangent: Tensor | None, base: Tensor | None, chain: tuple[Op, ...]) -> None:
+        self.owner = owner
+        self.tangent = tangent
+        self.base = base
+        self.chain = chain
+
+
+class ForwardLevel:
+    """One forward-mode level of the running thread."""
+
+    def __init__(self) -> None:
+        self.parts: dict[int, Part] = {}
+
+    def close(self) -> None:
+        """Forget all tangents."""
+        self.parts.clear()
+
+    # -- the layer
+
+    def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
+        """The op on the primals; its results get the tangents that its JVP rule gives."""
+        with below(self):
+            tangents = [self.tangent(t) for t in operands]
+            result = apply(op, *operands)
+            results = result if op.n_outputs != 1 else (result,)
+            if op.is_view and result._view is not None and id(operands[0]) in self.parts:
+                self._link(result, operands[0], (op,))
+            if tangents.count(None) == len(tangents):
+                return result
+            pushed = push_forward(op, operands, results, tangents)
+            for y, y_dot in zip(results, pushed, strict=True):
+                if y_dot is None and type_of(y).dtype.is_differentiable:
+                    y_dot = Tensor._literal_of(0, type_of(y)).clone()
+                if y_dot is not None:
+                    self._keep(y, self._laid_out(y, y_dot))
+            self._tell_node(op, results)
+        return result
+
+    def _tell_node(self, op: Op, results: Sequence[Tensor]) -> None:
+        """Results that the history keeps for backward are objects of their own: they have the same tangents."""
+        node = results[0]._grad_fn
+        if isinstance(node, OpNode) and node.op is op:
+            for kept, y in zip(node.results, results, strict=True):
+                y_dot = self.tangent(y)
+                if isinstance(kept, Tensor) and y_dot is not None:
+                    self._keep(kept, y_dot)
+
+    def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
+        """``made`` has the tangent that ``source`` has now, whatever is written to ``source`` later."""
+        if not with_history:
+            return
+        with below(self):
+            x_dot = self.tangent(source)
+            if x_dot is not None:
+                self._keep(made, x_dot.clone())
+
+    def like(self, source: Tensor, made: Tensor) -> Tensor:
+        """``made``: fresh tensors have no tangent."""
+        return made
+
+    def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
+        """Write in place; the tangent of ``x`` follows in its own memory, which views share."""
+        with below(self):
+            x_dot, new_dot = self.tangent(x), self.tangent(new)
+            replace(x, new, method, old, mark)
+            if x_dot is not None:
+                copy_into(x_dot, x_dot.new_zeros(()) if new_dot is None else new_dot)
+            elif new_dot is not None:
+                self.give(x, new_dot)
+
+    def detached(self, x: Tensor) -> None:
+        """``x`` has no tangent any more."""
+        self.separate(x)
+
+    def shown(self, x: Tensor) -> list[str]:
+        """The tangent, as torch shows it."""
+        with below(self):
+            x_dot = self.tangent(x)
+            return [] if x_dot is None else [f"tangent={x_dot!r}"]
+
+    # -- tangents
+
+    def tangent(self, t: Tensor) -> Tensor | None:
+        """The tangent of a tensor, or None; that of a view whose base got one later is found through the base."""
+        if not state.forward_enabled or state.inference:
+            return None
+        part = self.parts.get(id(t))
+        if part is not None and part.tangent is not None:
+            return part.tangent
+        if part is not None:
+            base, chain = part.base, part.chain
+        elif t._view is not None:
+            base, chain = t._view.base, t._view.chain
+        else:
+            return None
+        if base is None:
+            return None
+        base_dot = self.tangent(base)
+        if base_dot is None:
+            return None
+        x_dot = _seen(base_dot, chain)
+        self._keep(t, x_dot)
+        return x_dot
+
+    def give(self, t: Tensor, x_dot: Tensor) -> None:
+        """Set the first tangent of ``t``; where ``t`` is a view, its base gets one that is zero elsewhere."""
+        check_tangent(t, x_dot)
+        part = self.parts.get(id(t))
+        if part is not None:
+            base, chain = part.base, part.chain
+        else:
+            base, chain = (None, ()) if t._view is None else (t._view.base, t._view.chain)
+        if base is not None:
+            base_dot = self._laid_out(base, Tensor._literal_of(0, type_of(base)))
+            self.give(base, base_dot)
+            seen = _seen(base_dot, chain)
+            copy_into(seen, x_dot)
+            self._keep(t, seen)
+            return
+        self._keep(t, self._laid_out(t, x_dot))
+
+    def separate(self, t: Tensor) -> None:
+        """Forget the tangent of ``t``, and what ``t`` is a view of as far as tangents go."""
+        self.parts[id(t)] = Part(self._owner(t), None, None, ())
+
+    def _link(self, view: Tensor, operand: Tensor, ops: tuple[Op, ...]) -> None:
+        part = self.parts[id(operand)]
+        base, chain = (operand, ops) if part.base is None else (part.base, (*part.chain, *ops))
+        self.parts[id(view)] = Part(self._owner(view), None, base, chain)
+
+    def _keep(self, t: Tensor, x_dot: Tensor) -> None:
+        part = self.parts.get(id(t))
+        if part is None:
+            base, chain = (None, ()) if t._view is None else (t._view.base, t._view.chain)
+            self.parts[id(t)] = Part(self._owner(t), x_dot, base, chain)
+        else:
+            part.tangent = x_dot
+
+    def _owner(self, t: Tensor) -> Any:
+        key = id(t)
+        parts = self.parts
+
+        def forget(reference: Any) -> None:
+            found = parts.get(key)
+            if found is not None and found.owner is reference:
+                del parts[key]
+
+        return weakref.ref(t, forget)
+
+    def _laid_out(self, t: Tensor, x_dot: Tensor) -> Tensor:
+        """The tangent in the memory layout of its primal, so that views of both pick the same elements."""
+        array, like = x_dot._array, t._array
+        if array is None or like is None:
+            return x_dot
+        steps = zip(array.strides, like.strides, like.shape, strict=True)
+        if array.flags.writeable and all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps):
+            return x_dot
+        made = wrap(np.empty_like(like, array.dtype))
+        copy_into(made, x_dot)
+        return made
+
+
+def _seen(base_dot: Tensor, chain: Sequence[Op]) -> Tensor:
+    for op in chain:
+        base_dot = apply(op, base_dot)
+    return base_dot
+
+
+def check_tangent(t: Tensor, x_dot: Tensor) -> None:
+    """Raise torch's error when a tangent does not fit its primal."""
+    primal, tangent = type_of(t), type_of(x_dot)
+    if primal.shape != tangent.shape:
+        raise ShapeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+            f"supported. Tensor is of size {list(primal.shape)} while the given forward gradient is of size "
+            f"{list(tangent.shape)}.",
+            {"primal": t, "tangent": x_dot},
+            "pass a tangent of the primal's shape",
+        )
+    if primal.dtype is not tangent.dtype:
+        raise DTypeError(
+            f"Expected primal and tangent to have the same dtype, but got: {primal.dtype} and {tangent.dtype}",
+            {"primal": t, "tangent": x_dot},
+            "convert the tangent: tangent.to(primal.dtype)",
+        )

@@ -1,0 +1,301 @@
+"""Views that pick or reinterpret memory, and their out-of-place counterparts (``select_scatter`` and its like).
+
+Each is one node of the history under torch's name; functions that return several views return outputs of one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autojit import ops
+from autojit.core.dtypes import DType
+from autojit.core.errors import UsageError
+from autojit.ir.op import Op, bind
+from autojit.ops.base import normalize_axis
+from autojit.ops.views import ViewUpdate
+from autojit.tensor.dispatch import apply
+from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.functions_shape import reshape
+from autojit.tensor.state import grad_mode
+from autojit.tensor.storage import View
+from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of
+from autojit.tensor.view_memo import remembered
+from autojit.tensor.view_nodes import one_node, restrided_node, several_views
+
+
+@remembered
+def view(input: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
+    """``reshape`` that must be a view; with a dtype, the same bytes as numbers of that dtype.
+
+    Raises:
+        RuntimeError: the strides do not allow the shape, or the last extent cannot be divided into the new dtype.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.tensor([1.0]).view(aj.int32)
+        tensor([1065353216], dtype=int32)
+    """
+    if len(shape) == 1 and isinstance(shape[0], DType):
+        dtype = shape[0]
+    if dtype is not None:
+        return _as_dtype(input, dtype)
+    found = reshape(input, *shape)
+    array = input._array
+    if array is not None and found._view is None:
+        raise UsageError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "contiguous subspaces). Use .reshape(...) instead.",
+            fix="use .reshape(...), which copies where a view cannot be",
+        )
+    return found
+
+
+def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
+    """The bytes under another dtype: shares memory and version, has no derivative."""
+    if dtype is type_of(input).dtype:
+        return view(input, type_of(input).shape)
+    with grad_mode(False):
+        found: Tensor = apply(ops.Bitcast(dtype), input)
+    storage = storage_of(input)
+    found._view = View(None, (*storage_chain(input), ops.Bitcast(dtype)), None, storage.version)
+    return found
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """``view`` with the shape of another tensor."""
+    return view(input, other.shape)
+
+
+def view_as_real(input: Tensor) -> Tensor:
+    """Complex numbers as pairs ``[..., 2]`` of their real and imaginary parts; a view.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.view_as_real(aj.tensor([1 + 2j]))
+        tensor([[1., 2.]])
+    """
+    return apply(ops.ViewAsReal(), input)  # type: ignore[no-any-return]
+
+
+def view_as_complex(input: Tensor) -> Tensor:
+    """Pairs ``[..., 2]`` as complex numbers; a view.
+
+    Raises:
+        RuntimeError: the last axis does not hold adjacent pairs.
+    """
+    t = type_of(input)
+    if t.ndim and t.shape[-1] == 2 and t.size:
+        layout = layout_of(input)
+        steps = [step // layout.itemsize for step in layout.strides]
+        if steps[-1] != 1:
+            raise UsageError("Tensor must have a last dimension with stride 1", {"x": input}, "use contiguous()")
+        if any(step % 2 for step in steps[:-1]):
+            raise UsageError(
+                "Tensor must have a stride divisible by 2 for all but last dimension", {"x": input}, "use contiguous()"
+            )
+    return apply(ops.ViewAsComplex(), input)  # type: ignore[no-any-return]
+
+
+def as_strided(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """The memory of the tensor's storage under any shape and strides (in elements); a view.
+
+    ``storage_offset`` counts from the start of the storage; by default it is the tensor's own. Gradients of elements
+    that are shown several times add up.
+
+    Raises:
+        RuntimeError: the view would reach outside the storage.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.arange(5.0).as_strided((3, 2), (1, 1))
+        tensor([[0., 1.],
+                [1., 2.],
+                [2., 3.]])
+    """
+    size, stride = tuple(int(n) for n in size), tuple(int(n) for n in stride)
+    if len(size) != len(stride):
+        raise UsageError("mismatch in length of strides and shape", {"size": size, "stride": stride})
+    if any(n < 0 for n in stride):
+        raise UsageError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}",
+            {"input": input},
+        )
+    offset = input.storage_offset() if storage_offset is None else int(storage_offset)
+    base = input._view.base if input._view is not None and input._view.base is not None else input
+    ops_from_base = _restriding(base, size, stride, offset)
+    found: Any = base
+    for op in ops_from_base:
+        found = bind(op, found)
+    if base is input:
+        return one_node(found, input, "AsStridedBackward0")
+    return restrided_node(found, input, ops_from_base)
+
+
+def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> tuple[Op, ...]:
+    """The view ops from a tensor whose elements fill their memory to the strided view of that memory."""
+    layout = layout_of(base)
+    order = sorted(range(layout.ndim), key=lambda axis: (-layout.strides[axis], axis))
+    if not layout.transpose(order).flags.c_contiguous:
+        raise UsageError(
+            "as_strided: the tensor's own elements do not fill its memory",
+            {"strides": [step // layout.itemsize for step in layout.strides]},
+            "clone() it first",
+        )
+    restride = ops.AsStrided(size, stride, offset - base.storage_offset(), layout.size)
+    restride.result_type(type_of(base).with_shape((layout.size,)))  # before memory outside is touched
+    return (restride,) if order == list(range(layout.ndim)) else (ops.Permute(tuple(order)), restride)
+
+
+@remembered
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """One position of an axis, which goes away; a view."""
+    return one_node(ops.select(input, dim, int(index)), input, "SelectBackward0")
+
+
+@remembered
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """``length`` positions from ``start`` on; a view."""
+    found: Tensor = ops.narrow(input, dim, int(start), length)
+    return found if found is not input else one_node(view(input, type_of(input).shape), input, "SliceBackward0")
+
+
+def narrow_copy(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """``narrow`` as a copy."""
+    return clone(narrow(input, dim, start, length))
+
+
+@remembered
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of two axes as a new last axis; a view."""
+    return ops.diagonal(input, offset, dim1, dim2)  # type: ignore[no-any-return]
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows along an axis as a new last axis; a view."""
+    found: Tensor = ops.unfold(input, dimension, size, step)
+    return found.select(0, 0) if type_of(input).ndim == 0 else found
+
+
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive pieces."""
+    name = "SplitBackward0" if isinstance(split_size_or_sections, int) else "SplitWithSizesBackward0"
+    axis = normalize_axis(dim, type_of(tensor).ndim, "split")
+    return several_views(tensor, lambda: ops.split(tensor, split_size_or_sections, axis), (axis, False), name)
+
+
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of consecutive pieces of the given sizes."""
+    return split(input, list(split_sizes), dim)
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most ``chunks`` views of equal pieces, the last of which may be smaller."""
+    axis = normalize_axis(dim, type_of(input).ndim, "chunk")
+    return several_views(input, lambda: ops.chunk(input, chunks, axis), (axis, False), "SplitBackward0")
+
+
+def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """``split`` as copies, which may be changed in place."""
+    return tuple(clone(piece) for piece in ops.split(tensor, split_size, dim))
+
+
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """``chunk`` as copies, which may be changed in place."""
+    return tuple(clone(piece) for piece in ops.chunk(input, chunks, dim))
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views whose sizes differ by at most one, or cut at given positions; each may be changed in place."""
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()
+    return tuple(
+        piece if piece is not input else view(input, type_of(input).shape)
+        for piece in ops.tensor_split(input, indices_or_sections, dim)
+    )
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """``tensor_split`` along axis 1 (axis 0 of a vector)."""
+    return _split_along(input, indices_or_sections, "hsplit", 1, 0 if type_of(input).ndim == 1 else 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """``tensor_split`` along axis 0 of a tensor of rank 2 or more."""
+    return _split_along(input, indices_or_sections, "vsplit", 2, 0)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """``tensor_split`` along axis 2 of a tensor of rank 3 or more."""
+    return _split_along(input, indices_or_sections, "dsplit", 3, 2)
+
+
+def _split_along(input: Tensor, sections: Any, name: str, least: int, axis: int) -> tuple[Tensor, ...]:
+    shape = type_of(input).shape
+    if len(shape) < least:
+        raise UsageError(
+            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {len(shape)} "
+            "dimensions!"
+        )
+    if isinstance(sections, int) and (sections < 1 or shape[axis] % sections):
+        raise UsageError(
+            f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension {shape[axis]} is "
+            f"not divisible by the split_size {sections}!"
+        )
+    return tensor_split(input, sections, axis)
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """A view for every position of an axis."""
+    axis = normalize_axis(dim, type_of(input).ndim, "unbind")
+    return several_views(input, lambda: ops.unbind(input, axis), (axis, True), "UnbindBackward0")
+
+
+def _scattered(input: Tensor, src: Tensor, seen: Tensor) -> Tensor:
+    """``input`` with the elements that its view ``seen`` shows replaced by ``src``, as a new tensor."""
+    view_of = seen._view
+    assert view_of is not None
+    skip = len(input._view.chain) if input._view is not None and view_of.base is not input else 0
+    if type_of(src).shape != type_of(seen).shape:
+        raise UsageError(
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(type_of(src).shape)}, slice size = {list(type_of(seen).shape)}"
+        )
+    return apply(ViewUpdate(view_of.chain[skip:]), input, src)  # type: ignore[no-any-return]
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of ``input`` with ``src`` at one position of an axis."""
+    with grad_mode(False):
+        seen = select(input, dim, index)
+    return _scattered(input, src, seen)
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy of ``input`` with ``src`` at ``start:end:step`` of an axis."""
+    index = [slice(None)] * type_of(input).ndim
+    index[normalize_axis(dim, len(index), "slice_scatter")] = slice(start, end, step)
+    with grad_mode(False):
+        seen = input[tuple(index)]
+    return _scattered(input, src, seen)
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of ``input`` with ``src`` on a diagonal."""
+    with grad_mode(False):
+        seen = diagonal(input, offset, dim1, dim2)
+    return _scattered(input, src, seen)
+
+
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """A copy of ``input`` with ``src`` where ``as_strided`` shows its elements."""
+    whole = clone(input) if input._view is not None else input
+    with grad_mode(False):
+        seen = as_strided(whole, size, stride, storage_offset)
+    return _scattered(whole, src, seen)

@@ -1,0 +1,242 @@
+"""``.grad`` and what happens when it is computed: its rules of assignment, ``backward``, ``retain_grad``, hooks.
+
+Hooks of a leaf belong to the tensor, those of a result to its node: after an in-place change the tensor has a new node,
+and hooks registered before go on seeing the gradient of the old value. A retained gradient moves on with the tensor.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from autojit.core.errors import UsageError
+from autojit.core.ports import ports
+from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
+from autojit.tensor.recording import wants_grad
+from autojit.tensor.state import bump_guard_epoch, state
+from autojit.tensor.tensor import Tensor, lent_gradient, type_of
+
+
+def get_grad(self: Tensor) -> Tensor | None:
+    """The accumulated gradient; None before the first backward."""
+    if state.trace is not None and self._array is not None:
+        return state.trace.read_grad(self)  # type: ignore[no-any-return]
+    if self._grad is None and self._grad_fn is not None and not self._retains_grad:
+        warnings.warn(
+            "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
+            "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
+            "Tensor, use .retain_grad() on the non-leaf Tensor.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return lent_gradient(self)
+
+
+def assign_grad(self: Tensor, grad: Tensor | None) -> None:
+    """``t.grad = g``: None, or a tensor of the same shape, dtype and device."""
+    if grad is not None:
+        if not isinstance(grad, Tensor):
+            raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
+        if grad is self:
+            raise UsageError("can't assign Variable as its own grad")
+        have, want = type_of(grad), type_of(self)
+        if have.dtype is not want.dtype:
+            raise UsageError(
+                f"assigned grad has data of a different type: got {have.dtype.name}, expected {want.dtype.name}"
+            )
+        if have.device != want.device:
+            raise UsageError(
+                f"assigned grad has data located on a different device: got {have.device}, expected {want.device}"
+            )
+        if have.shape != want.shape:
+            raise UsageError(
+                f"assigned grad has data of a different size: got {list(have.shape)}, expected {list(want.shape)}"
+            )
+    set_grad(self, grad)
+
+
+def set_grad(self: Tensor, grad: Tensor | None) -> None:
+    """Store the gradient, through the trace for a concrete tensor inside a capture."""
+    if state.trace is not None and self._array is not None:
+        state.trace.write_grad(self, grad)
+    else:
+        self._grad = grad
+
+
+def delete_grad(self: Tensor) -> None:
+    """``del t.grad``."""
+    set_grad(self, None)
+
+
+def backward(
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+    *,
+    retain_variables: bool | None = None,
+) -> None:
+    """Add the derivative of this tensor to ``.grad`` of the leaves it depends on; see ``autograd.backward``."""
+    assert ports.backward is not None
+    if retain_variables is not None:
+        warnings.warn("`retain_variables` is deprecated. Use `retain_graph` instead.", DeprecationWarning, stacklevel=2)
+        if retain_graph is not None and retain_graph is not retain_variables:
+            raise UsageError("`retain_graph` and `retain_variables` (deprecated) arguments both passed to `backward()`")
+        retain_graph = retain_variables
+    ports.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def retain_grad(self: Tensor) -> None:
+    """Let a non-leaf keep its ``.grad`` after backward. Nothing happens for a leaf.
+
+    Raises:
+        RuntimeError: the tensor requires no gradient.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor(3.0, requires_grad=True)
+        >>> y = x * 2
+        >>> y.retain_grad()
+        >>> (y * y).backward()
+        >>> y.grad
+        tensor(12.)
+    """
+    if not wants_grad(self):
+        raise UsageError("can't retain_grad on Tensor that has requires_grad=False")
+    if self._grad_fn is None or self._retains_grad:
+        return
+    self._retains_grad = True
+    if self._grad_fn.retained is None:
+        self._grad_fn.retained = {}
+    self._grad_fn.retained[self._output_nr] = weakref.ref(self)
+
+
+def _leaf_hooks(self: Tensor) -> tuple[Any, Any]:
+    if self._leaf_hooks is None:
+        self._leaf_hooks = (LeafHooks(), LeafHooks())
+    return self._leaf_hooks
+
+
+def register_hook(self: Tensor, hook: Callable[[Any], Tensor | None]) -> RemovableHandle:
+    """Call ``hook(grad)`` when the gradient of this tensor is computed; a returned tensor replaces it.
+
+    The hook must not change its argument. It is called with None when the gradient is undefined.
+
+    Raises:
+        RuntimeError: the tensor requires no gradient.
+
+    Example:
+        >>> import autojit as aj
+        >>> v = aj.zeros(3, requires_grad=True)
+        >>> handle = v.register_hook(lambda grad: grad * 2)
+        >>> v.backward(aj.tensor([1.0, 2.0, 3.0]))
+        >>> v.grad
+        tensor([2., 4., 6.])
+        >>> handle.remove()
+    """
+    if not wants_grad(self):
+        raise UsageError("cannot register a hook on a tensor that doesn't require gradient")
+    hooks = _leaf_hooks(self)[0] if self._grad_fn is None else self._grad_fn.hooks_of_output(self._output_nr)
+    return _added(hooks, hook)
+
+
+def _added(hooks: Any, hook: Any) -> RemovableHandle:
+    if isinstance(hooks, Hooks):
+        return hooks.add(hook)
+    handle = RemovableHandle(hooks)  # a dictionary of the user's
+    hooks[handle.id] = hook
+    return handle
+
+
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
+    """Call ``hook(leaf)`` after a gradient was added to ``.grad`` of this leaf.
+
+    Raises:
+        RuntimeError: the tensor requires no gradient, or is not a leaf.
+    """
+    if not wants_grad(self):
+        raise UsageError("cannot register a hook on a tensor that doesn't require gradient")
+    if self._grad_fn is not None:
+        raise UsageError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    return _added(_leaf_hooks(self)[1], hook)
+
+
+def reinforce(self: Tensor, reward: Any) -> None:
+    """Removed: the gradient of an expectation is written with ``log_prob``.
+
+    Raises:
+        RuntimeError: always; the message says what to write.
+    """
+    raise UsageError(
+        "reinforce() was removed: sampling leaves no node that takes a reward.",
+        {"sample": self},
+        "write (-distributions.Categorical(probs).log_prob(sample) * reward).sum().backward(), "
+        "or use autojit.compat.v0_3",
+    )
+
+
+def get_backward_hooks(self: Tensor) -> Any:
+    """The dictionary of the tensor's hooks, or None."""
+    wants_grad(self)
+    if self._grad_fn is None:
+        return None if self._leaf_hooks is None else self._leaf_hooks[0]
+    return (self._grad_fn.tensor_hooks or {}).get(self._output_nr)
+
+
+def set_backward_hooks(self: Tensor, hooks: Any) -> None:
+    """Let the hooks in a dictionary be the tensor's; None takes all away."""
+    hooks = LeafHooks() if hooks is None else hooks
+    wants_grad(self)
+    if self._grad_fn is None:
+        self._leaf_hooks = (hooks, _leaf_hooks(self)[1])
+        bump_guard_epoch()
+        return
+    if self._grad_fn.tensor_hooks is None:
+        self._grad_fn.tensor_hooks = {}
+    self._grad_fn.tensor_hooks[self._output_nr] = hooks
+
+
+def get_post_accumulate_hooks(self: Tensor) -> Any:
+    """The dictionary of the leaf's post-accumulate hooks, or None."""
+    return self._leaf_hooks[1] if self._leaf_hooks is not None and self._leaf_hooks[1] else None
+
+
+def hook_keys(leaf: Tensor) -> tuple[tuple[Any, ...], ...]:
+    """Which hooks a leaf has, as keys that are never used again: what a compiled step bakes in."""
+    hooks = leaf._leaf_hooks
+    keys = ((), ()) if hooks is None else (tuple(hooks[0]), tuple(hooks[1]))
+    node = None if leaf._accumulator is None else leaf._accumulator()
+    if node is None or (node.pre_hooks is None and node.post_hooks is None):
+        return keys
+    return (*keys, tuple(node.pre_hooks or ()), tuple(node.post_hooks or ()))
+
+
+PERMANENT = ("data", "requires_grad", "grad_fn", "_backward_hooks")
+
+
+def permanent(name: str, descriptor: property) -> property:
+    """The property ``name`` of Tensor as one that cannot be deleted.
+
+    A deleter per attribute and not ``__delattr__``: where a class has that, every assignment takes five times as long.
+    """
+
+    def refuse(self: Tensor) -> None:
+        raise UsageError(f"{name} of a tensor cannot be deleted", fix="set .grad to None, or use detach()")
+
+    return descriptor.deleter(refuse)
+
+
+METHODS: dict[str, Any] = {
+    "_set_grad": set_grad,
+    "backward": backward,
+    "retain_grad": retain_grad,
+    "register_hook": register_hook,
+    "reinforce": reinforce,
+    "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+    "grad": property(get_grad, assign_grad, delete_grad),
+    "_backward_hooks": property(get_backward_hooks, set_backward_hooks),
+    "_post_accumulate_grad_hooks": property(get_post_accumulate_hooks),
+}

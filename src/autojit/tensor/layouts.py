@@ -1,0 +1,63 @@
+"""What dense tensors say of their layout, and how they become sparse ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.core.dtypes import DType
+from autojit.core.layout import Layout, strided
+from autojit.core.ports import sparse_port
+from autojit.tensor.promotion import cast
+from autojit.tensor.tensor import Tensor
+
+
+def layout(self: Tensor) -> Layout:
+    """How the elements are kept: ``strided`` of a dense tensor."""
+    return strided
+
+
+def is_sparse(self: Tensor) -> bool:
+    """Whether the layout is ``sparse_coo``."""
+    return False
+
+
+def to_dense(self: Tensor, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Tensor:
+    """All elements in memory: the tensor itself."""
+    return self if dtype is None else cast(self, dtype)
+
+
+def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Any = None, dense_dim: int | None = None) -> Tensor:
+    """The elements that are not zero, with their places; differentiable.
+
+    Args:
+        sparse_dim: how many leading axes have their places kept (all by default); values have the other axes.
+        layout: ``sparse_coo`` (the default) or ``sparse_csr``.
+
+    Raises:
+        RuntimeError: inside a captured step, where the number of such elements is not known.
+    """
+    found: Tensor = sparse_port().to_sparse(self, sparse_dim, layout=layout, dense_dim=dense_dim)
+    return found
+
+
+def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:
+    """The elements of a matrix that are not zero, by rows; differentiable."""
+    found: Tensor = sparse_port().to_sparse_csr(self, dense_dim)
+    return found
+
+
+def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
+    """The elements at the places of a sparse tensor of the same shape; differentiable."""
+    found: Tensor = sparse_port().masked(self, mask)
+    return found
+
+
+METHODS: dict[str, Any] = {
+    "layout": property(layout),
+    "is_sparse": property(is_sparse),
+    "is_sparse_csr": property(is_sparse),
+    "to_dense": to_dense,
+    "to_sparse": to_sparse,
+    "to_sparse_csr": to_sparse_csr,
+    "sparse_mask": sparse_mask,
+}

@@ -1,0 +1,382 @@
+"""Where a tensor's elements lie: strides, storages, contiguity; letting a tensor look at other memory.
+
+``x.data = y``, ``set_`` and ``resize_`` give a tensor other memory but leave its version counter with it, so that what
+was saved for backward before notices the change that follows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.dtypes import DType, default_dtype
+from autojit.core.errors import TraceError, UsageError
+from autojit.core.source import here
+from autojit.tensor.dispatch import value_of
+from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.functions_shape import sizes_of
+from autojit.tensor.recording import shows_grad
+from autojit.tensor.state import carry, state
+from autojit.tensor.storage import Storage
+from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
+from autojit.tensor.view_rules import leaf_written
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class MemoryFormat:
+    """An order of the axes in memory: ``contiguous_format``, ``channels_last``, ``preserve_format``, ..."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"autojit.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+contiguous_format = MemoryFormat("contiguous_format")
+preserve_format = MemoryFormat("preserve_format")
+channels_last = MemoryFormat("channels_last")
+channels_last_3d = MemoryFormat("channels_last_3d")
+_CHANNELS_LAST_RANK = {channels_last: 4, channels_last_3d: 5}
+
+
+def _axis_order(x: Tensor, memory_format: Any) -> list[int]:
+    """The axes from the outermost in memory to the innermost."""
+    ndim = type_of(x).ndim
+    rank = _CHANNELS_LAST_RANK.get(memory_format)
+    if rank is None:
+        return list(range(ndim))
+    if ndim != rank:
+        raise UsageError(f"required rank {rank} tensor to use {memory_format.name} format", {"x": x})
+    return [0, *range(2, ndim), 1]
+
+
+def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tensor:
+    """In row-major memory (or in another format); the tensor itself if it already is."""
+    if is_contiguous(self, memory_format=memory_format):
+        return self
+    return laid_out(clone(self), _axis_order(self, memory_format))
+
+
+def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
+    """A tensor nobody else looks at, with its elements moved so that the axes lie in memory in this order."""
+    array = fresh._array
+    if array is None or array.transpose(order).flags.c_contiguous:
+        return fresh
+    places = [list(order).index(axis) for axis in range(len(order))]
+    fresh._array = array.transpose(order).copy(order="C").transpose(places)
+    if fresh._storage is not None:
+        fresh._storage.array = fresh._array
+    return fresh
+
+
+def is_contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> bool:
+    """Whether the elements lie row by row in memory (or in another format) without gaps."""
+    if memory_format is contiguous_format:
+        return bool(layout_of(self).flags.c_contiguous)
+    rank = _CHANNELS_LAST_RANK.get(memory_format, type_of(self).ndim)
+    if rank != type_of(self).ndim:
+        return False
+    return bool(layout_of(self).transpose(_axis_order(self, memory_format)).flags.c_contiguous)
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """Steps between neighbours per axis, in elements."""
+    layout = layout_of(self)
+    steps = tuple(s // layout.itemsize for s in layout.strides)
+    return steps if dim is None else steps[dim]
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def storage_offset(self: Tensor) -> int:
+    """Where the first element lies in the storage, in elements."""
+    storage = self._storage
+    if storage is None:
+        return 0
+    if self._array is not None and storage.array is not None:
+        return (_address(self._array) - _address(storage.array)) // int(self._array.itemsize)
+    if self._view is None:
+        return 0
+    root = np.empty(storage.value.type.shape, np.bool_) if storage.value is not None else storage.array
+    seen = root
+    for op in storage_chain(self):
+        seen = op.eager(seen)
+    assert root is not None
+    assert seen is not None
+    return (_address(seen) - _address(root)) // int(root.itemsize)
+
+
+def _concrete(t: Tensor) -> NDArray[Any]:
+    if state.trace is not None:
+        return state.trace.concretize(value_of(t))  # type: ignore[no-any-return]
+    if t._array is None:
+        raise TraceError("a tensor of a captured step has no memory outside the capture", {"tensor": t})
+    return t._array  # type: ignore[no-any-return]
+
+
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element."""
+    return _address(_concrete(self))
+
+
+class UntypedStorage:
+    """The memory that a tensor, its views and its aliases share, as bytes."""
+
+    def __init__(self, owner: Tensor) -> None:
+        self._array = storage_of(owner).array if owner._array is not None else _concrete(owner)
+        self.device = owner.device
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        assert self._array is not None
+        return _address(self._array)
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        assert self._array is not None
+        return int(self._array.nbytes)
+
+    size = __len__ = nbytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and self.data_ptr() == other.data_ptr()
+
+    def __hash__(self) -> int:
+        return self.data_ptr()
+
+
+class TypedStorage(UntypedStorage):
+    """The same memory as elements of the tensor's dtype."""
+
+    def size(self) -> int:
+        """The number of elements."""
+        assert self._array is not None
+        return int(self._array.size)
+
+    __len__ = size
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers."""
+        assert self._array is not None
+        return self._array.reshape(-1).tolist()
+
+    def __getitem__(self, place: int) -> Any:
+        return self.tolist()[place]
+
+
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The memory the tensor looks at."""
+    return UntypedStorage(self)
+
+
+def storage(self: Tensor) -> TypedStorage:
+    """The memory the tensor looks at, as elements of its dtype."""
+    return TypedStorage(self)
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both look at the same elements of the same memory in the same way."""
+    a, b = _concrete(self), _concrete(tensor)
+    return bool(_address(a) == _address(b) and a.shape == b.shape and a.strides == b.strides)
+
+
+def is_pinned(self: Tensor) -> bool:
+    """Whether the memory is page-locked for a GPU; never on the CPU alone."""
+    return False
+
+
+class _TwinStorage(Storage):
+    """Memory whose version counter is another storage's."""
+
+    __slots__ = ("twin",)
+
+    def __init__(self, array: NDArray[Any], twin: Storage) -> None:
+        self.twin = twin
+        super().__init__(array, None)
+        self.inference = twin.inference
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        return self.twin.version
+
+    @version.setter
+    def version(self, value: int) -> None:
+        if value:
+            self.twin.version = value
+
+
+def _look_at(self: Tensor, other: Tensor) -> None:
+    """Other memory under the tensor's own version counter."""
+    if other._array is None:
+        self._array, self._value, self._type = None, other._value, None
+        self._storage, self._view = other._storage, other._view
+        return
+    before = self._storage
+    self._array, self._value, self._type = other._array, None, other._type
+    self._view = None
+    root = storage_of(other).array
+    assert root is not None
+    made = alias(other)
+    self._view = made._view
+    self._storage = Storage(root, None) if before is None else _TwinStorage(root, before)
+
+
+def get_data(self: Tensor) -> Tensor:
+    """An alias without history whose changes are not counted."""
+    made = alias(self, own_version=True)
+    if state.layers:
+        carry(self, made, with_history=False)
+    return made
+
+
+def set_data(self: Tensor, other: Tensor) -> None:
+    """Let the tensor look at other memory; shape and dtype may change, ``.grad`` and history stay."""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(other).__name__}")
+    if self._requires_grad and not type_of(other).dtype.is_differentiable:
+        raise UsageError(
+            "data set to a tensor that requires gradients must be floating point or complex dtype",
+            {"tensor": self, "data": other},
+        )
+    if state.trace is not None and (self._array is not None or other._array is None):
+        with_history, state.grad_enabled = state.grad_enabled, False
+        try:
+            self.copy_(other)
+        finally:
+            state.grad_enabled = with_history
+        return
+    _look_at(self, other)
+
+
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Look at the memory of ``source`` from now on (an empty one without ``source``); counts as an in-place change."""
+    if state.grad_enabled and self._requires_grad and self._grad_fn is None:
+        raise leaf_written(self, "set_")
+    if state.grad_enabled and shows_grad(self):
+        raise UsageError("set_ cannot be recorded: the tensor requires gradients", {"tensor": self}, "use no_grad()")
+    found = wrap(np.empty(0, type_of(self).dtype.numpy)) if source is None else source
+    if isinstance(found, UntypedStorage):
+        found = wrap(np.asarray(found._array).reshape(-1))
+    if size is not None:
+        shape = sizes_of((size,))
+        steps = _row_major(shape) if stride is None else stride
+        found = alias(found).as_strided(shape, steps, storage_offset)
+    set_data(self, alias(found))
+    storage_of(self).bump("set_", here())
+    return self
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    steps, step = [], 1
+    for n in reversed(shape):
+        steps.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(steps))
+
+
+def _check_resizable(self: Tensor) -> None:
+    if shows_grad(self):
+        raise UsageError("cannot resize variables that require grad", {"tensor": self}, "resize a detached copy")
+    if state.trace is not None:
+        raise TraceError(
+            "resize_: memory that grows or shrinks cannot be captured", {"tensor": self}, "make a new tensor instead"
+        )
+
+
+def resize_(self: Tensor, *size: Any, memory_format: Any = contiguous_format) -> Tensor:
+    """Another shape in the same memory, read in row-major order; new elements are unspecified.
+
+    Raises:
+        RuntimeError: the tensor requires gradients.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.arange(4.0).resize_(2, 1)
+        tensor([[0.],
+                [1.]])
+    """
+    _check_resizable(self)
+    shape = sizes_of(size)
+    if shape == type_of(self).shape:
+        return self
+    count = int(np.prod(shape, dtype=np.int64))
+    root = storage_of(self).array
+    assert root is not None
+    start = storage_offset(self)
+    if root.flags.c_contiguous and start + count <= root.size:
+        array = root.reshape(-1)[start : start + count].reshape(shape)
+    else:
+        array = np.zeros(shape, root.dtype)
+        kept = self._array.reshape(-1)[:count]
+        array.reshape(-1)[: kept.size] = kept
+    _look_at(self, wrap(array))
+    return self
+
+
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = contiguous_format) -> Tensor:
+    """``resize_`` to the shape of another tensor."""
+    return resize_(self, type_of(the_template).shape)
+
+
+def resize(self: Tensor, *sizes: Any) -> Tensor:
+    """``view`` under its old name."""
+    warnings.warn("non-inplace resize is deprecated", UserWarning, stacklevel=2)
+    return self.view(*sizes)  # type: ignore[no-any-return]
+
+
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """``view_as`` under its old name."""
+    warnings.warn("non-inplace resize_as is deprecated", UserWarning, stacklevel=2)
+    return self.view_as(tensor)  # type: ignore[no-any-return]
+
+
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of a shape with given strides (in elements) and unspecified elements (zeros, so that results repeat)."""
+    wanted = dtype or default_dtype()
+    span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if np.prod(size) else 0
+    flat = np.zeros(span, wanted.numpy)
+    steps = [step * wanted.size_bytes for step in stride]
+    made = wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps))
+    made.requires_grad = requires_grad
+    return made
+
+
+METHODS: dict[str, Any] = {
+    "contiguous": contiguous,
+    "is_contiguous": is_contiguous,
+    "stride": stride,
+    "storage_offset": storage_offset,
+    "data_ptr": data_ptr,
+    "untyped_storage": untyped_storage,
+    "storage": storage,
+    "is_set_to": is_set_to,
+    "is_pinned": is_pinned,
+    "set_": set_,
+    "resize_": resize_,
+    "resize_as_": resize_as_,
+    "resize": resize,
+    "resize_as": resize_as,
+    "data": property(get_data, set_data),
+}

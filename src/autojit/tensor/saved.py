@@ -1,0 +1,178 @@
+"""Saved tensors: what a node keeps for backward, as it was or in the form that saved-tensor hooks give it.
+
+A node keeps the tensor itself, or a ``Packed`` when hooks were active (``saved_tensors_hooks``) or were set on one
+saved tensor (``SavedTensor.register_hooks``). Both give back a tensor with the history of the one that was saved.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from autojit.core.errors import DifferentiationError
+from autojit.ir.op import Op
+from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node
+from autojit.tensor.state import carry, grad_mode, state
+from autojit.tensor.tensor import Tensor, alias, storage_of
+
+PackHooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
+
+
+def connected(t: Tensor, edge: Edge) -> Tensor:
+    """An alias of ``t`` whose history is ``edge``."""
+    made = alias(t)
+    if state.layers:
+        carry(t, made)
+    made._requires_grad = True
+    node, made._output_nr = edge
+    if isinstance(node, AccumulateGrad):
+        made._accumulator = weakref.ref(node)
+    else:
+        made._grad_fn = node
+    return made
+
+
+class Packed:
+    """A saved tensor that went through saved-tensor hooks: what ``pack`` returned, and how to connect it again.
+
+    Raises:
+        RuntimeError: the pack hook changed its argument in place.
+    """
+
+    __slots__ = ("edge", "unpack_hook", "what")
+
+    def __init__(self, t: Tensor, hooks: PackHooks, is_result: bool, edge: Edge | None = None) -> None:
+        pack, self.unpack_hook = hooks
+        self.edge = edge
+        if edge is None and not is_result and t._requires_grad:
+            self.edge = _edge_of(t)
+        storage = storage_of(t)
+        before = storage.version
+        with grad_mode(False):
+            self.what = pack(t)
+        if storage.version != before:
+            raise DifferentiationError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+                "cannot be modified by in-place operations as this can lead to unexpected side-effects.",
+                {"tensor": t},
+                "compute a new tensor in the pack hook",
+            )
+
+    def unpack(self, node: Node, result: int) -> Tensor:
+        """The tensor again; ``result`` is its number among the results of ``node``, or -1 for an operand."""
+        found = self.unpack_hook(self.what)
+        if not isinstance(found, Tensor):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(found).__name__}"
+            )
+        edge = (node, result) if result >= 0 else self.edge
+        return alias(found) if edge is None else connected(found, edge)
+
+
+def _edge_of(t: Tensor) -> Edge:
+    node = t._grad_fn
+    return (accumulator_of(t) if node is None else node), t._output_nr
+
+
+def accumulator_of(leaf: Tensor) -> Node:
+    """The leaf's AccumulateGrad node, made again if nobody kept it."""
+    reference = leaf._accumulator
+    node = None if reference is None else reference()
+    if node is None:
+        node = AccumulateGrad(leaf)
+        leaf._accumulator = weakref.ref(node)
+    return node
+
+
+class SavedTensor:
+    """One saved tensor of a node (``grad_fn._raw_saved_self``), on which hooks of its own can be set.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor(3.0, requires_grad=True)
+        >>> y = x * x
+        >>> y.grad_fn._raw_saved_self.register_hooks(lambda t: -t, lambda t: -t)
+        >>> y.grad_fn._saved_self
+        tensor(3., requires_grad=True)
+    """
+
+    __slots__ = ("_get", "_result", "_set")
+
+    def __init__(self) -> None:
+        raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
+
+    @classmethod
+    def of(cls, get: Callable[[], Any], set: Callable[[Any], None], result: int = -1) -> SavedTensor:
+        """The saved tensor that ``get`` reads and ``set`` replaces; ``result`` is -1 for an operand of the node.
+
+        ``get`` gives a Tensor, a ``Packed``, FREED, or anything else when no tensor was saved.
+        """
+        made = object.__new__(cls)
+        made._get, made._set, made._result = get, set, result
+        return made
+
+    def register_hooks(self, *hooks: Any) -> None:
+        """Pack the tensor now with the first of two functions; the second gives it back in backward.
+
+        Raises:
+            TypeError: not two functions.
+            RuntimeError: there is no tensor, it was freed, it has hooks already, or ``pack`` changed it in place.
+        """
+        if len(hooks) != 2 or not all(map(callable, hooks)):
+            raise TypeError(
+                "register_hooks(): incompatible function arguments. Expected (pack_hook: Callable[[Tensor], Any], "
+                f"unpack_hook: Callable[[Any], Tensor]), got ({', '.join(type(h).__name__ for h in hooks)})"
+            )
+        kept = self._get()
+        if kept is FREED:
+            raise DifferentiationError(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the "
+                "graph are freed when you call .backward() or autograd.grad().",
+                fix="Specify retain_graph=True if you need to access saved tensors after calling backward.",
+            )
+        if type(kept) is Packed:
+            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks "
+                "is allowed at a time.")
+        if not isinstance(kept, Tensor):
+            raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        self._set(Packed(kept, (hooks[0], hooks[1]), self._result >= 0))
+
+
+NUMBERS: dict[Any, Tensor] = {}
+"""Python numbers that became 0-d constants; they are shared, and no saved-tensor hook sees them."""
+
+
+def is_number(t: Tensor) -> bool:
+    """Whether a tensor stands for a Python number in the user's program."""
+    array = t._array
+    return array is not None and array.ndim == 0 and any(t is kept for kept in NUMBERS.values())
+
+
+_PRIMAL_NAMES: dict[str, tuple[str, ...]] = {
+    "where": ("condition", "self", "other"), "pow": ("self", "exponent"), "matmul": ("self", "mat2"),
+    "matmul_add": ("mat1", "mat2", "self"), "gather": ("self", "index"), "index_select": ("self", "index"),
+    "complex": ("real", "imag"), "scatter": ("self", "index", "src"),
+}  # fmt: skip
+_RESULT_NAMES: dict[str, tuple[str, ...]] = {
+    "sort": ("values", "indices"), "cumulative_extreme": ("values", "indices"), "slogdet": ("sign", "logabsdet"),
+    "qr": ("Q", "R"), "eigh": ("eigenvalues", "eigenvectors"), "svd": ("U", "S", "Vh"),
+}  # fmt: skip
+_PARAMETER_NAMES = {"axis": "dim", "axes": "dim", "axis1": "dim1", "axis2": "dim2", "reverse": "reverse"}
+
+
+@functools.cache
+def saved_places(op: Op, operands: int, results: int) -> dict[str, tuple[str, Any]]:
+    """Where ``grad_fn._saved_<name>`` is found, by torch's name: a primal, a result or a parameter of the op."""
+    found: dict[str, tuple[str, Any]] = {
+        _PARAMETER_NAMES.get(name, name): ("parameter", name) for name, _ in op.parameters()
+    }
+    default = ("self", "other") if operands <= 2 else tuple(f"tensor{k}" for k in range(operands))
+    for place, name in enumerate(_PRIMAL_NAMES.get(op.name, default)[:operands]):
+        found[name] = ("primal", place)
+    names = ("result",) if results == 1 else tuple(f"result{k}" for k in range(results))
+    for place, name in enumerate(_RESULT_NAMES.get(op.name, names)[:results]):
+        found[name] = ("result", place)
+    return found

@@ -1,0 +1,71 @@
+"""One node of the history per view function, as users see it: ``x[0]`` is a SelectBackward0 whatever ops made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autojit.ir.op import Op
+from autojit.tensor.recording import edge_of, symbolic_node
+from autojit.tensor.state import state
+from autojit.tensor.storage import INFERENCE, MULTIPLE_VIEWS
+from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.view_history import Parts, Restrided, ViewChain
+
+
+def one_node(found: Tensor, input: Tensor, name: str) -> Tensor:
+    """Let ``found``, a view of ``input`` made by one or several ops, have one node called ``name``."""
+    view = found._view
+    if found is input or view is None or view.base is None or found._grad_fn is None or not state.grad_enabled:
+        return found
+    chain = view.chain if view.base is input else view.chain[len(input._view.chain) if input._view is not None else 0 :]
+    edge = edge_of(input)
+    if edge is not None and chain:
+        op: Op = chain[0] if len(chain) == 1 else ViewChain(chain)
+        found._grad_fn = symbolic_node(op, [edge], [type_of(input)], name, instead_of=found._grad_fn)
+        found._output_nr = 0
+    return found
+
+
+def several_views(input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: Any, name: str) -> tuple[Tensor, ...]:
+    """The views that ``make`` gives, as outputs of one node; ``part`` is (axis, whether it is dropped)."""
+    recorded = state.grad_enabled
+    edge = edge_of(input) if recorded else None
+    if recorded and not state.layers:
+        state.grad_enabled = False
+        try:
+            pieces = make()
+        finally:
+            state.grad_enabled = True
+    else:
+        pieces = make()
+    if not recorded:
+        return pieces
+    axis, drop = part
+    node = None
+    if edge is not None and pieces:
+        sizes = (1,) * len(pieces) if drop else tuple(type_of(p).shape[axis] for p in pieces)
+        node = symbolic_node(Parts(axis, sizes, drop), [edge], [type_of(input)], name)
+    for number, piece in enumerate(pieces):
+        if piece._view is not None and piece._view.creation != INFERENCE:
+            piece._view.creation = MULTIPLE_VIEWS
+        if node is not None:
+            piece._requires_grad, piece._grad_fn, piece._output_nr = True, node, number
+    return pieces
+
+
+def restrided_node(found: Tensor, input: Tensor, chain: tuple[Op, ...]) -> Tensor:
+    """Let ``found``, which shows memory of the base of the view ``input`` by ``chain``, be recorded as made from
+    ``input``: elements that ``input`` does not show have no gradient.
+    """
+    view = input._view
+    if view is None or view.base is None or not state.grad_enabled:
+        return found
+    edge = edge_of(input)
+    if edge is None:
+        found._requires_grad, found._grad_fn = False, None
+    elif all(op.name != "broadcast_to" for op in view.chain):  # an element shown twice would be counted twice
+        op = Restrided(view.chain, chain, type_of(view.base))
+        node = symbolic_node(op, [edge], [type_of(input)], "AsStridedBackward0")
+        found._requires_grad, found._grad_fn, found._output_nr = True, node, 0
+    return found

@@ -1,0 +1,114 @@
+"""Derivatives of high order: compiled code gives what eager mode gives, for every op of the registry.
+
+Order 1 to 4 for elementwise ops, 1 to 3 for all others, in float64 and complex128, on the ops' own samples. Each order is
+the gradient of a weighted sum of the gradients of the order before, so every rule meets every other one. Every run takes
+one sample per op; ``--slow`` takes all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.ir import Op
+from autojit.ops.base import Elementwise
+from autojit.tensor.dispatch import apply
+
+TOLERANCE = 1e-10  # relative to the largest element
+DTYPES = (aj.float64, aj.complex128)
+LARGEST = 64  # elements of a sample in a fast run
+
+
+def weights(like: Any, seed: int) -> Any:
+    """Fixed numbers of either sign around 1 in the type of a tensor."""
+    generator = np.random.default_rng(seed)
+    draw = generator.uniform(0.5, 1.5, like.shape) * generator.choice([-1.0, 1.0], like.shape)
+    if like.is_complex():
+        draw = draw + 1j * generator.uniform(-1, 1, like.shape)
+    return aj.tensor(draw, dtype=like.dtype)
+
+
+def total(tensors: Sequence[Any], seed: int) -> Any:
+    """A real number that every element counts in."""
+    found = aj.zeros((), dtype=aj.float64)
+    for k, t in enumerate(tensors):
+        product = t * weights(t, seed + k)
+        found = found + (product.real if t.is_complex() else product).sum()
+    return found
+
+
+def derivatives(op: Op, order: int) -> Callable[..., list[Any]]:
+    """The function that gives the gradients of every order, one after the other."""
+
+    def gradients(*given: Any) -> list[Any]:
+        xs = [x.detach().requires_grad_() if x.is_floating_point() or x.is_complex() else x for x in given]
+        leaves = [x for x in xs if x.requires_grad]
+        result = apply(op, *xs)
+        outputs = [y for y in (result if isinstance(result, tuple) else (result,)) if y.requires_grad]
+        found: list[Any] = []
+        for k in range(order):
+            if not outputs:
+                break
+            value = total(outputs, 10 * k)
+            grads = aj.autograd.grad(value, leaves, create_graph=True, allow_unused=True)
+            present = [g for g in grads if g is not None]
+            found += present
+            outputs = [g for g in present if g.requires_grad]
+        return [g.detach() for g in found]
+
+    return gradients
+
+
+def cases() -> Iterator[tuple[str, Op, tuple[Any, ...]]]:
+    """(name, op, arrays) of all samples in double precision whose op has a derivative."""
+    for name, cls in sorted(Op.registry.load().items()):
+        if cls.__module__.split(".")[1] != "ops":
+            continue
+        for dtype in DTYPES:
+            for number, (op, arrays) in enumerate(cls.samples(dtype)):  # type: ignore[attr-defined]
+                if op.is_differentiable and any(a.dtype == dtype.numpy for a in arrays):
+                    yield f"{name}-{dtype.name}-{number}", op, arrays
+
+
+ALL = list(cases())
+
+
+def one_per_op() -> list[tuple[str, Op, tuple[Any, ...]]]:
+    """The first sample of each op and dtype that is neither empty nor large."""
+    found: dict[str, tuple[str, Op, tuple[Any, ...]]] = {}
+    for name, op, arrays in ALL:
+        if all(0 < a.size <= LARGEST for a in arrays):
+            found.setdefault(name.rsplit("-", 1)[0], (name, op, arrays))
+    return list(found.values())
+
+
+def check(op: Op, arrays: Sequence[Any]) -> None:
+    order = 4 if isinstance(op, Elementwise) else 3
+    function = derivatives(op, order)
+    given = [aj.tensor(np.array(a)) for a in arrays]
+    eager = function(*given)
+    jitted = aj.jit(function)
+    for _ in range(2):
+        compiled = jitted(*given)
+    assert len(compiled) == len(eager)
+    scale = 0.0  # of the largest derivative so far: where one vanishes, rounding is all there is to compare
+    for k, (found, expected) in enumerate(zip(compiled, eager, strict=True)):
+        a, b = found.numpy(), expected.numpy()
+        scale = max(scale, float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b))))
+        np.testing.assert_allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE * scale, err_msg=f"derivative {k} of {op}")
+
+
+@pytest.mark.parametrize(("op", "arrays"), [pytest.param(op, arrays, id=name) for name, op, arrays in one_per_op()])
+def test_derivatives_of_all_orders_are_the_same_compiled(op: Op, arrays: tuple[Any, ...]) -> None:
+    check(op, arrays)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("op", "arrays"), [pytest.param(op, arrays, id=name) for name, op, arrays in ALL])
+def test_derivatives_of_all_orders_are_the_same_compiled_on_every_sample(op: Op, arrays: tuple[Any, ...]) -> None:
+    check(op, arrays)
+
