@@ -111,4 +111,3 @@ def test_derivatives_of_all_orders_are_the_same_compiled(op: Op, arrays: tuple[A
 @pytest.mark.parametrize(("op", "arrays"), [pytest.param(op, arrays, id=name) for name, op, arrays in ALL])
 def test_derivatives_of_all_orders_are_the_same_compiled_on_every_sample(op: Op, arrays: tuple[Any, ...]) -> None:
     check(op, arrays)
-

@@ -58,7 +58,7 @@ def test_a_level_decorates_a_function() -> None:
 def test_unsuitable_primals_and_tangents_are_refused() -> None:
     x = aj.ones(2)
     with forward.dual_level():
-        with pytest.raises(ValueError, match="Expected primal to be floating point or complex, but got: .*int64"):
+        with pytest.raises(ValueError, match=r"Expected primal to be floating point or complex, but got: .*int64"):
             forward.make_dual(aj.arange(2), x)
         with pytest.raises(ValueError, match="Expected tangent to be floating point or complex"):
             forward.make_dual(x, aj.arange(2))
@@ -109,8 +109,10 @@ def test_tangents_do_not_outlive_their_tensors_or_the_level() -> None:
             del dual
             assert first_ref() is None
             second, second_ref = fresh()
-            dual = forward.make_dual(primal, second)
+            kept = forward.make_dual(primal, second)
             del second
+            assert second_ref() is not None
+        assert kept is not None
         assert second_ref() is None
     finally:
         gc.enable()

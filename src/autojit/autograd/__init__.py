@@ -30,6 +30,8 @@ def __getattr__(name: str) -> Any:
     """Import the functional forms, forward mode and the profiler when they are first used."""
     if name in _LAZY_MODULES:
         return _import_module(f"autojit.autograd.{name}")
+    if name == "_profiler_enabled":
+        return _import_module("autojit.autograd.profiler")._is_profiler_enabled
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

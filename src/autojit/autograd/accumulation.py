@@ -71,7 +71,7 @@ def _is_free(leaf: Tensor, grad: Tensor) -> bool:
 
 
 def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:
-    if state.grad_enabled or (before.layout is not strided and grad.layout is strided):
+    if state.grad_enabled or (before.layout is not strided and (grad.layout is strided or state.trace is not None)):
         leaf._set_grad(add(before, grad))
     elif before.layout is not strided:
         before._become(add(before, grad))

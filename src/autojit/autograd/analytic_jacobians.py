@@ -15,6 +15,7 @@ from autojit.autograd import forward_ad
 from autojit.autograd.derivatives import grad
 from autojit.autograd.finite_differences import Array
 from autojit.autograd.gradcheck import GradcheckError
+from autojit.core.layout import strided
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of, wrap
@@ -23,17 +24,53 @@ Function = Callable[..., Any]
 
 
 class Slot(NamedTuple):
-    """An input that is differentiated by: its position among the inputs, the tensor, the memory to move."""
+    """An input that is differentiated by.
+
+    ``place`` is its position among the inputs. ``array`` is the memory whose elements are moved, that of ``moved``:
+    the input itself, or for a sparse input of which all elements count, an equal one that specifies all of them.
+    ``at`` says where in the dense gradient the moved elements are; None means everywhere.
+    """
 
     place: int
     tensor: Tensor
     array: Array
+    moved: Tensor
+    at: tuple[Array, ...] | None = None
 
     def flat(self, gradient: Tensor | None) -> Array:
         """A gradient of this input by elements; zeros for None."""
         if gradient is None:
             return np.zeros(self.array.size, self.array.dtype)
-        return np.asarray(gradient.detach()._array).reshape(-1)
+        whole = values_of(gradient)
+        return np.asarray(whole if self.at is None else whole[self.at]).reshape(-1)
+
+
+def slot_of(place: int, x: Tensor, masked: bool) -> Slot:
+    """The slot of an input; ``masked``: of a sparse one only the specified elements count."""
+    if not is_sparse(x):
+        return Slot(place, x, x._array, x)
+    if masked:
+        return Slot(place, x, x._values()._array, x, _places(x))
+    dense = x.detach().to_dense()
+    every = dense.new_ones(dense.shape)
+    full = every.to_sparse_csr() if x.is_sparse_csr else every.to_sparse(x.sparse_dim())
+    array = full._values()._array
+    array[...] = dense._array[_places(full)]
+    full.requires_grad_()
+    return Slot(place, x, array, full, _places(full))
+
+
+def _places(s: Tensor) -> tuple[Array, ...]:
+    """The indices of a sparse tensor's specified elements, one array per sparse axis."""
+    if not s.is_sparse_csr:
+        return tuple(values_of(s._indices()))
+    starts, columns = values_of(s.crow_indices()), values_of(s.col_indices())
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts)), columns
+
+
+def is_sparse(t: Tensor) -> bool:
+    """Whether a tensor is kept by places and values."""
+    return t.layout is not strided
 
 
 def as_tuple(found: Any) -> tuple[Any, ...]:
@@ -63,8 +100,9 @@ def differentiable(found: Any) -> tuple[Tensor, ...]:
 
 
 def values_of(t: Tensor) -> Array:
-    """A copy of a tensor's elements."""
-    return np.array(t.detach()._array)
+    """A copy of a tensor's elements, of all of them if it is sparse."""
+    t = t.detach()
+    return np.array((t.to_dense() if is_sparse(t) else t)._array)
 
 
 # -- reverse mode

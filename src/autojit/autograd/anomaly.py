@@ -137,7 +137,7 @@ def _check(node: Node, grads: list[Any], results: Sequence[Any]) -> None:
     for number, grad in enumerate(results):
         if grad is None or grad is ZERO or not type_of(grad).dtype.is_differentiable:
             continue
-        grad = _whole(grad)
+        grad = _whole(grad._differentiated())
         if grad._array is None:
             with grad_mode(False), _without_layers():
                 state.__dict__["checks"].append(Check(grad.isnan().any(), node, number))

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.autograd.function_context import BackwardCFunction, FunctionCtx
+from autojit.autograd.function_context import BackwardCFunction, FunctionCtx, part_of
 from autojit.autograd.function_outputs import connect
 from autojit.autograd.function_transforms import Called, call_in_layer
 from autojit.core.errors import DifferentiationError
@@ -171,7 +171,7 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
     slots = [i for i, a in enumerate(given) if isinstance(a, Tensor)]
     flags = [False] * len(given)
     for i in slots:
-        flags[i] = wants_grad(given[i])
+        flags[i] = wants_grad(part_of(given[i]))
     ctx.num_inputs = len(given)
     ctx.fewest_gradients = fewest
     ctx.needs_input_grad = tuple(flags)
@@ -180,8 +180,10 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
     if recorded:
         ctx.requires_grad = True
         ctx.slots = slots
-        ctx.edges = [edge_of(given[i]) for i in slots]
-        ctx.input_metas = [meta_of(given[i]) for i in slots]
+        parts = [part_of(given[i]) for i in slots]
+        ctx.edges = [edge_of(t) for t in parts]
+        ctx.input_metas = [meta_of(t) for t in parts]
+        ctx.input_forms = {k: given[i] for k, i in enumerate(slots) if given[i] is not parts[k]}
     forward = cls.forward
     if now["observer"] is not None:
         forward = now["observer"].function(cls.__name__, ctx.sequence, forward)

@@ -7,7 +7,7 @@ node class of its own, named after it, so that ``type(y.grad_fn).__name__`` tell
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autojit.autograd.engine import zeros_of
@@ -21,6 +21,7 @@ from autojit.tensor.recording import changed_error, freed_error
 from autojit.tensor.saved import Packed, SavedTensor, connected
 from autojit.tensor.state import state
 from autojit.tensor.tensor import alias, storage_of, type_of
+from autojit.tensor.view_rules import inference_saved
 
 
 class FunctionCtx:
@@ -86,6 +87,8 @@ class BackwardCFunction(Node, FunctionCtx):
     needs_input_grad: tuple[bool, ...] = ()
     slots: Sequence[int] = ()  # positions of the tensors among the inputs, one per edge
     input_metas: Sequence[Any] = ()
+    input_forms: Mapping[int, Tensor] = {}  # sparse inputs, whose values the edges stand for, by number of the edge
+    output_forms: Mapping[int, Tensor] = {}  # the same for outputs
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -108,15 +111,17 @@ class BackwardCFunction(Node, FunctionCtx):
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
-        return tuple(self._raw(place) for place, entry in enumerate(self._saved) if entry is not None)
+        if self._is_freed:
+            raise freed_error(self)
+        return tuple([self._raw(place) for place in range(len(self._saved))])
 
     def _raw(self, place: int) -> SavedTensor:
         entry = self._saved[place]
-        result = -1 if entry is FREED else entry[1]
+        result = -1 if entry is None else entry[1]
 
         def get() -> Any:
             kept = self._saved[place]
-            return kept if kept is FREED else kept[0]
+            return kept if kept is None or kept is FREED else kept[0]
 
         def put(packed: Any) -> None:
             assert isinstance(self._saved, list)
@@ -144,13 +149,14 @@ class BackwardCFunction(Node, FunctionCtx):
         storage = t._storage
         if storage is not None and storage.version != self._versions[place]:
             raise changed_error(self, t, self._versions[place], result)
-        return t if result < 0 else connected(t, (self, result))
+        return t if result < 0 else with_part(t, connected(part_of(t), (self, result)))
 
     def save(self) -> None:
         """Keep what ``save_for_backward`` was given, now that the outputs are known.
 
         Raises:
             TypeError: something is neither a tensor nor None.
+            RuntimeError: a tensor was made in inference mode.
         """
         hooks = state.recording_hooks
         saved: list[Any] = []
@@ -164,12 +170,16 @@ class BackwardCFunction(Node, FunctionCtx):
                 raise TypeError(
                     f"save_for_backward can only save variables, but argument {place} is of type {type(t).__name__}"
                 )
-            is_result = t._grad_fn is self
-            kept: Any = alias(t) if is_result else t
+            storage = storage_of(t)
+            if storage.inference:
+                raise inference_saved(t, self.name())
+            part = part_of(t)
+            is_result = part._grad_fn is self
+            kept: Any = with_part(t, alias(part)) if is_result else t
             if hooks:
                 kept = Packed(t, hooks[-1], is_result)
-            saved.append((kept, t._output_nr if is_result else -1))
-            versions.append(storage_of(t).version)
+            saved.append((kept, part._output_nr if is_result else -1))
+            versions.append(storage.version)
         self._saved, self._versions = saved, versions
 
     def _tuple_of(self, attribute: str) -> tuple[Any, ...]:
@@ -200,7 +210,7 @@ class BackwardCFunction(Node, FunctionCtx):
 
     def _materialized(self, grad: Any, number: int) -> Any:
         if grad is not None and grad is not ZERO:
-            return grad
+            return with_part(self.output_forms[number], grad) if number in self.output_forms else grad
         if number >= len(self.out_metas) or self.out_metas[number] is None:
             return None  # this output is no tensor
         if grad is None and not self.materialize_grads:
@@ -234,6 +244,8 @@ class BackwardCFunction(Node, FunctionCtx):
             if grad is None or self.edges[number] is None:
                 found.append(None)
             else:
+                if number in self.input_forms:
+                    grad = self.input_forms[number]._part_of(grad)
                 found.append(self._fitted(grad, type_of_meta(self.input_metas[number]), number))
         return found
 
@@ -263,6 +275,16 @@ class BackwardCFunction(Node, FunctionCtx):
                 )
             grad = cast(grad, wanted.dtype)
         return grad
+
+
+def part_of(t: Any) -> Any:
+    """What carries the history of an object: a tensor itself, or the values of a sparse one."""
+    return t._differentiated() if isinstance(t, Tensor) and type(t) is not Tensor else t
+
+
+def with_part(form: Tensor, part: Tensor) -> Tensor:
+    """``part`` in the form of a tensor: a sparse one with these values, or ``part`` itself."""
+    return part if type(form) is Tensor else form._from_part(part)  # type: ignore[no-any-return]
 
 
 def _expands(small: tuple[int, ...], large: tuple[int, ...]) -> bool:

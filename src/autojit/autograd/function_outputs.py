@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Set
 from typing import Any
 
-from autojit.autograd.function_context import BackwardCFunction
+from autojit.autograd.function_context import BackwardCFunction, part_of, with_part
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.tensor import Tensor
@@ -29,6 +29,17 @@ def connect(ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ..
     Raises:
         RuntimeError: what ``mark_dirty`` and ``mark_non_differentiable`` said does not fit the outputs.
     """
+    parts = tuple([part_of(o) for o in outputs])
+    results = _connect_parts(ctx, [part_of(a) for a in arguments], parts, recorded)
+    forms = {k: o for k, (o, part) in enumerate(zip(outputs, parts, strict=True)) if o is not part}
+    if forms:
+        ctx.output_forms = {k: with_part(o, alias(parts[k])) for k, o in forms.items()}
+    return [with_part(forms[k], t) if k in forms else t for k, t in enumerate(results)]
+
+
+def _connect_parts(
+    ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ...], recorded: bool
+) -> list[Any]:  # fmt: skip
     if ctx.dirty_tensors is None and ctx.non_differentiable is None:
         given = {id(a) for a in arguments if isinstance(a, Tensor)}
         return _connect_plain(ctx, given, outputs, recorded)
@@ -42,7 +53,7 @@ def connect(ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ..
             "are modified inplace must all be outputs of the Function."
         )
     for t in ctx.dirty_tensors or ():
-        storage_of(t).bump(ctx.name(), here())
+        storage_of(part_of(t)).bump(ctx.name(), here())
     if not dirty <= given:
         warnings.warn(
             "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
@@ -58,7 +69,7 @@ def _marked(ctx: BackwardCFunction, attribute: str, what: str) -> set[int]:
     for place, t in enumerate(found):
         if not isinstance(t, Tensor):
             raise RuntimeError(f"{what}, but argument {place} is of type {type(t).__name__}")
-    return {id(t) for t in found}
+    return {id(part_of(t)) for t in found}
 
 
 def _connect_plain(ctx: BackwardCFunction, given: set[int], outputs: tuple[Any, ...], recorded: bool) -> list[Any]:

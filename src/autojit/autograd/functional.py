@@ -296,7 +296,8 @@ def hessian(
     given, many = as_tensors(inputs, "inputs", "hessian")
 
     def scalar(*xs: Tensor) -> Tensor:
-        return single_output(func, xs, "hessian", strict).reshape(())
+        found: Tensor = single_output(func, xs, "hessian", strict).reshape(())
+        return found
 
     def gradients(*xs: Tensor) -> Any:
         if outer_jacobian_strategy == "forward-mode":

@@ -166,7 +166,7 @@ def pulled(
     pairs = [(o, v) for o, v in zip(outputs, given, strict=True) if o is not None and o.requires_grad]
     if not pairs:
         return (None,) * len(inputs)
-    return grad(
+    found: tuple[Tensor | None, ...] = grad(
         [o for o, _ in pairs],
         list(inputs),
         [v for _, v in pairs],
@@ -175,6 +175,7 @@ def pulled(
         allow_unused=True,
         is_grads_batched=batched,
     )
+    return found
 
 
 def single_output(func: Function, inputs: Sequence[Tensor], name: str, strict: bool) -> Tensor:

@@ -116,7 +116,7 @@ def gradgradcheck(
     for name in ("check_undefined_grad", "check_batched_grad"):
         if options[name] and not check_rev_over_rev:
             raise AssertionError(f"Setting {name}=True requires check_rev_over_rev to be True")
-    gradient_of = import_module("autojit.autograd.gradient_checks").gradient_of
+    gradient_of = import_module("autojit.autograd.gradient_function").gradient_of
     gradient, arguments = gradient_of(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
     return gradcheck(
         gradient, arguments, check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, **options

@@ -10,6 +10,7 @@ import numpy as np
 from autojit.autograd.engine import ExecutionEngine
 from autojit.tensor import Tensor
 from autojit.tensor.factories import from_numpy
+from autojit.tensor.removed import warn_volatile
 
 _warned = False
 
@@ -59,13 +60,6 @@ class Variable(metaclass=_VariableMeta):
         if volatile:
             warn_volatile(stacklevel=3)
         return leaf_of(data, requires_grad)
-
-
-def warn_volatile(stacklevel: int) -> None:
-    """Say what replaces ``volatile``."""
-    warnings.warn(
-        "volatile was removed and now has no effect. Use `with no_grad():` instead.", UserWarning, stacklevel=stacklevel
-    )
 
 
 def leaf_of(data: Any, requires_grad: bool = False) -> Tensor:

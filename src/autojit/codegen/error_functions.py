@@ -20,7 +20,13 @@ from autojit.codegen.coefficients import (
     EXP_TAIL,
 )
 from autojit.codegen.exponentials import reduce_sum_by_ln2, scale
-from autojit.codegen.float_format import polynomial, polynomial_pair, quick_two_sum, two_product
+from autojit.codegen.float_format import (
+    polynomial,
+    polynomial_in_pairs,
+    polynomial_pair,
+    quick_two_sum,
+    two_product,
+)
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32
@@ -76,7 +82,7 @@ def erf(emit: InstructionEmitter, x: Scalar) -> Scalar:
     short = x.dtype.short
     a = emit.abs(x)
     minus_square = emit.mul(emit.neg(x), x)
-    near = emit.multiply_add(x, polynomial(emit, minus_square, ERF_NEAR[short]), x)
+    near = emit.multiply_add(x, polynomial_in_pairs(emit, minus_square, ERF_NEAR[short]), x)
     decay = emit.call("exp", minus_square)
     far = emit.multiply_add(emit.neg(decay), _erfcx_beyond_split(emit, emit.minimum(a, ERF_ONE[short])), 1.0)
     return emit.select(emit.lt(a, ERF_SPLIT[short]), near, emit.copysign(far, x))
@@ -85,9 +91,9 @@ def erf(emit: InstructionEmitter, x: Scalar) -> Scalar:
 def _erfcx_beyond_split(emit: InstructionEmitter, a: Scalar) -> Scalar:
     """exp(a^2) erfc(a) for ERF_SPLIT <= a <= ERF_ONE; float64 in (a - K)/(a + K), which halves the degree."""
     if a.dtype is float32:
-        return polynomial(emit, a, ERF_FAR["f32"])
+        return polynomial_in_pairs(emit, a, ERF_FAR["f32"])
     v = emit.div(emit.sub(a, ERF_CENTRE), emit.add(a, ERF_CENTRE))
-    return polynomial(emit, v, ERF_FAR["f64"])
+    return polynomial_in_pairs(emit, v, ERF_FAR["f64"])
 
 
 def erfinv(emit: InstructionEmitter, x: Scalar) -> Scalar:

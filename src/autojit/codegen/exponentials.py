@@ -14,11 +14,14 @@ from autojit.codegen.float_format import (
     clamp,
     format_of,
     polynomial,
+    polynomial_in_pairs,
     power_of_two,
     quick_two_sum,
 )
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
+from autojit.codegen.target_functions import DECLARATIONS, SCALED
+from autojit.core.dtypes import float32
 
 # Beyond these exp has reached infinity or zero; clamping there keeps n within the exponent arithmetic below.
 EXP_RANGE = {"f32": (-104.5, 89.0), "f64": (-746.0, 710.0)}
@@ -56,8 +59,12 @@ def exponent_field(emit: InstructionEmitter, shifted: Scalar, form: FloatFormat,
 
 
 def scale(emit: InstructionEmitter, x: Scalar, shifted: Scalar) -> Scalar:
-    """x * 2^n in two steps, so that n may reach from below the least denormal to above the greatest number."""
+    """x * 2^n, where n may reach from below the least denormal to above the greatest number."""
     form = format_of(x.dtype)
+    if x.dtype is float32:
+        emit.definitions[SCALED] = DECLARATIONS[SCALED]
+        n = exponent_field(emit, shifted, form, 0)
+        return emit.instruction(f"call float {SCALED}(float {x.text}, i32 {n.text})", x.dtype)
     field = exponent_field(emit, shifted, form, 2 * form.bias)
     low = emit.shift_right(field, 1)
     high = emit.sub(field, low)
@@ -66,7 +73,7 @@ def scale(emit: InstructionEmitter, x: Scalar, shifted: Scalar) -> Scalar:
 
 def exp_tail(emit: InstructionEmitter, r: Scalar, precision: str | None = None) -> Scalar:
     """exp(r) - 1 for |r| <= ln(2)/2: r + r^2 P(r). Precision ``f40`` serves float32 results computed in float64."""
-    tail = polynomial(emit, r, EXP_TAIL[precision or r.dtype.short])
+    tail = polynomial_in_pairs(emit, r, EXP_TAIL[precision or r.dtype.short])
     return emit.multiply_add(emit.mul(r, r), tail, r)
 
 

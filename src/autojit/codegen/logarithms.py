@@ -9,7 +9,14 @@ from __future__ import annotations
 from math import inf, nan, sqrt
 
 from autojit.codegen.coefficients import LN2, LN2_SHORT, LOG2_E, LOG10_2, LOG10_E, LOG_TAIL
-from autojit.codegen.float_format import FloatFormat, format_of, polynomial, power_of_two, quick_two_sum
+from autojit.codegen.float_format import (
+    FloatFormat,
+    format_of,
+    polynomial,
+    polynomial_in_pairs,
+    power_of_two,
+    quick_two_sum,
+)
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import float32
@@ -63,7 +70,7 @@ def log_rest(emit: InstructionEmitter, f: Scalar) -> Scalar:
     coefficients = LOG_TAIL[f.dtype.short]
     if f.dtype is float32:
         square = emit.mul(f, f)
-        cubic = emit.mul(emit.mul(square, f), polynomial(emit, f, coefficients))
+        cubic = emit.mul(emit.mul(square, f), polynomial_in_pairs(emit, f, coefficients))
         return emit.multiply_add(square, -0.5, cubic)
     # With s = f/(2+f): log(1+f) = 2 atanh(s) = f - f^2/2 + s (f^2/2 + R(s^2)). Source: fdlibm e_log.c.
     s = emit.div(f, emit.add(f, 2.0))

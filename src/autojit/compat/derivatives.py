@@ -54,6 +54,17 @@ def backward(
         autograd.backward([y for y, _ in roots], [v for _, v in roots], keep, graph)
 
 
+def backward_method(
+    self: Variable,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool | None = None,
+    retain_variables: bool | None = None,
+) -> None:
+    """Add the derivative of this Variable to ``.grad`` of the leaves it depends on; see ``v0_3.backward``."""
+    backward(self, gradient, retain_graph, create_graph, retain_variables)
+
+
 def grad(
     outputs: Any,
     inputs: Any,

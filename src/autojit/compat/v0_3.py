@@ -18,10 +18,15 @@ import sys
 from typing import Any
 
 import autojit as aj
-from autojit.compat.derivatives import backward, grad
+from autojit.compat.derivatives import backward, backward_method, grad
 from autojit.compat.functions import Function
-from autojit.compat.stochastic import bernoulli, multinomial, normal
+from autojit.compat.stochastic import bernoulli, multinomial, normal, reinforce
 from autojit.compat.variables import Variable
+
+for _name, _method in (
+    ("backward", backward_method), ("bernoulli", bernoulli), ("multinomial", multinomial), ("reinforce", reinforce),
+):  # fmt: skip
+    setattr(Variable, _name, _method)
 
 autograd = sys.modules[__name__]  # ``v0_3.autograd.Variable`` is the same class
 

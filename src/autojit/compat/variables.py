@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autojit.autograd.variable import leaf_of
 from autojit.core.errors import UsageError
@@ -93,23 +93,12 @@ class Variable(Tensor):
             )
         self._set_grad(None)
 
-    def backward(
-        self,
-        gradient: Any = None,
-        retain_graph: bool | None = None,
-        create_graph: bool | None = None,
-        retain_variables: bool | None = None,
-    ) -> None:
-        """Add the derivative of this Variable to ``.grad`` of the leaves it depends on; see ``v0_3.backward``."""
-        from autojit.compat.derivatives import backward  # it needs this class
+    if TYPE_CHECKING:  # attached by ``v0_3`` from the modules that define them
 
-        backward(self, gradient, retain_graph, create_graph, retain_variables)
-
-    def reinforce(self, reward: Any) -> None:
-        """Give a sample of a stochastic function its reward; see ``v0_3.bernoulli``."""
-        from autojit.compat.stochastic import reinforce  # it needs this class
-
-        reinforce(self, reward)
+        def backward(self, *args: Any, **options: Any) -> None: ...
+        def bernoulli(self) -> Tensor: ...
+        def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Tensor: ...
+        def reinforce(self, reward: Any) -> None: ...
 
 
 def as_variable(t: Tensor, volatile: bool = False, cls: type[Variable] = Variable) -> Any:
@@ -195,8 +184,9 @@ class VariableLayer:
         volatile = is_volatile(x) or is_volatile(new)
         with below(self), grad_mode(state.grad_enabled and not volatile):
             replace(x, new, method, old, mark)
-        if volatile and isinstance(x, Variable) and not x.is_leaf:
-            x.detach_()
+        if volatile and isinstance(x, Variable):
+            if x._view is None or x._view.base is None:
+                x.detach_()
             x._volatile = True
 
     def detached(self, x: Tensor) -> None:

@@ -34,7 +34,8 @@ class Place:
 
     ``kind``: "constant" (``what`` itself), "argument" (the call's leaf ``index``), "result" (output ``index``),
     "number" (the Python number in output ``index``), "same" (the object of output leaf ``index``). ``chain`` are view
-    ops applied to it, unrecorded where they were taken under ``no_grad``. ``requires_grad``: whether the leaf carries history; ``aliases``: another leaf has this output;
+    ops applied to it, ``unrecorded`` where they were taken under ``no_grad``. ``requires_grad``: whether the leaf
+    carries history; ``aliases``: another leaf has this output;
     ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``).
     """
 

@@ -92,12 +92,13 @@ class Div(Pointwise):
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        _, y = primals
-        return lambda: guarded_div(y_bar, conjugate(y)), lambda: self._denominator_bar(y, result, y_bar)
+        x, y = primals
+        return lambda: guarded_div(y_bar, conjugate(y)), lambda: self._denominator_bar(x, y, y_bar)
 
-    def _denominator_bar(self, y: Any, result: Any, y_bar: Any) -> Any:
+    def _denominator_bar(self, x: Any, y: Any, y_bar: Any) -> Any:
+        """Divides again rather than read the result, which users may change in place; compiled, both are one."""
         shared = guarded_div(y_bar, conjugate(y))  # the numerator's cotangent: one division serves both
-        return neg(guarded_mul(shared, conjugate(result)))
+        return neg(guarded_mul(shared, conjugate(div(x, y))))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (_, y), (x_dot, y_dot) = primals, tangents

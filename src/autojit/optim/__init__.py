@@ -8,8 +8,9 @@ from autojit.optim.adaptive import ASGD, Adadelta, Adagrad, RMSprop, Rprop
 from autojit.optim.lbfgs import LBFGS
 from autojit.optim.optimizer import Optimizer
 from autojit.optim.sgd import SGD
+from autojit.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
-    "Rprop", "lr_scheduler",
+    "Rprop", "SparseAdam", "lr_scheduler",
 ]  # fmt: skip

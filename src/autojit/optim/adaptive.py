@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import autojit as aj
+from autojit.core.errors import UsageError
+from autojit.core.layout import strided
 from autojit.optim.arithmetic import (
     addcdiv_,
     addcmul_,
@@ -82,6 +84,8 @@ class RMSprop(Optimizer):
 class Adagrad(Optimizer):
     """p -= lr g / (sqrt(sum of g^2) + eps), lr falling as lr / (1 + (t - 1) lr_decay). Source: JMLR 12 (2011)."""
 
+    takes_sparse = True
+
     def __init__(
         self,
         params: Params,
@@ -119,7 +123,9 @@ class Adagrad(Optimizer):
         if not state:  # of a group added later
             self._prepare(p, state, group)
         t = advance(state["step"])
-        grad = with_decay(grad, p, group, hyper(group, "weight_decay"))
+        if grad.layout is not strided and has(group, "weight_decay"):
+            raise UsageError("weight_decay option is not compatible with sparse gradients", {"gradient": grad})
+        grad = with_decay(grad.to_dense(), p, group, hyper(group, "weight_decay"))
         lr = hyper(group, "lr") / (1 + (t - 1) * hyper(group, "lr_decay"))
         total = addcmul_(state["sum"], grad, grad, 1)
         addcdiv_(p, grad, total.sqrt().add_(hyper(group, "eps")), -lr)

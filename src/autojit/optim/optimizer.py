@@ -13,6 +13,8 @@ from itertools import chain
 from typing import Any
 
 import autojit as aj
+from autojit.core.errors import UsageError
+from autojit.core.layout import strided
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
@@ -174,10 +176,13 @@ class Optimizer:
                 for p in group["params"]:
                     grad = p.grad
                     if grad is not None:
+                        if grad.layout is not strided and not self.takes_sparse:
+                            raise _refused(self, grad)
                         self._update(p, grad, self.state[p], group)
         return loss
 
     step = _with_hooks(step)
+    takes_sparse = False  # whether ``_update`` knows sparse gradients
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Change ``p`` and ``state`` in place by one step along ``grad``."""
@@ -303,3 +308,12 @@ def _copied(value: Any, p: Tensor | None, name: str = "") -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_copied(item, p) for item in value)
     return deepcopy(value)
+
+
+def _refused(optimizer: Optimizer, grad: Tensor) -> RuntimeError:
+    name = type(optimizer).__name__
+    return UsageError(
+        f"{name} does not support sparse gradients, please consider SparseAdam instead",
+        {"gradient": grad},
+        "use SparseAdam, SGD or Adagrad for this parameter, or a layer with sparse=False",
+    )

@@ -26,6 +26,8 @@ class SGD(Optimizer):
         0.5
     """
 
+    takes_sparse = True
+
     def __init__(
         self,
         params: Params,

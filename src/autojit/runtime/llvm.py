@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autojit.codegen.target import HostTarget
+from autojit.codegen.target_functions import with_definitions
 from autojit.core.errors import CompileError
 from autojit.runtime.cores import available_cores
 
@@ -138,7 +139,7 @@ def _optimised_module(
 
     machine, layout = _target_machine(target, opt_level)
     try:
-        module = llvm.parse_assembly(ir_text, llvm.create_context())
+        module = llvm.parse_assembly(with_definitions(ir_text, target), llvm.create_context())
         module.triple = target.triple
         module.data_layout = layout
         module.verify()

@@ -31,8 +31,9 @@ from autojit.codegen.target import HostTarget
 from autojit.core.errors import ArgumentError
 from autojit.runtime.llvm import compile_all, compile_to_object, llvm_identity
 
-EMITTER_VERSION = 1
-"""Raised when the meaning of generated code changes while its text does not (the table layout, for instance)."""
+EMITTER_VERSION = 2
+"""Raised when the meaning of generated code changes while its text does not (the table layout, for
+instance, or `codegen.target_functions`)."""
 
 DEFAULT_LIMIT_BYTES = 1 << 30
 

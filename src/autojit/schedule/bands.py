@@ -199,7 +199,8 @@ class _Grower:
         self.unreadable: set[Value] = set()
 
     def join(self, kernel: Kernel, cut: Cut | None) -> bool:
-        if cut is None or not self.unreadable.isdisjoint(kernel.reads()):
+        reads = self.reads[kernel]
+        if cut is None or not self.unreadable.isdisjoint(reads):
             return False
         units = gcd(self.units, cut.units)
         for value, bound in cut.reads.items():
@@ -207,7 +208,7 @@ class _Grower:
                 units = gcd(units, bound)
         for bound in cut.writes.values():
             units = gcd(units, bound)
-        if cut.contracts and self.produced.isdisjoint(kernel.reads()):
+        if cut.contracts and self.produced.isdisjoint(reads):
             return False  # nothing of the band in cache: better as a kernel of its own
         most = min(self.most, cut.most)
         if units < MIN_SLICES or not any(MIN_SLICES <= d <= most for d in _divisors(units)):
@@ -230,8 +231,9 @@ def form_bands(
     the band, with everything that depends on it. Time O(kernels * bands).
     """
     users: dict[Value, list[Kernel]] = {}
+    reads = {kernel: kernel.reads() for kernel in kernels}
     for kernel in kernels:
-        for value in kernel.reads():
+        for value in reads[kernel]:
             users.setdefault(value, []).append(kernel)
     remaining = list(kernels)
     result: list[Kernel | Band] = []
@@ -240,7 +242,7 @@ def form_bands(
         if cuts[remaining[0]] is None:
             result.append(remaining.pop(0))
             continue
-        grower = _Grower(users, outside)
+        grower = _Grower(users, reads, outside)
         passed: set[Kernel] = set()
         for kernel in remaining:
             if not passed.isdisjoint(after[kernel]) or not grower.join(kernel, cuts[kernel]):

@@ -35,7 +35,7 @@ def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
     """``beta * mat + alpha * (mat1 @ mat2)``."""
     product = _shape.mm(mat1, mat2)
-    return mat * beta + product * alpha  # type: ignore[no-any-return]
+    return mat * beta + product * alpha
 
 
 def sum(input: Tensor, dim: Any = None, dtype: DType | None = None) -> Tensor:

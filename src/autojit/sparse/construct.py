@@ -12,7 +12,8 @@ from autojit.core.layout import Layout, sparse_coo, sparse_csr, strided
 from autojit.sparse.rules import dense, gathered, places, transposed, values_at
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make
 from autojit.tensor import Tensor
-from autojit.tensor.factories import as_tensor, zeros
+from autojit.tensor.factories import arange, as_tensor, zeros
+from autojit.tensor.functions_indexing import searchsorted
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.promotion import cast
 from autojit.tensor.state import outside_trace
@@ -81,12 +82,19 @@ def sparse_csr_tensor(
             f"crow_indices.numel() must be rows + 1: got {rows + 1} of them and {size[0]} rows",
             {"crow_indices": starts}, "pass the start of every row and the total",
         )  # fmt: skip
-    row = wrap(np.repeat(np.arange(rows), np.diff(starts._array)))
+    row = _rows(starts, count)
     both = stack([row, columns])
     _check_pairs(both, kept)
     shape = (*tuple(size)[:2], *type_of(kept).shape[1:])
     _check_inside(both, kept, shape)
     return _leaf(make(both, kept, shape, sparse_csr, True, starts), requires_grad)
+
+
+def _rows(starts: Tensor, count: int) -> Tensor:
+    """The row of each value."""
+    if starts._array is not None:
+        return wrap(np.repeat(np.arange(len(starts._array) - 1), np.diff(starts._array)))
+    return searchsorted(starts, arange(count), right=True) - 1
 
 
 def _check_starts(starts: Any, count: int) -> None:
@@ -100,7 +108,8 @@ def _check_starts(starts: Any, count: int) -> None:
 
 def _indices(given: Any) -> Tensor:
     if not isinstance(given, Tensor):
-        found: Tensor = as_tensor(given)
+        with outside_trace():
+            found: Tensor = as_tensor(given)
         return cast(found, int64) if type_of(found).size == 0 else _integers(found)
     return _integers(given)
 
@@ -108,7 +117,7 @@ def _indices(given: Any) -> Tensor:
 def _integers(given: Tensor) -> Tensor:
     if type_of(given).dtype.category != 1:
         raise TypeError(f"indices must be an int64 tensor, but got one of {type_of(given).dtype}")
-    return cast(given, int64).detach()
+    return cast(given, int64).detach()  # type: ignore[no-any-return]
 
 
 def _values(given: Any, dtype: DType | None) -> Tensor:
@@ -223,7 +232,7 @@ def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Layout | None = N
     with outside_trace():
         where = wrap(np.ascontiguousarray(found))
     made = make(where, gathered(self, where), type_of(self).shape, sparse_coo, True)
-    return made if layout in (None, sparse_coo) else as_layout(made, layout)  # type: ignore[arg-type]
+    return made if layout in (None, sparse_coo) else as_layout(made, layout)
 
 
 def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:

@@ -59,7 +59,7 @@ def _once(s: Tensor) -> SparseTensor:
     return s if s._is_coalesced or s._layout is not sparse_coo else s.coalesce()
 
 
-# ------------------------------------------------------------------------------------------------- places, in one number
+# -------------------------------------------------------------------------------------------- places, in one number
 
 
 def places(s: SparseTensor) -> Tensor:
@@ -74,7 +74,7 @@ def _flat(indices: Tensor, shape: tuple[int, ...]) -> Tensor:
     found = indices[0]
     for axis in range(1, axes):
         found = found * shape[axis] + indices[axis]
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def gathered(x: Tensor, indices: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def values_at(x: Tensor, pattern: SparseTensor) -> Tensor:
     return gathered(x, pattern._index_part)
 
 
-# ----------------------------------------------------------------------------------------------------------------- rules
+# ------------------------------------------------------------------------------------------------------------ rules
 
 
 def _linear(op: Op, operands: Sequence[Tensor]) -> Tensor:

@@ -68,7 +68,7 @@ class SparseTensor(Tensor):
         return self._index_part
 
     def _values(self) -> Tensor:
-        return self._values_part.detach()
+        return self._values_part.detach()  # type: ignore[no-any-return]
 
     def indices(self) -> Tensor:
         """The places of a coalesced COO tensor: ``i64[sparse_dim, n]``."""
@@ -114,7 +114,7 @@ class SparseTensor(Tensor):
                 {"input": type_of(self)},
             )
 
-    # -------------------------------------------------------------------------------------- history: that of the values
+    # --------------------------------------------------------------------------------- history: that of the values
 
     def _differentiated(self) -> Tensor:
         return self._values_part
@@ -135,7 +135,7 @@ class SparseTensor(Tensor):
         return values_at(other, self) if isinstance(other, Tensor) else other
 
     @property
-    def requires_grad(self) -> bool:  # type: ignore[override]
+    def requires_grad(self) -> bool:
         return self._values_part.requires_grad
 
     @requires_grad.setter
@@ -156,7 +156,7 @@ class SparseTensor(Tensor):
         return bool(self._values_part.is_leaf)
 
     @property
-    def grad(self) -> Tensor | None:  # type: ignore[override]
+    def grad(self) -> Tensor | None:
         """The gradient: sparse, with the same places."""
         return self._from_part(self._values_part.grad)
 
@@ -184,7 +184,7 @@ class SparseTensor(Tensor):
         """As of a dense tensor; the hook gets a sparse gradient."""
         return self._values_part.register_hook(lambda g: self._part_of(hook(self.with_values(g))))
 
-    # -------------------------------------------------------------------------------------------------------- conversion
+    # --------------------------------------------------------------------------------------------------- conversion
 
     def with_values(self, values: Tensor, dtype: DType | None = None) -> SparseTensor:
         """The same places with other values."""

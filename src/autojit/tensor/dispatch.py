@@ -248,7 +248,7 @@ def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
         result._view.creation = INFERENCE
         return
     result._view = View(base, (*chain, *ops), base._grad_fn, storage.version)
-    if base is not operand:
+    if view is not None and base is not operand:
         result._view.base_chain = view.base_chain
     if not state.grad_enabled:
         result._view.creation = INFERENCE if state.inference else NO_GRAD
@@ -287,7 +287,9 @@ def literal_of(value: object, type: TensorType) -> Tensor:
 def number(value: Any, dtype: DType) -> Tensor:
     """A Python number as a 0-d constant of a dtype."""
     if state.trace is not None:
-        return wrap_value(state.trace.apply(Full(_plain(value), dtype, ()), ())[0])
+        made = wrap_value(state.trace.apply(Full(_plain(value), dtype, ()), ())[0])
+        made.__dict__["is_number"] = True
+        return made
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants
     found = NUMBERS.get(key)
     if found is None:

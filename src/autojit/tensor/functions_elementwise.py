@@ -24,6 +24,7 @@ from autojit.tensor.promotion import (
     floating_together,
     together,
 )  # fmt: skip
+from autojit.tensor.recording import rename_node
 from autojit.tensor.tensor import Tensor, type_of
 
 WHERE = Op.registry["where"]()
@@ -463,7 +464,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A differentiable copy."""
-    return converted(input, type_of(input).dtype)
+    return rename_node(converted(input, type_of(input).dtype), "CloneBackward0")
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:

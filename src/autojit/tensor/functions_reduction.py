@@ -25,6 +25,7 @@ from autojit.tensor.functions_elementwise import (
     where,
 )  # fmt: skip
 from autojit.tensor.promotion import as_operand, cast, floating
+from autojit.tensor.recording import rename_node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -103,8 +104,9 @@ def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | 
         count = array.size // total._array.size
         exact = count & (count - 1) == 0  # as in ``ops.mean``
         found: Tensor = total * (1.0 / count) if exact else total / count
-        return found
-    return ops.mean(t, dim, keepdim)  # type: ignore[no-any-return]
+    else:
+        found = ops.mean(t, dim, keepdim)
+    return rename_node(found, "MeanBackward0" if dim is None else "MeanBackward1")
 
 
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -138,7 +140,7 @@ def var(
     """Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default)."""
     dim, unbiased = _dims(dim, unbiased)
     _require_float(input, "var")
-    return ops.var(input, dim, _correction(unbiased, correction), keepdim)  # type: ignore[no-any-return]
+    return rename_node(ops.var(input, dim, _correction(unbiased, correction), keepdim), "VarBackward0")
 
 
 def std(
@@ -147,7 +149,7 @@ def std(
     """Standard deviation: the square root of ``var``."""
     dim, unbiased = _dims(dim, unbiased)
     _require_float(input, "std")
-    return ops.std(input, dim, _correction(unbiased, correction), keepdim)  # type: ignore[no-any-return]
+    return rename_node(ops.std(input, dim, _correction(unbiased, correction), keepdim), "StdBackward0")
 
 
 def var_mean(
@@ -286,7 +288,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False,
     narrow = type_of(x).dtype
     if narrow.size_bytes == 2:  # powers and their sums would overflow and lose digits
         return cast(ops.norm(cast(x, float32), order, dim, keepdim), narrow)
-    return ops.norm(x, order, dim, keepdim)  # type: ignore[no-any-return]
+    return rename_node(ops.norm(x, order, dim, keepdim), "LinalgVectorNormBackward0")
 
 
 def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
@@ -427,13 +429,14 @@ def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Exponentials over their sum along ``dim``."""
     x = floating(input if dtype is None else cast(input, dtype), "softmax")
-    return ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax"))  # type: ignore[no-any-return]
+    return rename_node(ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax")), "SoftmaxBackward0")
 
 
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """The logarithm of ``softmax``, without overflow."""
     x = floating(input if dtype is None else cast(input, dtype), "log_softmax")
-    return ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))  # type: ignore[no-any-return]
+    found = ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))
+    return rename_node(found, "LogSoftmaxBackward0")
 
 
 def diff(

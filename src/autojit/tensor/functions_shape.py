@@ -19,6 +19,7 @@ from autojit.tensor.dispatch import apply, apply_pair
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.promotion import as_operand, cast, together
+from autojit.tensor.recording import rename_node
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor, type_of
 from autojit.tensor.view_memo import remembered
@@ -247,9 +248,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if not tensors:
         raise UsageError("stack expects a non-empty TensorList")
     if dim == 0 and _concatenation(tensors, 0) is not None and len({x._array.shape for x in tensors}) == 1:
-        return cat([unsqueeze(x, 0) for x in tensors])
+        return rename_node(cat([unsqueeze(x, 0) for x in tensors]), "StackBackward0")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
-    return ops.stack([cast(x, dtype) for x in tensors], dim)  # type: ignore[no-any-return]
+    return rename_node(ops.stack([cast(x, dtype) for x in tensors], dim), "StackBackward0")
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -333,7 +334,13 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         a, b = input._array, other._array
         if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
             return apply_pair(MATMUL, MATMUL.eager, input, other)
-    return ops.matmul(*_products("matmul", input, other))  # type: ignore[no-any-return]
+    x, y = _products("matmul", input, other)
+    return rename_node(ops.matmul(x, y), _PRODUCT_NODES.get((x.ndim, y.ndim), "UnsafeViewBackward0"))
+
+
+_PRODUCT_NODES = {
+    (1, 1): "DotBackward0", (2, 1): "MvBackward0", (1, 2): "SqueezeBackward4", (2, 2): "MmBackward0",
+}  # fmt: skip
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -343,17 +350,17 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two stacks of matrices."""
-    return ops.bmm(*_products("bmm", input, mat2))  # type: ignore[no-any-return]
+    return rename_node(ops.bmm(*_products("bmm", input, mat2)), "BmmBackward0")
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Matrix times vector."""
-    return ops.mv(*_products("mv", input, vec))  # type: ignore[no-any-return]
+    return rename_node(ops.mv(*_products("mv", input, vec)), "MvBackward0")
 
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of products of two vectors."""
-    return ops.dot(*_products("dot", input, tensor))  # type: ignore[no-any-return]
+    return rename_node(ops.dot(*_products("dot", input, tensor)), "DotBackward0")
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:

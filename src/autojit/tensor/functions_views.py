@@ -67,6 +67,11 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return view(input, other.shape)
 
 
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """``reshape`` with the shape of another tensor."""
+    return reshape(input, other.shape)
+
+
 def view_as_real(input: Tensor) -> Tensor:
     """Complex numbers as pairs ``[..., 2]`` of their real and imaginary parts; a view.
 

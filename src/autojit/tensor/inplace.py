@@ -20,6 +20,7 @@ from autojit.tensor.node import Node, move_retained, sequence_mark
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import OpNode, edge_of, shows_grad, symbolic_node, wants_grad
 from autojit.tensor.state import carry, grad_mode, quietly, state
+from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import (
     Tensor,
     alias,
@@ -65,8 +66,11 @@ def in_place(
     x: Tensor, method: str, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]
 ) -> Tensor:
     """``x.method_(...)``: apply the function to the old value and put the result in its place; returns ``x``."""
-    check_writable(x, method, arguments)
+    check_writable(x._differentiated(), method, arguments)
     if _write_directly(x, method, arguments, options):
+        return x
+    if type(x._array) is ElsewhereArray:
+        x._become(function(x, *arguments, **options))
         return x
     mark = sequence_mark()
     old = _old(x)
@@ -82,10 +86,10 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
         return False
     (other,) = arguments
     array = x._array
-    if array is None or array.dtype.kind != "f" or not array.flags.writeable or 0 in array.strides:
+    if type(array) is not np.ndarray or array.dtype.kind != "f" or not array.flags.writeable or 0 in array.strides:
         return False
     if isinstance(other, Tensor):
-        if other._array is None or other._array.dtype is not array.dtype:
+        if type(other._array) is not np.ndarray or other._array.dtype is not array.dtype:
             return False
         if state.grad_enabled and (wants_grad(x) or wants_grad(other)):
             return False
@@ -231,7 +235,7 @@ def _writable(x: Tensor) -> Any:
         raise UsageError("the tensor's memory is read-only", {"x": x}, "clone() it first")
     start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
     flat = root.reshape(-1, order="A").view(np.uint8)
-    return np.ndarray(array.shape, array.dtype, flat, start, array.strides)  # type: ignore[arg-type]
+    return np.ndarray(array.shape, array.dtype, flat, start, array.strides)
 
 
 def _write_value(x: Tensor, new: Tensor, method: str) -> None:

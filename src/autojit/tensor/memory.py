@@ -209,7 +209,7 @@ class _TwinStorage(Storage):
         self.inference = twin.inference
 
     @property
-    def version(self) -> int:  # type: ignore[override]
+    def version(self) -> int:
         return self.twin.version
 
     @version.setter

@@ -26,8 +26,10 @@ from autojit.tensor import (
     operators,
     printing,
     random,
+    removed,
 )  # fmt: skip
-from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method, move_retained
+from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method
+from autojit.tensor.node import move_retained
 from autojit.tensor.storage import NORMAL, View
 from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, storage_of, type_of
 
@@ -172,6 +174,7 @@ def attach() -> dict[str, Callable[..., Any]]:
         operators,
         printing,
         random,
+        removed,
         memory,
         copying,
         legacy,

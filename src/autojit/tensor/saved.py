@@ -148,7 +148,9 @@ NUMBERS: dict[Any, Tensor] = {}
 def is_number(t: Tensor) -> bool:
     """Whether a tensor stands for a Python number in the user's program."""
     array = t._array
-    return array is not None and array.ndim == 0 and any(t is kept for kept in NUMBERS.values())
+    if array is None:
+        return "is_number" in t.__dict__
+    return array.ndim == 0 and any(t is kept for kept in NUMBERS.values())
 
 
 _PRIMAL_NAMES: dict[str, tuple[str, ...]] = {

@@ -87,6 +87,7 @@ class View:
     """
 
     __slots__ = ("base", "base_chain", "base_fn", "chain", "creation", "value_version")
+    chain: tuple[Op, ...]
 
     def __init__(self, base: Tensor | None, chain: tuple[Op, ...], base_fn: Node | None, value_version: int) -> None:
         self.base = base

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextvars import Context
+from functools import cache
 from types import MethodType
 from typing import Any, Protocol
 
@@ -26,7 +27,7 @@ from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import Cast
 from autojit.runtime.watching import KernelRow, watching
-from autojit.tensor.node import LAST, Node, next_number
+from autojit.tensor.node import LAST, Node, backward_name, next_number
 from autojit.tensor.state import state
 
 OP, NODE, USER, STEP, KERNEL = "cpu_op", "derivative", "user_annotation", "compiled_step", "kernel"
@@ -166,6 +167,17 @@ class Observer:
             self.sink.pop()
 
 
+@cache
+def torch_name(op_name: str) -> str:
+    """torch's name of an op: that of its node without the ending, so that both rows are easily seen to belong together.
+
+    Example:
+        >>> torch_name("square"), torch_name("mul")
+        ('pow', 'mul')
+    """
+    return forward_name(backward_name(op_name))
+
+
 def forward_name(name: str) -> str:
     """What the op of a node may be called: ``copy_slices`` for ``CopySlices``, ``select`` for ``SelectBackward0``."""
     plain = re.sub(r"(Backward\d*|Backwards)$", "", name)
@@ -184,7 +196,7 @@ def op_name(function: Any, arguments: Sequence[Any]) -> str | None:
         owner = function.__self__
         if type(owner) is Cast and arguments[0].dtype == owner.dtype.numpy:
             return "clone"  # a conversion to the dtype that is there already
-        return owner.name if isinstance(owner, Op) else None
+        return torch_name(owner.name) if isinstance(owner, Op) else None
     name = _names.get(function)
     if name is None and len(Op.registry) != _known:
         _learn_names()
@@ -207,5 +219,5 @@ def _learn_names() -> None:
     for name, kind in Op.registry.items():
         compute = vars(kind).get("ufunc")
         if compute is not None:
-            _names.setdefault(getattr(compute, "__func__", compute), name)
+            _names.setdefault(getattr(compute, "__func__", compute), torch_name(name))
     _known = len(Op.registry)

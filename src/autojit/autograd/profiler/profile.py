@@ -204,6 +204,11 @@ class record_function:
         return labelled
 
 
+def kineto_available() -> bool:
+    """Whether torch's Kineto library measures: never, the one way to measure is autojit's own."""
+    return False
+
+
 def is_enabled() -> bool:
     """Whether a profile or ``emit_nvtx`` block is open in this thread."""
     return state.observer is not None

@@ -44,6 +44,8 @@ class DeviceClock(Protocol):
 
     def elapsed_us(self, start: Any, end: Any) -> float: ...
 
+    def close(self) -> None: ...
+
 
 class Row:
     """One call, as it is noted down."""
@@ -146,6 +148,8 @@ class Recorder:
             profile_memory=self.options.memory,
             with_flops=self.options.flops,
         )
+        if self.clock is not None:
+            self.clock.close()
         events.populate_cpu_children()
         for event in reversed(events):  # children come after their parent
             event.cpu_memory_usage += sum(child.cpu_memory_usage for child in event.cpu_children)
@@ -186,7 +190,7 @@ def owned_bytes(result: Any) -> int:
 
 def flops_of(name: str, shapes: Sequence[Shape]) -> int | None:
     """Floating-point operations of a product or of arithmetic per element; None for other ops."""
-    if name in ("matmul", "matmul_add") and len(shapes) > 1 and len(shapes[0]) > 1 and len(shapes[1]) > 1:
+    if name in ("mm", "matmul_add") and len(shapes) > 1 and len(shapes[0]) > 1 and len(shapes[1]) > 1:
         (*batch, m, k), (*other, _, n) = shapes[0], shapes[1]
         return 2 * m * n * k * max(math.prod(batch), math.prod(other))
     if name in ("add", "sub", "mul", "div") and shapes:

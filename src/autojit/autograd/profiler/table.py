@@ -113,7 +113,7 @@ def _columns(
     if any(len(e.input_shapes) for e in events):
         columns.append(Column("Input Shapes", lambda e: str(list(e.input_shapes)), shapes))
     if any(len(e.stack) for e in events):
-        columns.append(Column("Source Location", lambda e: " < ".join(e.stack), places))
+        columns.append(Column("Source Location", lambda e: ", ".join(e.stack), places))
     if with_flops and any(e.flops for e in events):
         columns.append(_flops_column(events))
     return columns

@@ -1,0 +1,67 @@
+"""Adam for sparse gradients: only the rows that have a gradient, and their moments, change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.core.errors import UsageError
+from autojit.core.layout import sparse_coo
+from autojit.optim.arithmetic import advance, sqrt, step_counter, zeros_like
+from autojit.optim.optimizer import Optimizer, Params, check_common
+from autojit.optim.param_group import ParamGroup, hyper
+from autojit.tensor import Tensor
+
+
+class SparseAdam(Optimizer):
+    """Adam whose moments are those of the rows with a gradient; the others stay as they are.
+
+    The gradient is coalesced, which a captured step cannot do: call ``step`` outside it.
+
+    Example:
+        >>> import autojit as aj
+        >>> table = aj.nn.Embedding(4, 2, sparse=True)
+        >>> before = table.weight.detach().clone()
+        >>> table(aj.tensor([1])).sum().backward()
+        >>> aj.optim.SparseAdam(table.parameters(), lr=0.1).step()
+        >>> (table.weight != before).any(1)
+        tensor([False,  True, False, False])
+    """
+
+    takes_sparse = True
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        defaults: dict[str, Any] = {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize}
+        check_common(defaults, "eps", "betas")
+        super().__init__(params, defaults)
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        if grad.layout is not sparse_coo:
+            raise UsageError(
+                "SparseAdam does not support dense gradients, please consider Adam instead", {"gradient": grad}
+            )
+        if not state:
+            state.update(step=step_counter(), exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p))
+        t = advance(state["step"])
+        beta1, beta2 = hyper(group, "betas", 0), hyper(group, "betas", 1)
+        once = grad.coalesce()
+        rows, g = once.indices()[0], once.values()
+        if group.plain("maximize"):
+            g = -g
+        m = self._moved(state["exp_avg"], rows, g, 1 - beta1)
+        v = self._moved(state["exp_avg_sq"], rows, g * g, 1 - beta2)
+        step_size = hyper(group, "lr") * sqrt(1 - beta2**t) / (1 - beta1**t)
+        p.index_add_(0, rows, m / (v.sqrt() + hyper(group, "eps")) * -step_size)
+
+    def _moved(self, moment: Tensor, rows: Tensor, towards: Tensor, share: Any) -> Tensor:
+        """The rows of a moment, moved by a share of the way towards new values."""
+        old = moment.index_select(0, rows)
+        move = (towards - old) * share
+        moment.index_add_(0, rows, move)
+        return old + move
