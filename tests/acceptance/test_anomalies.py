@@ -69,6 +69,20 @@ class SqrtInBackward(Function):
         return y_bar * (x * x).sqrt()
 
 
+class AngleInBackward(Function):
+    """Its backward is finite at zero, the derivative of its backward is not."""
+
+    @staticmethod
+    def forward(ctx: Any, x: aj.Tensor) -> aj.Tensor:
+        ctx.save_for_backward(x)
+        return x * 3
+
+    @staticmethod
+    def backward(ctx: Any, y_bar: aj.Tensor) -> aj.Tensor:
+        (x,) = ctx.saved_tensors
+        return y_bar * aj.atan2(x, x * 2)
+
+
 class Inner(Function):
     """Used in the backward of Outer."""
 
@@ -227,8 +241,9 @@ def second_order_nested(x: aj.Tensor) -> aj.Tensor:
     return Outer.apply(x) + x  # planted
 
 
-def second_order_soft_plus(x: aj.Tensor) -> aj.Tensor:
-    return (1 + x.exp()).log() + x * x  # planted
+def second_order_angle(x: aj.Tensor) -> aj.Tensor:
+    y = x * 2.0
+    return AngleInBackward.apply(y) + y.sum()  # planted
 
 
 def second_order_in_a_loop(x: aj.Tensor) -> aj.Tensor:
@@ -277,7 +292,7 @@ PLANTS = [
     Plant(custom_second_input, (1.0,), (-1.0,), "SecondInput", "SecondInputBackward"),
     Plant(second_order_of_custom, (1.0,), (0.0,), "mul", "MulBackward0", 2),
     Plant(second_order_nested, (1.0,), (-1.0,), "Inner", "InnerBackward", 2),
-    Plant(second_order_soft_plus, (1.0,), (800.0,), "guarded_div", "DivBackward0", 2),
+    Plant(second_order_angle, (1.0,), (0.0,), "atan2", "Atan2Backward0", 2),
     Plant(second_order_in_a_loop, (4.0,), (0.5,), "Inner", "InnerBackward", 2),
 ]
 

@@ -41,7 +41,7 @@ class Model:
         self.weight.register_hook(lambda g: g * 0.9)
 
     def step(self, x: aj.Tensor, y: aj.Tensor) -> Any:
-        """Two backward passes, a penalty on a gradient, hooks, a custom function, retained gradients, in-place updates."""
+        """Two backward passes, a gradient penalty, hooks, a custom function, retained gradients, in-place updates."""
         weight, bias = self.weight, self.bias
         weight.grad, bias.grad = None, None
         hidden = Scaled.apply(x @ weight, 0.5)
@@ -60,7 +60,6 @@ class Model:
             for p in (weight, bias):
                 p.sub_(p.grad, alpha=0.1)
         return loss.detach(), penalty.detach(), hidden.grad * 1
-
 
     def state(self) -> list[Any]:
         """Parameters and gradients."""

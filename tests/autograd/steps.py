@@ -1,4 +1,4 @@
-"""Helpers of the row tests: leaves in float64, and bodies that are run often enough for the compiled step to be used."""
+"""Helpers of the row tests: leaves in float64, and bodies run often enough for the compiled step to be used."""
 
 from __future__ import annotations
 

@@ -156,3 +156,47 @@ def test_saved_tensors_are_guarded() -> None:
     z.sum().backward()
     with pytest.raises(RuntimeError, match="a second time"):
         z.sum().backward()
+
+
+class Fixed(Function):
+    """Its gradient is given."""
+
+    @staticmethod
+    def forward(ctx: Any, x: aj.Tensor, grad: aj.Tensor) -> aj.Tensor:
+        ctx.save_for_backward(grad)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, bar: aj.Tensor) -> tuple[aj.Tensor, None]:
+        return ctx.saved_tensors[0], None
+
+
+def test_sparse_gradients_inputs_and_outputs() -> None:
+    class Square(Function):
+        @staticmethod
+        def forward(ctx: Any, x: aj.Tensor) -> aj.Tensor:
+            y = aj.sparse_coo_tensor(x._indices(), x._values() ** 2, x.shape)
+            ctx.save_for_backward(x, y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, bar: aj.Tensor) -> aj.Tensor:
+            x, y = ctx.saved_tensors
+            assert bar.is_sparse
+            assert y.grad_fn is ctx
+            return aj.sparse_coo_tensor(x._indices(), 2 * x._values() * bar._values(), x.shape)
+
+    sparse = aj.sparse_coo_tensor(aj.tensor([[0, 2], [1, 0]]), aj.tensor([3.0, 4.0]), (3, 2))
+    dense = aj.ones(3, 2)
+    for grads in ((sparse, dense), (dense, sparse), (sparse, sparse)):
+        x = aj.ones(3, 2, requires_grad=True)
+        sum(Fixed.apply(x, g) for g in grads).sum().backward()
+        total = sum(g.to_dense() if g.is_sparse else g for g in grads)
+        assert aj.equal(x.grad.to_dense() if x.grad.is_sparse else x.grad, total)
+        assert x.grad.is_sparse == all(g.is_sparse for g in grads)
+    x = sparse.clone().requires_grad_()
+    y = Square.apply(x)
+    assert y.is_sparse
+    assert type(y.grad_fn).__name__ == "SquareBackward"
+    y.to_dense().sum().backward()
+    assert aj.equal(x.grad.to_dense(), 2 * sparse.to_dense())

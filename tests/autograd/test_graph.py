@@ -53,7 +53,7 @@ def test_nodes_are_named_and_linked_as_in_torch() -> None:
         ("AddBackward0", lambda x: x + 1), ("PowBackward0", lambda x: x**2), ("ExpBackward0", lambda x: x.exp()),
         ("CloneBackward0", lambda x: x.clone()), ("SumBackward0", lambda x: x.sum()),
         ("MeanBackward0", lambda x: x.mean()), ("ViewBackward0", lambda x: x.view(2, 1)),
-        ("UnsqueezeBackward0", lambda x: x.unsqueeze(0)), ("TransposeBackward0", lambda x: x.view(1, 2).transpose(0, 1)),
+        ("UnsqueezeBackward0", lambda x: x.unsqueeze(0)), ("TransposeBackward0", lambda x: x.view(1, 2).mT),
         ("CatBackward0", lambda x: aj.cat([x, x])), ("StackBackward0", lambda x: aj.stack([x, x])),
         ("SoftmaxBackward0", lambda x: x.softmax(0)), ("ToCopyBackward0", lambda x: x.float()),
         ("SelectBackward0", lambda x: x[0]), ("SliceBackward0", lambda x: x[:1]), ("VarBackward0", lambda x: x.var()),
@@ -204,11 +204,18 @@ def test_saved_hooks_can_be_disabled() -> None:
     with graph.disable_saved_tensors_hooks("none here"):
         with pytest.raises(RuntimeError, match="none here"), graph.save_on_cpu():
             pass
-        with graph.disable_saved_tensors_hooks("nor here"), pytest.raises(RuntimeError, match="nor"), graph.save_on_cpu():
+        with (
+            graph.disable_saved_tensors_hooks("nor here"),
+            pytest.raises(RuntimeError, match="nor"),
+            graph.save_on_cpu(),
+        ):
             pass
-    with graph.save_on_cpu(), pytest.raises(RuntimeError, match="active"):
-        with graph.disable_saved_tensors_hooks("active already"):
-            pass
+    with (
+        graph.save_on_cpu(),
+        pytest.raises(RuntimeError, match="active"),
+        graph.disable_saved_tensors_hooks("active already"),
+    ):
+        pass
     with graph.save_on_cpu():
         pass
 

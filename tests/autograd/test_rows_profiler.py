@@ -142,9 +142,7 @@ def test_S3_91_the_example_prints_a_table(mode: Mode) -> None:
     shown = str(prof)
     for title in ("Name", "CPU time", "CUDA time"):
         assert title in shown
-    expected = (
-        ("jit example", "kernel", "mul") if mode.is_jit else ("pow", "GraphRoot", "PowBackward0", "Accumulate")
-    )
+    expected = ("jit example", "kernel", "mul") if mode.is_jit else ("pow", "GraphRoot", "PowBackward0", "Accumulate")
     for name in expected:
         assert name in shown
 

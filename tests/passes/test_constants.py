@@ -183,3 +183,28 @@ def test_a_chain_of_two_is_within_two_ulp(dtype: DType) -> None:
         graph = builder.finish([value])
         (found,), (wanted,) = evaluate(folded(graph), [x]), evaluate(graph, [x])
         assert (np.abs(found - wanted) <= 2 * np.spacing(np.abs(wanted))).all()
+
+
+def test_literals_meet_behind_a_product() -> None:
+    text = body("a: f32[4] = mul(x, c); b: f32[4] = mul(y, d); e: f32[4] = mul(a, b); return e")
+    assert ops_of(text) == {"full": 1, "mul": 2}
+    assert "value=1.5" in text
+
+
+def test_a_literal_moves_where_every_reader_has_one_to_meet() -> None:
+    shared = "a: f32[4] = mul(x, d); b: f32[4] = mul(a, y); e: f32[4] = mul(b, c); f: f32[4] = mul(a, a); "
+    assert ops_of(body(shared + "g: f32[4] = mul(f, c); return e, g"))["mul"] == 4
+    assert ops_of(body(shared + "g: f32[4] = exp(f); return e, g"))["mul"] == 4  # nothing to meet: all as written
+    returned = body("a: f32[4] = mul(x, d); b: f32[4] = mul(a, y); e: f32[4] = mul(b, c); return a, e")
+    assert ops_of(returned)["mul"] == 3
+
+
+def test_far_literals_stay_with_their_operands() -> None:
+    far = "k: f32[] = full[value=1e20, dtype=f32, shape=()](); "
+    text = body(far + "a: f32[4] = mul(x, k); b: f32[4] = mul(y, d); e: f32[4] = mul(a, b); return e")
+    assert ops_of(text)["mul"] == 3
+
+
+def test_a_sign_moves_out_of_products_and_differences() -> None:
+    text = body("n: f32[4] = neg(x); a: f32[4] = sub(n, y); b: f32[4] = mul(a, y); e: f32[4] = add(x, b); return e")
+    assert ops_of(text) == {"add": 1, "mul": 1, "sub": 1}

@@ -38,6 +38,7 @@ from autojit.runtime.entry_spec import (
     WordGuard,
 )
 from autojit.runtime.executable import Executable, OutputSpec
+from autojit.runtime.loader import load
 from autojit.runtime.object_layout import layout_is_known, slot_offset
 
 from .programs import ADD_ONE, compiled
@@ -75,7 +76,7 @@ def ring(capacity: int = 3, **changes: Any) -> OutputRing:
 
 def spec_of(**changes: Any) -> EntrySpec:
     """output = tensor argument + 1."""
-    step = Executable([compiled(ADD_ONE)], n_inputs=1, outputs=[OutputSpec((16,), F4)], arena_bytes=0)
+    step = Executable(load(compiled(ADD_ONE)), 1, [OutputSpec((16,), F4)])
     spec = EntrySpec(
         step.step_address,
         step.table_address,
@@ -351,7 +352,7 @@ define void @aj_step(ptr %table) nounwind {
 
 @pytest.mark.parametrize("entry_type", ENTRIES)
 def test_a_long_step_lets_other_threads_run(entry_type: MakeEntry) -> None:
-    step = Executable([compiled(SLEEPING)], n_inputs=1, outputs=[], arena_bytes=0)
+    step = Executable(load(compiled(SLEEPING)), 1, [])
     arguments = (TensorArgument(Tensor, CHECK, 0),)
     spec = EntrySpec(step.step_address, step.table_address, step.busy_address, arguments, releases_gil=True, keep=step)
     entry = entry_type(spec)

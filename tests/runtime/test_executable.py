@@ -9,37 +9,17 @@ import pytest
 
 from autojit.core.errors import ArgumentError, CompileError
 from autojit.runtime.executable import Executable, OutputSpec, TableLayout
+from autojit.runtime.loader import load
 
 from .programs import ADD_ONE, compiled, run_python
 
 SPEC = OutputSpec((16,), np.dtype(np.float32))
 
-USES_ALL = """
-declare void @helper(ptr)
-define internal void @body(ptr %arena, i64 %chunk, i64 %worker) nounwind {
-  %at = getelementptr float, ptr %arena, i64 %chunk
-  %i = sitofp i64 %chunk to float
-  store float %i, ptr %at
-  ret void
-}
-define void @aj_step(ptr %table) nounwind {
-  %out = load ptr, ptr %table
-  %arena.at = getelementptr ptr, ptr %table, i64 1
-  %arena = load ptr, ptr %arena.at
-  %for.at = getelementptr ptr, ptr %table, i64 2
-  %for = load ptr, ptr %for.at
-  call void %for(ptr @body, ptr %arena, i64 16, i64 64)
-  call void @helper(ptr %arena)
-  call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr %arena, i64 64, i1 false)
-  ret void
-}
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-"""
 HELPER = "define void @helper(ptr %p) nounwind { store float 99.0, ptr %p ret void }"
 
 
 def add_one() -> Executable:
-    return Executable([compiled(ADD_ONE)], n_inputs=1, outputs=[SPEC], arena_bytes=0)
+    return Executable(load(compiled(ADD_ONE)), 1, [SPEC])
 
 
 def test_runs_into_fresh_and_given_outputs() -> None:
@@ -59,19 +39,11 @@ def test_a_donated_input_is_updated_in_place() -> None:
     assert (x == np.arange(1, 17)).all()
 
 
-def test_arena_pool_and_other_objects_are_reachable() -> None:
-    step = Executable([compiled(HELPER), compiled(USES_ALL)], n_inputs=0, outputs=[SPEC], arena_bytes=64)
-    (out,) = step.run([])
-    assert out.tolist() == [99.0, *range(1, 16)]
-
-
 def test_the_table_has_a_place_for_everything() -> None:
     layout = TableLayout(3, 2)
     places = [
         *(layout.input(i) for i in range(3)),
         *(layout.output(i) for i in range(2)),
-        layout.arena,
-        layout.parallel_for,
     ]
     assert places == list(range(layout.size))
 
@@ -94,7 +66,7 @@ def test_wrong_arrays_are_refused() -> None:
 
 def test_a_missing_step_function_is_an_error() -> None:
     with pytest.raises(CompileError, match="aj_step"):
-        Executable([compiled(HELPER)], n_inputs=0, outputs=[], arena_bytes=0)
+        Executable(load(compiled(HELPER)), 0, [])
 
 
 def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
@@ -102,10 +74,11 @@ def test_a_forked_child_does_not_wait_for_its_parents_calls() -> None:
     import os, threading, time, warnings
     import numpy as np
     from autojit.runtime.executable import Executable
+    from autojit.runtime.loader import load
     from programs import compiled
     warnings.simplefilter("ignore", DeprecationWarning)
     sleep = "declare i32 @usleep(i32) define void @aj_step(ptr %t) { %r = call i32 @usleep(i32 300000) ret void }"
-    step = Executable([compiled(sleep)], n_inputs=0, outputs=[], arena_bytes=0)
+    step = Executable(load(compiled(sleep)), 0, [])
     thread = threading.Thread(target=step.run, args=([],))
     thread.start()
     time.sleep(0.05)

@@ -326,8 +326,9 @@ def test_a_warm_process_never_loads_llvm(tmp_path: Path) -> None:
     import sys
     import numpy as np
     from autojit.runtime.executable import Executable, OutputSpec
+    from autojit.runtime.loader import load
     from programs import ADD_ONE, compiled
-    step = Executable([compiled(ADD_ONE)], n_inputs=1, outputs=[OutputSpec((16,), np.dtype("f4"))], arena_bytes=0)
+    step = Executable(load(compiled(ADD_ONE)), 1, [OutputSpec((16,), np.dtype("f4"))])
     assert (step.run([np.arange(16, dtype="f4")])[0] == np.arange(1, 17)).all()
     print("llvmlite.binding" in sys.modules)
     """

@@ -95,7 +95,8 @@ def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
     if state.layers:
         return clone(grad)
     if type(grad) is not Tensor:
-        return clone(grad).detach()
+        copied: Tensor = clone(grad).detach()
+        return copied
     array = grad._array
     if array is None:
         made = wrap(None)  # type: ignore[arg-type]

@@ -284,7 +284,7 @@ def part_of(t: Any) -> Any:
 
 def with_part(form: Tensor, part: Tensor) -> Tensor:
     """``part`` in the form of a tensor: a sparse one with these values, or ``part`` itself."""
-    return part if type(form) is Tensor else form._from_part(part)  # type: ignore[no-any-return]
+    return part if type(form) is Tensor else form._from_part(part)
 
 
 def _expands(small: tuple[int, ...], large: tuple[int, ...]) -> bool:

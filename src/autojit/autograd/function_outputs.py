@@ -140,7 +140,11 @@ def _view_of_input(x: Tensor) -> Tensor:
 def _without_history(o: Tensor, is_input: bool) -> Tensor:
     """An output without derivative; a tensor that ``forward`` made itself loses the history it has."""
     if is_input:
-        return alias(o) if wants_grad(o) else _view_of_input(o)
+        o = alias(o) if wants_grad(o) else _view_of_input(o)
+    if o._view is not None and o._view.base is not None:
+        o._view.creation = CUSTOM_FUNCTION
+    if is_input:
+        return o
     if wants_grad(o) and (o._view is None or o._view.base is None):
         o._requires_grad, o._grad_fn, o._output_nr, o._accumulator = False, None, 0, None
     return o

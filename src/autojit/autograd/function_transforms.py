@@ -154,8 +154,8 @@ def _batch(
         if has_own and cls.generate_vmap_rule:
             raise RuntimeError(
                 f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden "
-                "vmap staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid "
-                "ambiguity."
+                "vmap staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to "
+                "avoid ambiguity."
             )
         if has_own:
             return _with_rule(layer, cls, args, flags)

@@ -24,7 +24,7 @@ def gradient_of(func: Function, inputs: Any, grad_outputs: Any, strided: bool) -
         vectors = as_tuple(grad_outputs)
     count = len(vectors)
     wanted = [k for k, x in enumerate(given) if isinstance(x, Tensor) and x.requires_grad]
-    wanted_vectors = {k for k, v in enumerate(vectors) if v is not None and v.requires_grad}
+    wanted_vectors = {k for k, v in enumerate(vectors) if isinstance(v, Tensor) and v.requires_grad}
 
     def gradient(*arguments: Any) -> tuple[Tensor, ...]:
         split = len(arguments) - count

@@ -55,8 +55,9 @@ def _watched(hook: Any, grad: Tensor) -> Any:
     before = storage.version
     replaced = hook(grad)
     if storage.version != before:
+        name = getattr(hook, "__name__", type(hook).__name__)
         raise DifferentiationError(
-            f"hook '{getattr(hook, '__name__', type(hook).__name__)}' has modified its argument by an inplace operation",
+            f"hook '{name}' has modified its argument by an inplace operation",
             {"gradient": grad, "changed by": f"{storage.changed_by}  {storage.changed_at}"},
             "return a new tensor instead: grad * 2, not grad.mul_(2)",
         )

@@ -63,9 +63,7 @@ def polynomial_in_pairs(emit: InstructionEmitter, x: Scalar, coefficients: tuple
     Source: G. Estrin, Proc. Western Joint Computer Conference, 1960 (the pairs).
     """
     square = emit.mul(x, x)
-    pairs = [
-        polynomial(emit, x, coefficients[k : k + 2]) for k in range(0, len(coefficients), 2)
-    ]
+    pairs = [polynomial(emit, x, coefficients[k : k + 2]) for k in range(0, len(coefficients), 2)]
     result = pairs[-1]
     for pair in reversed(pairs[:-1]):
         result = emit.multiply_add(square, result, pair)

@@ -63,6 +63,8 @@ class Index:
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
             return Index(self.terms, self.offset + other)
+        if not self.terms and self.offset == 0:
+            return other
         merged: dict[Term, int] = dict(self.terms)
         for term, coefficient in other.terms:
             merged[term] = merged.get(term, 0) + coefficient

@@ -250,8 +250,7 @@ class JitFunction:
         names += [f"argument {k}" for k in range(len(names), len(args.children))]
         found: list[str] = []
         for name, child in (*zip(names, args.children, strict=False), *zip(kwargs.keys, kwargs.children, strict=True)):
-            count = len(flatten(child.unflatten([0] * 10_000))[0]) if child.kind is not None else 1
-            found += [name] if child.kind is None else [f"{name}[{k}]" for k in range(count)]
+            found += [name] if child.kind is None else [f"{name}[{k}]" for k in range(child.count)]
         return found
 
     def _notice_changing_floats(self, call: _Call) -> bool:

@@ -16,6 +16,11 @@ class TreeSpec:
     children: tuple[TreeSpec, ...] = ()
     keys: tuple[Any, ...] = ()
 
+    @property
+    def count(self) -> int:
+        """The number of leaves."""
+        return 1 if self.kind is None else sum(child.count for child in self.children)
+
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Rebuild the tree."""
         return leaves[0] if self.kind is None else self._build(iter(leaves))

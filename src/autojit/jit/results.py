@@ -185,9 +185,9 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     """Whether the native entry point can make the result by itself: one leaf or a flat tuple of separate tensors."""
     if tree.kind is not None and not (tree.kind is tuple and all(child.kind is None for child in tree.children)):
         return False
-    return all(
-        (p.kind == "result" and not p.chain and not p.aliases and p.grad is None) or (p.kind == "constant" and not p.chain) for p in places
-    )
+    plain_results = [p for p in places if p.kind == "result" and not p.aliases and p.grad is None]
+    constants = [p for p in places if p.kind == "constant"]
+    return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
 
 
 def has_history(t: Tensor) -> bool:

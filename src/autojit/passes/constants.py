@@ -8,10 +8,10 @@ float64 where the inner product has no other reader and all literals are normal 
 of the exact product wherever the two-step form stays in the normal range; where ``x * c`` would overflow or fall among
 the denormals, only the folded form is.
 
-Literals also move through products, guarded ones too, to meet there: ``(x * c) * (y * d)`` becomes ``(x * y) * (c d)``,
-and ``(x * c) * y`` becomes ``(x * y) * c`` where every reader of it multiplies by a literal in turn or where ``x * y``
-is there already, so that no product is added. Only literals within ``MOVABLE`` do: a partial product is then within
-that factor of the one written, and leaves the normal range only where the one written is as near to its ends.
+Literals also move through products to meet: ``(x * c) * (y * d)`` becomes ``(x * y) * (c d)``, and ``(x * c) * y``
+becomes ``(x * y) * c`` where every reader multiplies by a literal in turn, so that no product is added. Only literals
+within ``MOVABLE`` do: a partial product is then within that factor of the one written, and leaves the normal range only
+where the one written is as near to its ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
-from autojit.ops.elementwise_arithmetic import ADD, DIV, GUARDED_MUL, MUL, NEG, SUB
+from autojit.ops.elementwise_arithmetic import ADD, DIV, MUL, NEG, SUB
 from autojit.ops.sources import Full
 
 NORMAL_RANGE: dict[DType, tuple[float, float]] = {
@@ -59,7 +59,6 @@ class ConstantFolder:
         for value in (*(v for node in graph.nodes for v in node.inputs), *graph.outputs):
             self.readers[value] = self.readers.get(value, 0) + 1
         self.moving = _values_read_by_products(graph)
-        self.products: dict[frozenset[Value], Value] = {}
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -78,8 +77,6 @@ class ConstantFolder:
     def _keep(self, node: Node) -> None:
         self.builder.nodes.append(node)
         self.made_by.update((v, node) for v in node.outputs)
-        if node.op == MUL:
-            self.products.setdefault(frozenset(node.inputs), node.outputs[0])
 
     def _rename(self, old: Value, new: Value) -> None:
         self.renamed[old] = new
@@ -136,12 +133,11 @@ class ConstantFolder:
         inner = self.negated(value)
         if inner is not None:
             return Product(inner, -1.0)
-        return self.product_of(value) if self.readers[value] == 1 or value in self.moving else None
-
-    def product_of(self, value: Value) -> Product | None:
-        """What the value is a multiple of, whoever reads it."""
         factors = self.operands_of(value, MUL)
-        return None if factors is None else self.as_product(*factors, value.type)
+        if factors is None or (self.readers[value] != 1 and value not in self.moving):
+            return None
+        a, b = factors
+        return self.as_product(a, b, value.type)
 
     def loose_product(self, value: Value, type: TensorType) -> Product | None:
         """The value as a multiple whose literal may move on to the result, of a type, of a product."""
@@ -176,35 +172,16 @@ def _mul_of_multiples(fold: ConstantFolder, a: Value, b: Value, type: TensorType
     minus_a, minus_b = fold.negated(a), fold.negated(b)
     if minus_a is not None and minus_b is not None:
         return fold.apply(MUL, minus_a, minus_b)
-    return _moved(fold, MUL, a, b, type) or _known(fold, a, b, type) or _known(fold, b, a, type)
-
-
-def _guarded_mul(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:
-    a, b = inputs
-    return _without_guard(MUL)(fold, inputs, type) or _moved(fold, GUARDED_MUL, a, b, type)
-
-
-def _moved(fold: ConstantFolder, op: Op, a: Value, b: Value, type: TensorType) -> Value | None:
-    """A product with the literals of its operands behind it."""
     x = fold.loose_product(a, type)
-    y = fold.loose_product(b, type) if a != b else None
+    y = fold.loose_product(b, type)
     if x is not None and y is not None:
         factor = _normal(x.factor * y.factor, type.dtype)
-        return None if factor is None else fold.times(Product(fold.apply(op, x.operand, y.operand), factor))
+        return None if factor is None else fold.times(Product(fold.apply(MUL, x.operand, y.operand), factor))
     if x is not None and (x.factor == -1 or a in fold.moving):
-        return fold.times(Product(fold.apply(op, x.operand, b), x.factor))
+        return fold.times(Product(fold.apply(MUL, x.operand, b), x.factor))
     if y is not None and (y.factor == -1 or b in fold.moving):
-        return fold.times(Product(fold.apply(op, a, y.operand), y.factor))
+        return fold.times(Product(fold.apply(MUL, a, y.operand), y.factor))
     return None
-
-
-def _known(fold: ConstantFolder, a: Value, b: Value, type: TensorType) -> Value | None:
-    """``a * (y * d)`` as ``(a * y) * d``, where ``a * y`` is there already."""
-    y = fold.product_of(b)
-    if y is None or b.type != type or not MOVABLE[0] <= abs(y.factor) <= MOVABLE[1]:
-        return None
-    known = fold.products.get(frozenset((a, y.operand)))
-    return None if known is None or known.type != type else fold.times(Product(known, y.factor))
 
 
 def _neg(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:
@@ -217,19 +194,10 @@ def _neg(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> V
 
 def _add(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:
     a, b = inputs
-    if a == b:
-        return _twice(fold, a, type)
     minus_a, minus_b = fold.negated(a), fold.negated(b)
     if minus_b is not None:
-        return _sub(fold, (a, minus_b), type) or fold.apply(SUB, a, minus_b)
+        return fold.apply(SUB, a, minus_b)
     return None if minus_a is None else fold.apply(SUB, b, minus_a)
-
-
-def _twice(fold: ConstantFolder, a: Value, type: TensorType) -> Value | None:
-    """``x c + x c`` as ``x (2 c)``."""
-    inner = fold.product_of(a)
-    factor = None if inner is None else _normal(2 * inner.factor, type.dtype)
-    return None if inner is None or factor is None else fold.times(Product(inner.operand, factor))
 
 
 def _sub(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:
@@ -237,7 +205,7 @@ def _sub(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> V
     minus_a, minus_b = fold.negated(a), fold.negated(b)
     if minus_b is not None:
         return _add(fold, (a, minus_b), type) or fold.apply(ADD, a, minus_b)
-    if minus_a is None or fold.readers[a] > 1:
+    if minus_a is None or fold.readers[a] != 1:
         return None
     return fold.apply(NEG, fold.apply(ADD, minus_a, b))
 
@@ -262,7 +230,7 @@ RULES: dict[str, Rule] = {
     "add": _add,
     "sub": _sub,
     "div": _div,
-    "guarded_mul": _guarded_mul,
+    "guarded_mul": _without_guard(MUL),
     "guarded_div": _without_guard(DIV),
 }
 
@@ -275,8 +243,7 @@ def _values_read_by_products(graph: Graph) -> set[Value]:
     for node in reversed(graph.nodes):
         value = node.outputs[0]
         takes = node.op == NEG or (
-            node.op in (MUL, GUARDED_MUL)
-            and (not literals.isdisjoint(node.inputs) or (value in read and value not in kept))
+            node.op == MUL and (not literals.isdisjoint(node.inputs) or (value in read and value not in kept))
         )
         read.update(node.inputs)
         if not takes:

@@ -7,11 +7,9 @@ caller; its entries, in order (see `TableLayout`):
 |---|---|
 | one per input | address of the input's first element |
 | one per output | address of the output's first element; an input's address where the input is donated |
-| one | the arena for temporaries, 64-byte aligned |
-| one | `aj_parallel_for`, for code that does not import it by name |
 
-`Executable.run` fills the table from Python: the portable path, and what tests call. `runtime.entry` fills the same
-table natively.
+The word before the table holds the address of the step's plan, which the plan runner walks (`runtime.plan`). An
+`Executable` fills the table from Python: the portable path. `runtime.entry` fills the same table natively.
 """
 
 from __future__ import annotations
@@ -21,19 +19,22 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.errors import ArgumentError
-from autojit.runtime.loader import load_all
-from autojit.runtime.memory import Arena, allocate_array
-from autojit.runtime.pool import parallel_for_address
+from autojit.runtime.failures import Failures
+from autojit.runtime.loader import LoadedObject
+from autojit.runtime.memory import allocate_array
+from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run_entries, watching
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from autojit.codegen.cpu.lower import LoweredStep
 
     Array = npt.NDArray[Any]
 
@@ -55,16 +56,8 @@ class TableLayout:
         return self.n_inputs + index
 
     @property
-    def arena(self) -> int:
-        return self.n_inputs + self.n_outputs
-
-    @property
-    def parallel_for(self) -> int:
-        return self.n_inputs + self.n_outputs + 1
-
-    @property
     def size(self) -> int:
-        return self.n_inputs + self.n_outputs + 2
+        return self.n_inputs + self.n_outputs
 
 
 @dataclass(frozen=True)
@@ -76,51 +69,51 @@ class OutputSpec:
 
 
 class Executable:
-    """Loaded code with its table and arena. One call runs at a time; others wait.
+    """A step function with its table. One call runs at a time; others wait.
 
     Args:
-        objects: compiled objects; one of them defines `symbol`, later ones may call earlier ones.
+        code: loaded code that defines ``aj_step``.
         n_inputs: number of input entries of the table.
         outputs: what `run` allocates for outputs it is not given.
-        arena_bytes: size of the arena.
-        imports: addresses of names the objects use besides ``aj_parallel_for``; `keep` holds their owners.
-        symbol: name of the step function.
+        plan: address of the plan, for the plan runner.
+        failures: what native code and the ops it calls back report to.
+        lowered: the step the plan was written for; it names the kernels when somebody watches.
+        keep: owner of everything the plan points to.
 
     Raises:
-        CompileError: an object cannot be loaded or `symbol` is missing.
+        CompileError: ``aj_step`` is missing.
     """
-
-    def __new__(cls, *_: Any, **__: Any) -> Self:
-        made = super().__new__(cls)
-        _executables.add(made)
-        return made
 
     def __init__(
         self,
-        objects: Sequence[bytes],
-        *,
+        code: LoadedObject,
         n_inputs: int,
         outputs: Sequence[OutputSpec],
-        arena_bytes: int,
-        imports: Mapping[str, int] | None = None,
+        *,
+        plan: int = 0,
+        failures: Failures | None = None,
+        lowered: LoweredStep | None = None,
         keep: object = None,
-        symbol: str = STEP_SYMBOL,
     ) -> None:
-        pool = parallel_for_address()
-        self._code = load_all(objects, {"aj_parallel_for": pool, **(imports or {})})
+        self._code = code
         self._keep = keep
+        self._failures = failures or Failures()
+        self._lowered = lowered
+        self._rows: list[KernelRow] | None = None  # made when somebody watches
+        self.error_address = self._failures.address
+        self.raise_errors = self._failures.raise_errors
         self.outputs = tuple(outputs)
         self.layout = TableLayout(n_inputs, len(self.outputs))
-        self.arena = Arena(arena_bytes)
-        self.step_address = self._code.address(symbol)
-        self._table = (ctypes.c_void_p * self.layout.size)()
-        self._table[self.layout.arena] = self.arena.address
-        self._table[self.layout.parallel_for] = pool
-        self.table_address = ctypes.addressof(self._table)
+        self.step_address = code.address(STEP_SYMBOL)
+        self._words = (ctypes.c_void_p * (self.layout.size + 1))()
+        self._words[0] = plan
+        self._table = (ctypes.c_void_p * self.layout.size).from_buffer(self._words, POINTER_BYTES)
+        self.table_address = ctypes.addressof(self._words) + POINTER_BYTES
         self._busy = ctypes.c_int64(0)
         self.busy_address = ctypes.addressof(self._busy)
-        self._step = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.step_address)  # releases the GIL while it runs
+        self._native = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.step_address)  # releases the GIL while it runs
         self._lock = threading.Lock()
+        _executables.add(self)
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None) -> list[Array]:
         """Run the step on C-contiguous arrays; gives `outputs`, or fresh arrays by the specs.
@@ -133,30 +126,45 @@ class Executable:
         """
         results = [allocate_array(spec.shape, spec.dtype) for spec in self.outputs] if outputs is None else [*outputs]
         self._check(inputs, results)
+        self.run_with(inputs, results)
+        return results
+
+    def run_with(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run with the addresses of arrays known to fit for the first inputs and outputs; the others are fixed.
+
+        Thread-safe, as `run`.
+
+        Raises:
+            IndexOutOfRangeError, or what an op that is called back raised; the outputs' contents are then undefined.
+        """
         with self._lock:
             self._acquire_busy()
             try:
                 for index, array in enumerate(inputs):
                     self._table[self.layout.input(index)] = data_address(array)
-                for index, array in enumerate(results):
+                for index, array in enumerate(outputs):
                     self._table[self.layout.output(index)] = data_address(array)
-                self._step(self.table_address)
+                self._step()
             finally:
                 self._busy.value = 0
-        return results
+
+    def _step(self) -> None:
+        self._failures.begin()
+        if watching.observer is None:
+            self._native(self.table_address)
+        else:
+            self._run_watched(watching.observer)
+        self._failures.check()
+
+    def _run_watched(self, observer: KernelObserver) -> None:
+        assert self._lowered is not None
+        if self._rows is None:
+            self._rows = kernel_rows(self._lowered)
+        run_entries(self._words, self._native, self.table_address, self._rows, observer)
 
     def set_pointer(self, entry: int, address: int) -> None:
         """Set a table entry that calls do not change: state whose memory stays in place. Not during a call."""
         self._table[entry] = address
-
-    def call(self) -> None:
-        """Run the step on the table as it is."""
-        with self._lock:
-            self._acquire_busy()
-            try:
-                self._step(self.table_address)
-            finally:
-                self._busy.value = 0
 
     def _acquire_busy(self) -> None:
         """Take the word the native entry point takes too; the GIL makes look and store one action."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cpu.kernel_text import ACCESS_SITE
 from autojit.codegen.cpu.lower import (
     Argument,
     BandEntry,
@@ -25,22 +24,20 @@ from autojit.codegen.cpu.lower import (
     Immediate,
     LoweredStep,
     Offset,
-    Reporter,
     Scratch,
     Sliced,
     Words,
 )  # fmt: skip
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
-from autojit.core.errors import CompileError, IndexOutOfRangeError
 from autojit.ir.graph import Value
-from autojit.runtime.executable import Executable, OutputSpec, TableLayout, data_address
+from autojit.runtime.executable import Executable, OutputSpec
+from autojit.runtime.failures import Failures
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.memory import Arena
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import get_num_threads, parallel_for_address
-from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run_entries, watching
 from autojit.schedule.memory import aligned
 
 _kernels: dict[str, LoadedObject] = {}
@@ -114,11 +111,7 @@ class PlanBuilder:
         self.graph = lowered.schedule.graph
         self.memory = lowered.schedule.memory
         self.keep: list[Any] = []
-        self.errors = np.zeros(2, np.int64)
-        self.error_address = int(self.errors.ctypes.data)
-        self.failures: list[BaseException] = []
-        self.answers: list[None] = []  # one for each op that was called back and has finished
-        self.expected_answers = 0
+        self.failures = Failures(lowered.reporters)
         self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
         self.workers = max(get_num_threads(), 1)
         self.table = self._table_indices(fixed)
@@ -181,7 +174,7 @@ class PlanBuilder:
 
     def _body(self, entry: Entry) -> int:
         if isinstance(entry.body, Callback):
-            self.expected_answers += entry.chunks
+            self.failures.expected_answers += entry.chunks
             return self._callback(entry.body)
         if entry.body.startswith("@"):
             return builtin_address(entry.body[1:])
@@ -243,7 +236,7 @@ class PlanBuilder:
         if isinstance(argument, Words):
             return self.words(argument.words)
         if isinstance(argument, ErrorWords):
-            return int(self.errors.ctypes.data)
+            return self.failures.address
         value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
         assert isinstance(value, Value)
         value = self.memory.home(value)
@@ -260,15 +253,14 @@ class PlanBuilder:
         inputs = [v.type for v in node.inputs]
         count = len(callback.kernel.operands)
 
-        failures, errors, answers = self.failures, self.errors, self.answers
+        failures = self.failures
 
         def guarded(context: int, chunk: int, worker: int) -> None:
             try:
                 body(context)
-                answers.append(None)
+                failures.answered()
             except BaseException as error:  # must not cross native code: raised when the step has ended
-                failures.append(error)
-                errors[0] = 1
+                failures.caught(error)
 
         def body(context: int) -> None:
             pointers = (ctypes.c_void_p * len(types)).from_address(context)
@@ -284,21 +276,6 @@ class PlanBuilder:
         thunk = Body(guarded)
         self.keep.append(thunk)
         return ctypes.cast(thunk, ctypes.c_void_p).value or 0
-
-
-def reported_error(reporter: Reporter, site: int, position: int) -> Exception:
-    """The error behind a kernel's report (see ``codegen.cpu.kernel_text``)."""
-    if site < ACCESS_SITE:
-        node = reporter.lookups[site - 1]
-        operand = node.inputs[0].type
-        facts = {"indexed": operand, "at": node.source}
-        return IndexOutOfRangeError(f"{node.op.name}: an index is out of bounds for {operand}", facts)
-    facts = {
-        "ops": ", ".join(dict.fromkeys(n.op.name for n in reporter.nodes)),
-        "at": ", ".join(dict.fromkeys(str(n.source) for n in reporter.nodes)),
-        "access": f"{site - ACCESS_SITE} at position {position}",
-    }
-    return CompileError("out of bounds", facts, "this is a defect of autojit: report it with the graph text")
 
 
 def _scratch_of(entry: Entry) -> list[Scratch]:
@@ -318,88 +295,9 @@ def _array_at(address: int, type: Any) -> Any:
     return np.frombuffer(raw, type.dtype.numpy).reshape(type.shape)
 
 
-class PlannedStep(Executable):
-    """An Executable whose code is the plan runner; ``table[-1]`` holds its plan."""
-
-    def __init__(self, n_inputs: int, outputs: Sequence[OutputSpec], plan: int, builder: PlanBuilder) -> None:
-        self._errors = builder.errors
-        self._failures = builder.failures
-        self._answers = builder.answers
-        self._expected_answers = builder.expected_answers
-        self._lowered = builder.lowered
-        self._reporters = builder.lowered.reporters
-        self.error_address = builder.error_address
-        self._code = _plan_object()
-        self._keep = builder
-        self._rows: list[KernelRow] | None = None  # made when somebody watches
-        self.outputs = tuple(outputs)
-        self.layout = TableLayout(n_inputs, len(self.outputs))
-        self.step_address = self._code.address("aj_step")
-        words = (ctypes.c_void_p * (self.layout.size + 1))()
-        words[0] = plan
-        self._words = words
-        self._table = (ctypes.c_void_p * self.layout.size).from_buffer(words, 8)
-        self.table_address = ctypes.addressof(words) + 8
-        self._busy = ctypes.c_int64(0)
-        self.busy_address = ctypes.addressof(self._busy)
-        self._native = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.step_address)
-        self._lock = threading.Lock()
-
-    def run_with(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run with addresses for the first inputs and outputs; the others are fixed. Thread-safe.
-
-        Raises:
-            IndexOutOfRangeError, or what an op that is called back raised; the outputs' contents are then undefined.
-        """
-        with self._lock:
-            self._acquire_busy()
-            try:
-                for index, array in enumerate(inputs):
-                    self._table[self.layout.input(index)] = data_address(array)
-                for index, array in enumerate(outputs):
-                    self._table[self.layout.output(index)] = data_address(array)
-                self._step(self.table_address)
-            finally:
-                self._busy.value = 0
-
-    def _step(self, table: int) -> None:  # type: ignore[override]  # the base class keeps the native function there
-        self._answers.clear()
-        if watching.observer is None:
-            self._native(table)
-        else:
-            self._run_watched(table, watching.observer)
-        if self._errors[0]:
-            self.raise_errors()
-        if len(self._answers) != self._expected_answers:
-            # A signal that came during native code is handled on entry to the next call back, before its first line,
-            # and ctypes drops what the handler raised.
-            raise KeyboardInterrupt("during an op that is called back")
-
-    def _run_watched(self, table: int, observer: KernelObserver) -> None:
-        if self._rows is None:
-            self._rows = kernel_rows(self._lowered)
-        run_entries(self._words, self._native, table, self._rows, observer)
-
-    def raise_errors(self) -> None:
-        """Raise what the last call met: a bad index, an access outside a buffer (when checked), an op's own error.
-
-        ``error_address`` holds a word that is not 0 when there is something to raise.
-        """
-        word, position = (int(w) for w in self._errors)
-        self._errors[:] = 0
-        if self._failures:
-            failure = self._failures[0]
-            self._failures.clear()
-            raise failure
-        if word == 0:
-            return
-        site = word & 0xFFFFFFFF
-        raise reported_error(self._reporters[word >> 32], site, position)
-
-
 def build_executable(
     lowered: LoweredStep, fixed_inputs: Mapping[int, int], fixed_outputs: Mapping[int, int]
-) -> PlannedStep:
+) -> Executable:
     """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) never move."""
     schedule = lowered.schedule
     fixed = {schedule.graph.inputs[k]: address for k, address in fixed_inputs.items()}
@@ -407,6 +305,14 @@ def build_executable(
     builder = PlanBuilder(lowered, fixed)
     count, entries = builder.entries()
     patches = builder.words([w for patch in builder.patches for w in patch])
-    plan = builder.words([len(builder.patches), patches, count, entries, builder.workers, builder.error_address])
+    plan = builder.words([len(builder.patches), patches, count, entries, builder.workers, builder.failures.address])
     specs = [OutputSpec(v.type.shape, v.type.dtype.numpy) for v in schedule.graph.outputs]
-    return PlannedStep(len(schedule.graph.inputs), specs, plan, builder)
+    return Executable(
+        _plan_object(),
+        len(schedule.graph.inputs),
+        specs,
+        plan=plan,
+        failures=builder.failures,
+        lowered=lowered,
+        keep=builder,
+    )

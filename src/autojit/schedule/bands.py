@@ -188,8 +188,11 @@ class Band:
 class _Grower:
     """Grows one band over the remaining kernels."""
 
-    def __init__(self, users: Mapping[Value, list[Kernel]], outputs: set[Value]) -> None:
+    def __init__(
+        self, users: Mapping[Value, list[Kernel]], reads: Mapping[Kernel, list[Value]], outputs: set[Value]
+    ) -> None:
         self.users = users
+        self.reads = reads
         self.outputs = outputs
         self.kernels: list[Kernel] = []
         self.cuts: list[Cut] = []
@@ -245,7 +248,7 @@ def form_bands(
         grower = _Grower(users, reads, outside)
         passed: set[Kernel] = set()
         for kernel in remaining:
-            if not passed.isdisjoint(after[kernel]) or not grower.join(kernel, cuts[kernel]):
+            if cuts[kernel] is None or not passed.isdisjoint(after[kernel]) or not grower.join(kernel, cuts[kernel]):
                 passed.add(kernel)
         band = _finish(grower)
         if band is None:

@@ -14,12 +14,23 @@ from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
-from autojit.tensor.node import FREED, ZERO, Edge, Meta, Node, backward_name, move_retained, next_sequence, type_of_meta
+from autojit.tensor.node import (
+    FREED,
+    ZERO,
+    AccumulateGrad,
+    Edge,
+    Meta,
+    Node,
+    backward_name,
+    move_retained,
+    next_sequence,
+    type_of_meta,
+)
 from autojit.tensor.saved import Packed, SavedTensor, accumulator_of, connected, is_number, saved_places
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, relative_chain, storage_of, type_of, wrap
 from autojit.tensor.view_history import ViewChain
-from autojit.tensor.view_rules import forbidden_view, inference_saved
+from autojit.tensor.view_rules import forbidden_view, inference_saved, op_of_node
 from autojit.transforms.adjoint import accumulate
 
 _PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
@@ -75,7 +86,20 @@ class OpNode(Node):
             return entry.unpack(self, result)
         if entry._storage is not None and entry._storage.version != self.versions[place]:
             raise changed_error(self, entry, self.versions[place], result)
-        return entry if result < 0 else as_result(entry, self, result)
+        if result >= 0:
+            return as_result(entry, self, result)
+        if entry._grad_fn is None and not entry._requires_grad:
+            self._check_not_detached(entry, place)
+        return entry
+
+    def _check_not_detached(self, t: Tensor, place: int) -> None:
+        edge = self.edges[place]
+        if edge is not None and type(edge[0]) is not AccumulateGrad:
+            raise DifferentiationError(
+                "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+                "supported, please use out-of-place `.detach()` instead",
+                {"tensor": t, "needed by": f"{self.name()}  {self.source}"},
+            )
 
     def release(self) -> None:
         for kept in (self.primals, self.results):
@@ -446,7 +470,7 @@ def changed_error(node: Node, t: Tensor, expected: int, result: int = -1) -> Run
     kind = f"{t.type()} {list(type_of(t).shape)}"
     maker = t._grad_fn if result < 0 else node
     number = t._output_nr if result < 0 else result
-    made_by = "" if maker is None else f", which is output {number} of {maker.name().removesuffix('Backward0')},"
+    made_by = "" if maker is None else f", which is output {number} of {op_of_node(maker.name())},"
     return DifferentiationError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind}]{made_by} is at version {storage.version}; expected version {expected} instead.",

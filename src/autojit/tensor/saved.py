@@ -100,6 +100,9 @@ class SavedTensor:
     """
 
     __slots__ = ("_get", "_result", "_set")
+    _get: Callable[[], Any]
+    _set: Callable[[Any], None]
+    _result: int
 
     def __init__(self) -> None:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
@@ -134,8 +137,10 @@ class SavedTensor:
                 fix="Specify retain_graph=True if you need to access saved tensors after calling backward.",
             )
         if type(kept) is Packed:
-            raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks "
-                "is allowed at a time.")
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of "
+                "hooks is allowed at a time."
+            )
         if not isinstance(kept, Tensor):
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
         self._set(Packed(kept, (hooks[0], hooks[1]), self._result >= 0))

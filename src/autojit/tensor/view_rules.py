@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from autojit.core.errors import DifferentiationError, UsageError
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD
 from autojit.tensor.tensor import Tensor
@@ -27,7 +29,7 @@ def forbidden_view(x: Tensor, method: str, indirectly: bool = False) -> Differen
     view = x._view
     assert view is not None
     how = "its base or another view of its base has been modified" if indirectly else "is being modified"
-    made = None if x._grad_fn is None else f"Output {x._output_nr} of {_shown(x._grad_fn.name())}"
+    made = None if x._grad_fn is None else f"Output {x._output_nr} of {op_of_node(x._grad_fn.name())}"
     if made is not None and view.creation not in (NO_GRAD, INFERENCE):
         what = f"{made} is a view and {how} inplace."
     else:
@@ -41,8 +43,9 @@ def forbidden_view(x: Tensor, method: str, indirectly: bool = False) -> Differen
     )
 
 
-def _shown(node_name: str) -> str:
-    return node_name.removesuffix("Backward0")
+def op_of_node(name: str) -> str:
+    """What a node's name says of the op: ``Exp`` for ``ExpBackward0``, ``MyFunction`` for ``MyFunctionBackward``."""
+    return re.sub(r"Backward\d*$", "", name)
 
 
 def leaf_written(x: Tensor, method: str) -> DifferentiationError:

@@ -1,0 +1,81 @@
+"""What goes wrong while a step runs, and how it reaches the caller: native code only leaves words behind.
+
+A kernel that meets a bad index writes two words (see ``codegen.cpu.kernel_text``); an op that is called back keeps its
+exception here, because none may cross native code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autojit.codegen.cpu.kernel_text import ACCESS_SITE
+from autojit.codegen.cpu.lower import Reporter
+from autojit.core.errors import CompileError, IndexOutOfRangeError
+
+
+class Failures:
+    """The report of one step's calls; ``address`` is that of a word which is not 0 when there is something to raise.
+
+    Args:
+        reporters: whose words native code writes, by the number in the upper half of the first word.
+    """
+
+    def __init__(self, reporters: Sequence[Reporter] = ()) -> None:
+        self._words = np.zeros(2, np.int64)
+        self._raised: list[BaseException] = []
+        self._answers = 0
+        self._reporters = reporters
+        self.expected_answers = 0
+        self.address = int(self._words.ctypes.data)
+
+    def begin(self) -> None:
+        """A call begins: no op has answered yet."""
+        self._answers = 0
+
+    def answered(self) -> None:
+        """An op that was called back has finished."""
+        self._answers += 1
+
+    def caught(self, error: BaseException) -> None:
+        """An op that was called back has raised: kept until the call has ended; the plan runner leaves out the rest."""
+        self._raised.append(error)
+        self._words[0] = 1
+
+    def check(self) -> None:
+        """A call has ended: raise what it met."""
+        if self._words[0]:
+            self.raise_errors()
+        if self._answers != self.expected_answers:
+            # A signal that came during native code is handled on entry to the next call back, before its first line,
+            # and ctypes drops what the handler raised.
+            raise KeyboardInterrupt("during an op that is called back")
+
+    def raise_errors(self) -> None:
+        """Raise what the last call met: a bad index, an access outside a buffer (when checked), an op's own error."""
+        word, position = (int(w) for w in self._words)
+        self._words[:] = 0
+        if self._raised:
+            failure = self._raised[0]
+            self._raised.clear()
+            raise failure
+        if word == 0:
+            return
+        site = word & 0xFFFFFFFF
+        raise reported_error(self._reporters[word >> 32], site, position)
+
+
+def reported_error(reporter: Reporter, site: int, position: int) -> Exception:
+    """The error behind a kernel's report (see ``codegen.cpu.kernel_text``)."""
+    if site < ACCESS_SITE:
+        node = reporter.lookups[site - 1]
+        operand = node.inputs[0].type
+        facts = {"indexed": operand, "at": node.source}
+        return IndexOutOfRangeError(f"{node.op.name}: an index is out of bounds for {operand}", facts)
+    facts = {
+        "ops": ", ".join(dict.fromkeys(n.op.name for n in reporter.nodes)),
+        "at": ", ".join(dict.fromkeys(str(n.source) for n in reporter.nodes)),
+        "access": f"{site - ACCESS_SITE} at position {position}",
+    }
+    return CompileError("out of bounds", facts, "this is a defect of autojit: report it with the graph text")
