@@ -61,7 +61,7 @@ def _arguments(marker: pytest.Mark) -> tuple[int, Sequence[str], dict[str, Any]]
     """(order, modes, further options) of a marker."""
 
     def read(order: int = 2, modes: Sequence[str] = ("eager", "jit"), **options: Any) -> Any:
-        return order, (modes,) if isinstance(modes, str) else tuple(modes), options
+        return order, modes.split(",") if isinstance(modes, str) else tuple(modes), options
 
     try:
         found: tuple[int, Sequence[str], dict[str, Any]] = read(*marker.args, **marker.kwargs)

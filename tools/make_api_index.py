@@ -2,7 +2,7 @@
 
     python tools/make_api_index.py [FILE]      # default: out/api.md
 
-The page is made anew by every build and never kept: line numbers change with every edit. Links are relative to the page.
+The page is made anew by every build and never kept, for line numbers change with every edit. Links are relative to it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = (
-    "autojit", "autojit.autograd", "autojit.autograd.forward_ad", "autojit.autograd.function", "autojit.autograd.functional",
-    "autojit.autograd.grad_mode", "autojit.autograd.graph", "autojit.autograd.profiler", "autojit.compat.v0_3",
+    "autojit", "autojit.autograd", "autojit.autograd.forward_ad", "autojit.autograd.function",
+    "autojit.autograd.functional", "autojit.autograd.grad_mode", "autojit.autograd.graph",
+    "autojit.autograd.profiler", "autojit.compat.v0_3",
     "autojit.compat.v1_0", "autojit.io", "autojit.linalg", "autojit.nn", "autojit.nn.functional", "autojit.nn.init",
-    "autojit.nn.utils", "autojit.optim", "autojit.optim.lr_scheduler", "autojit.special", "autojit.sparse", "autojit.testing",
-    "autojit.utils.data",
+    "autojit.nn.utils", "autojit.optim", "autojit.optim.lr_scheduler", "autojit.special", "autojit.sparse",
+    "autojit.testing", "autojit.utils.data",
 )  # fmt: skip
 
 

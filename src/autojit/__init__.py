@@ -104,6 +104,7 @@ globals().update(_KINDS)
 
 _LAZY_MODULES = frozenset(
     {
+        "_C",
         "cache",
         "cuda",
         "profiler",

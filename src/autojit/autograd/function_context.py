@@ -134,10 +134,6 @@ class BackwardCFunction(Node, FunctionCtx):
         """How many outputs ``forward`` returned."""
         return len(self.out_metas)
 
-    @property
-    def _input_metadata(self) -> tuple[Any, ...]:
-        return tuple([None if m is None else type_of_meta(m) for m in self.out_metas])
-
     def _unpack(self, entry: Any, place: int) -> Any:
         if entry is None:
             return None

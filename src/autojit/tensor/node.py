@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.core.types import TensorType
+from autojit.tensor.size import Size
 from autojit.tensor.state import bump_guard_epoch
 
 if TYPE_CHECKING:
@@ -53,6 +54,22 @@ def type_of_meta(meta: Meta) -> TensorType:
         return meta
     shape, dtype = meta
     return TensorType(shape, dtype_of_numpy(dtype))
+
+
+class InputMetadata:
+    """What a node takes at one place in backward: the shape, dtype and device of the output that it made there."""
+
+    __slots__ = ("device", "dtype", "shape")
+    is_nested_tensor = False
+    is_cpp_nested_tensor = False
+
+    def __init__(self, type: TensorType) -> None:
+        self.shape = Size(type.shape)
+        self.dtype = type.dtype
+        self.device = type.device
+
+    def __repr__(self) -> str:
+        return f"InputMetadata({self.shape}, {self.dtype}, {self.device})"
 
 
 class RemovableHandle:
@@ -142,8 +159,8 @@ class Node:
         return self.sequence
 
     @property
-    def _input_metadata(self) -> tuple[TensorType, ...]:
-        return tuple([type_of_meta(m) for m in self.out_metas])
+    def _input_metadata(self) -> tuple[InputMetadata | None, ...]:
+        return tuple([None if m is None else InputMetadata(type_of_meta(m)) for m in self.out_metas])
 
     def __call__(self, *grads: Any) -> Any:
         """The gradients of the inputs from those of the outputs, without hooks: a tensor, or a tuple of them.
@@ -220,8 +237,8 @@ class AccumulateGrad(Node):
         return self.pre_hooks.add(fn)
 
     @property
-    def _input_metadata(self) -> tuple[TensorType, ...]:
-        return (self.variable.spec,)
+    def _input_metadata(self) -> tuple[InputMetadata | None, ...]:
+        return (InputMetadata(self.variable.spec),)
 
 
 def move_retained(x: Tensor, node: Node) -> None:
