@@ -41,6 +41,14 @@ demo: $(VENV)/installed-examples ## train on handwritten digits, eager and compi
 test: $(VENV)/installed-test ## the whole test suite, doctests and the code of docs/ included
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
+.PHONY: rows
+rows: $(VENV)/installed-test ## how many rows of the autograd reference hold, eager and compiled
+	$(BIN)/python -m autojit.testing.rows --quiet
+
+.PHONY: api
+api: $(VENV)/installed-test ## out/api.md: every public name with a link to its source
+	$(BIN)/python tools/make_api_index.py
+
 .PHONY: lint
 lint: $(VENV)/installed-lint ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -53,7 +53,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     from autojit.testing import assert_gradients
 
     for function, inputs in _cases(cases, pyfuncitem.name):
-        assert_gradients(function, inputs, order, (pyfuncitem.callspec.params[MODE],), **options)
+        assert_gradients(function, inputs, order, (str(pyfuncitem.callspec.params[MODE]),), **options)
     return True
 
 

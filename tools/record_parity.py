@@ -5,6 +5,7 @@ python tools/record_parity.py      # in an environment with PyTorch; autojit its
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -17,9 +18,8 @@ TARGET = ROOT / "tests" / "autograd" / "recorded" / "s0.json"
 
 def main() -> None:
     sys.path.insert(0, str(ROOT))
-    from tests.autograd.parity_cases import CASES, plain  # the tests are no installed package
-
-    results = {name: plain(case(torch)) for name, case in CASES.items()}
+    cases = importlib.import_module("tests.autograd.parity_cases")  # the tests are no installed package
+    results = {name: cases.plain(case(torch)) for name, case in cases.CASES.items()}
     lines = [f'"recorded with": "PyTorch {torch.__version__}"']
     lines += [f"{json.dumps(name)}: {json.dumps(found)}" for name, found in results.items()]
     TARGET.parent.mkdir(exist_ok=True)

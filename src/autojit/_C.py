@@ -15,7 +15,6 @@ from autojit.autograd.graph import (
     SavedTensor,
     _current_graph_task_id,
     _will_engine_execute_node,
-    disable_saved_tensors_hooks,
     increment_version,
     saved_tensors_hooks,
 )
@@ -96,7 +95,6 @@ _autograd = SimpleNamespace(
     SavedTensor=SavedTensor,
     _push_saved_tensors_default_hooks=_push_hooks,
     _pop_saved_tensors_default_hooks=_pop_hooks,
-    _saved_tensors_hooks_disable=disable_saved_tensors_hooks,
 )
 _ImperativeEngine = ExecutionEngine
 

@@ -127,6 +127,7 @@ _LAZY_NAMES = {
     "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
     "get_num_threads": "autojit.runtime.pool",
     "save": "autojit.io", "load": "autojit.io",
+    "jvp": "autojit.func", "vmap": "autojit.func",
     "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
 }  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Derivatives of high order: compiled code gives what eager mode gives, for every op of the registry.
 
-Order 1 to 4 for elementwise ops, 1 to 3 for all others, in float64 and complex128, on the ops' own samples. Each order is
-the gradient of a weighted sum of the gradients of the order before, so every rule meets every other one. Every run takes
-one sample per op; ``--slow`` takes all of them.
+Order 1 to 4 for elementwise ops, 1 to 3 for all others, in float64 and complex128, on the ops' own samples. Each order
+is the gradient of a weighted sum of the gradients of the order before, so every rule meets every other one. Every run
+takes one sample per op; ``--slow`` takes all of them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Case = Callable[[Any], Any]
 
 
 def exp_function(T: Any) -> Any:
-    class Exp(T.autograd.Function):  # type: ignore[misc, name-defined]
+    class Exp(T.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, i: Any) -> Any:
             result = i.exp()
@@ -45,8 +45,10 @@ def raised(function: Callable[[], Any]) -> list[str]:
 
 
 def s0_01_names(T: Any) -> Any:
-    names = ("Function", "backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "Variable", "gradcheck",
-             "gradgradcheck", "detect_anomaly", "set_detect_anomaly", "functional", "graph", "profiler", "inference_mode")  # fmt: skip
+    names = (
+        "Function", "backward", "grad", "no_grad", "enable_grad", "set_grad_enabled", "Variable", "gradcheck",
+        "gradgradcheck", "detect_anomaly", "set_detect_anomaly", "functional", "graph", "profiler", "inference_mode",
+    )  # fmt: skip
     return [hasattr(T.autograd, name) for name in names]
 
 

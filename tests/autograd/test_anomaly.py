@@ -110,11 +110,10 @@ def test_warnings_point_to_the_users_line() -> None:
     assert [w.filename for w in found] == [__file__]
 
 
-def test_stacks_are_kept_only_while_the_mode_is_on_and_die_with_the_graph() -> None:
-    plain = leaf(1.0) * 2
-    assert not isinstance(plain.grad_fn.source, ForwardCall)
-    gc.disable()
-    try:
+def test_stacks_are_kept_only_while_the_mode_is_on_and_die_with_the_graph(mode: Mode) -> None:
+    def run() -> None:
+        plain = leaf(1.0) * 2
+        assert not isinstance(plain.grad_fn.source, ForwardCall)
         with set_detect_anomaly(True):
             x = leaf(2.0)
             y = UsesNanAt.apply(x.expand(3), True)
@@ -127,6 +126,10 @@ def test_stacks_are_kept_only_while_the_mode_is_on_and_die_with_the_graph() -> N
         del node, y, x_bar
         assert forward() is None
         assert backward() is None
+
+    gc.disable()
+    try:
+        mode(run)()
     finally:
         gc.enable()
 

@@ -425,6 +425,11 @@ def test_calling_conventions_that_are_no_more() -> None:
     with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
         Both.apply(leaf(1.0)).sum().backward()
     assert gradcheck(Vjp.apply, leaf(1.0))
+    for attribute in ("saved_tensors", "next_functions", "register_hook", "name"):
+        with pytest.raises(RuntimeError, match=f"Attribute '{attribute}' is invalid"):
+            getattr(Vjp(), attribute)
+    with pytest.raises(AttributeError):
+        _ = Vjp().missing
     assert InplaceFunction(True).inplace
 
 

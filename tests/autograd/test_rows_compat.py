@@ -18,8 +18,6 @@ from autojit.compat.v0_3 import Variable
 from autojit.tensor.state import set_layers, state
 from tests.autograd.modes import Mode
 
-EAGER_ONLY = "while a Variable of 0.3 is alive, functions under jit are called as they are"
-
 
 @pytest.fixture(autouse=True)
 def variable_warns_again() -> Iterator[None]:
@@ -206,27 +204,36 @@ def test_S2_21_the_gradient_of_a_result_is_zero(mode: Mode) -> None:
 
 
 def test_S2_23_the_old_gradient_cannot_be_assigned(mode: Mode) -> None:
-    mode.does_not_apply(EAGER_ONLY)
-    x = Variable(aj.ones(2), requires_grad=True)
-    assert x.grad is None
-    (x * x).sum().backward()
-    with pytest.raises(RuntimeError, match="cannot be assigned"):
-        x.grad = aj.ones(2)
-    x.grad.data.copy_(aj.zeros(2))
-    assert x.grad.tolist() == [0.0, 0.0]
-    x.grad = None
-    assert x.grad is None
+    def body(t: aj.Tensor) -> Any:
+        x = Variable(t, requires_grad=True)
+        assert x.grad is None
+        (x * x).sum().backward()
+        with pytest.raises(RuntimeError, match="cannot be assigned"):
+            x.grad = aj.ones(2)
+        before = x.grad.data.clone()
+        x.grad.data.copy_(aj.zeros(2))
+        after = x.grad.data
+        x.grad = None
+        assert x.grad is None
+        return before, after
+
+    before, after = thrice(mode(body), aj.ones(2))
+    assert before.tolist() == [2.0, 2.0]
+    assert after.tolist() == [0.0, 0.0]
 
 
 def test_S2_24_the_flags_are_keywords(mode: Mode) -> None:
-    mode.does_not_apply(EAGER_ONLY)
-    with pytest.raises(TypeError):
-        Variable(aj.ones(2), True)
-    x = Variable(aj.ones(2), requires_grad=True)
-    with pytest.raises(RuntimeError, match="leaf"):
-        (x * 2).requires_grad = False
-    with pytest.raises(ValueError, match="volatile and require_grad"):
-        Variable(aj.ones(2), requires_grad=True, volatile=True)
+    def body(t: aj.Tensor) -> Any:
+        with pytest.raises(TypeError):
+            Variable(t, True)
+        x = Variable(t, requires_grad=True)
+        with pytest.raises(RuntimeError, match="leaf"):
+            (x * 2).requires_grad = False
+        with pytest.raises(ValueError, match="volatile and require_grad"):
+            Variable(t, requires_grad=True, volatile=True)
+        return (x * 2).requires_grad, (Variable(t) * 2).requires_grad
+
+    assert thrice(mode(body), aj.ones(2)) == (True, False)
 
 
 def test_S2_25_volatile_records_nothing(mode: Mode) -> None:
@@ -257,16 +264,18 @@ def test_S2_25_volatile_records_nothing(mode: Mode) -> None:
 
 
 def test_S2_28_data_is_a_tensor_or_an_array(mode: Mode) -> None:
-    mode.does_not_apply(EAGER_ONLY)
+    def body(array: Any, t: aj.Tensor) -> Any:
+        for make in (Variable, aj.autograd.Variable):
+            with pytest.raises(TypeError, match="has to be a tensor, but got list"):
+                make([1.0])
+        return (Variable(array) * 2).data, (aj.autograd.Variable(array) * 2), (Variable(t) * 2).data
+
+    for found in thrice(mode(body), np.ones(2, np.float32), aj.ones(2)):
+        assert found.tolist() == [2.0, 2.0]
     array = np.ones(2, np.float32)
-    for v in (Variable(array, requires_grad=True), aj.autograd.Variable(array, requires_grad=True)):
-        assert v.requires_grad
-        v.data[0] = 5
-        assert array[0] == 5
-        array[0] = 1
-    for make in (Variable, aj.autograd.Variable):
-        with pytest.raises(TypeError, match="has to be a tensor, but got list"):
-            make([1.0])
+    v = Variable(array, requires_grad=True)
+    v.data[0] = 5
+    assert array[0] == 5
 
 
 def test_S2_33_detach_keeps_volatility(mode: Mode) -> None:
@@ -357,37 +366,42 @@ def test_S2_43_old_functions_are_nodes_of_the_graph(mode: Mode) -> None:
 
 
 def test_S2_46_an_old_function_is_used_once(mode: Mode) -> None:
-    mode.does_not_apply(EAGER_ONLY)
-    x = Variable(aj.ones(2), requires_grad=True)
-    function = OldExp()
-    function(x)
-    with pytest.raises(RuntimeError, match="used once"):
-        function(x)
+    def body(t: aj.Tensor) -> Any:
+        x = Variable(t, requires_grad=True)
+        function = OldExp()
+        y = function(x)
+        with pytest.raises(RuntimeError, match="used once"):
+            function(x)
+        return y.data
+
+    assert thrice(mode(body), aj.zeros(2)).tolist() == [1.0, 1.0]
 
 
 def test_S2_47_saved_tensors_of_an_old_function_are_a_tuple(mode: Mode) -> None:
-    mode.does_not_apply(EAGER_ONLY)
-    x = Variable(aj.ones(2), requires_grad=True)
-    function = OldExp()
-    y = function(x)
-    assert isinstance(function.saved_tensors, tuple)
-    with pytest.warns(DeprecationWarning, match="saved_tensors"):
-        assert len(function.saved_variables) == 1
-    y.sum().backward()
-    with pytest.raises(RuntimeError, match="freed"):
-        function.saved_tensors
+    def body(t: aj.Tensor) -> Any:
+        x = Variable(t, requires_grad=True)
+        function = OldExp()
+        y = function(x)
+        assert isinstance(function.saved_tensors, tuple)
+        with pytest.warns(DeprecationWarning, match="saved_tensors"):
+            saved = function.saved_variables
+        y.sum().backward()
+        with pytest.raises(RuntimeError, match="freed"):
+            function.saved_tensors
+        return saved[0].data
+
+    assert thrice(mode(body), aj.zeros(2)).tolist() == [1.0, 1.0]
 
 
 def test_S2_50_an_old_function_counts_inputs_and_outputs(mode: Mode) -> None:
-    mode.does_not_apply(EAGER_ONLY)
-    function = OldPair(3.0, 0)
-    with pytest.raises(RuntimeError, match="has not been called"):
-        function.num_inputs
-    y, _ = function(Variable(aj.ones(2), requires_grad=True), Variable(aj.ones(2)))
-    assert function.num_inputs == 2
-    assert function.num_outputs == 2
-    assert function.needs_input_grad == (True, False)
-    assert y.requires_grad
+    def body(t: aj.Tensor) -> Any:
+        function = OldPair(3.0, 0)
+        with pytest.raises(RuntimeError, match="has not been called"):
+            function.num_inputs
+        y, _ = function(Variable(t, requires_grad=True), Variable(t))
+        return function.num_inputs, function.num_outputs, function.needs_input_grad, y.requires_grad
+
+    assert thrice(mode(body), aj.ones(2)) == (2, 2, (True, False), True)
 
 
 def test_S2_53_old_functions_return_a_gradient_per_input(mode: Mode) -> None:

@@ -34,8 +34,9 @@ NOTES = ("Autograd mechanics", "Broadcasting", "CUDA semantics", "Extending", "F
 PACKAGES = (
     "torch", "torch.Tensor", "tensor attributes", "type info", "torch.sparse", "torch.cuda", "storage", "torch.nn",
     "torch.nn.functional", "torch.nn.init", "torch.optim", "torch.autograd", "torch.distributed", "torch.distributions",
-    "torch.jit", "torch.multiprocessing", "torch.utils.bottleneck", "torch.utils.checkpoint", "torch.utils.cpp_extension",
-    "torch.utils.data", "torch.utils.dlpack", "torch.utils.ffi", "torch.hub", "torch.utils.model_zoo", "torch.onnx",
+    "torch.jit", "torch.multiprocessing", "torch.utils.bottleneck", "torch.utils.checkpoint",
+    "torch.utils.cpp_extension", "torch.utils.data",
+    "torch.utils.dlpack", "torch.utils.ffi", "torch.hub", "torch.utils.model_zoo", "torch.onnx",
     "torch.legacy",
 )  # fmt: skip
 

@@ -122,6 +122,8 @@ def test_S1_13_forward_mode_does_not_depend_on_gradient_modes(mode: Mode) -> Non
     for manager in (aj.no_grad, aj.enable_grad):
         with manager():
             inside = mode(push)(x, v)
+            _, product = mode(lambda x, v: aj.jvp(lambda x: (x**3).sin(), (x,), (v,)))(x, v)
+            np.testing.assert_array_equal(product.numpy(), outside.numpy())
             _, product = functional.jvp(lambda x: (x**3).sin(), x, v)
         np.testing.assert_array_equal(inside.numpy(), outside.numpy())
         np.testing.assert_allclose(product.numpy(), outside.numpy(), rtol=1e-6)

@@ -100,6 +100,16 @@ def test_lgamma_and_digamma_left_of_zero_are_close_in_absolute_terms(dtype: DTyp
         np.testing.assert_allclose(got, want, rtol=2e-6 if dtype is float32 else 1e-11, atol=1e-12)
 
 
+def test_gamma_functions_are_accurate_around_their_zeros_and_where_ranges_meet(rng: np.random.Generator) -> None:
+    meeting = np.array([0.75, 1.0, 1.4616321449683623, 2.0, 2.4, 3.0, 3.4, 4.0, 4.4, 5.0, 5.4, 6.0])
+    near = meeting * (1 + np.exp(rng.uniform(-36, -3, (20, 1))) * rng.choice([-1.0, 1.0], (20, 1)))
+    x = np.concatenate([near.ravel(), meeting, np.nextafter(meeting, 0), [2.5599833278516383e305, 5e-324]])
+    for name in ("lgamma", "digamma"):
+        errors = ulp_errors(function_kernel(name, float64, 1)(x), exact_reference(CASES[name], [x]), float64)
+        assert errors.max() <= 1.7, (name, x[np.argmax(errors)])
+    assert function_kernel("lgamma", float64, 1)(np.array([2.56e305]))[0] == math.inf
+
+
 @pytest.mark.parametrize("name", ["exp", "log", "sin", "erfc", "pow", "tanh"])
 def test_vector_and_scalar_code_round_alike(name: str, rng: np.random.Generator) -> None:
     case = CASES[name]

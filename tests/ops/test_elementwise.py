@@ -109,6 +109,18 @@ def test_special_values() -> None:
     np.testing.assert_allclose(call(lambda x: ops.round(x, -2), np.array([1237.0])), [1200])
 
 
+def test_the_denominator_of_a_guarded_quotient_gets_zero_where_quotient_or_cotangent_is_zero() -> None:
+    def denominator_bar(x: Any, y: Any, y_bar: Any) -> Any:
+        op = Op.registry["guarded_div"]()
+        return op.vjp((x, y), ops.guarded_div(x, y), y_bar)[1]()
+
+    nan, inf = math.nan, math.inf
+    x = np.array([0.0, 0.0, 3.0, 3.0, 3.0, 0.0])
+    y = np.array([0.0, nan, 0.0, nan, 2.0, inf])
+    y_bar = np.array([5.0, 5.0, 0.0, 0.0, 4.0, 1.0])
+    np.testing.assert_array_equal(call(denominator_bar, x, y, y_bar), [0, 0, 0, 0, -3, 0])
+
+
 def test_logical_ops_read_non_zero_as_true() -> None:
     x, y = np.array([0.0, 2.0, 0.0]), np.array([1, 1, 0])
     np.testing.assert_array_equal(call(ops.logical_and, x, y), [False, True, False])

@@ -48,15 +48,12 @@ def test_the_second_view_is_like_the_first(view: Callable[[Tensor], Tensor]) -> 
     assert aj.equal(gradients[0], gradients[1])
 
 
-@views
-def test_what_is_written_through_it_reaches_the_base(view: Callable[[Tensor], Tensor]) -> None:
-    x = leaf(requires_grad=False)
-    view(x)
-    seen = view(x)
-    if "expand" in str(seen.stride()) or 0 in seen.stride():
-        seen = view(x)[0]
-    seen.mul_(-1.0)
-    assert aj.equal(view(x)[0] if seen.ndim < view(x).ndim else view(x), seen)
+@pytest.mark.parametrize("name", [name for name in VIEWS if name != "expand"])
+def test_what_is_written_through_it_reaches_the_base(name: str) -> None:
+    x, view = leaf(requires_grad=False), VIEWS[name]
+    expected = -view(leaf(requires_grad=False))
+    view(x).mul_(-1.0)
+    assert aj.equal(view(x), expected)
     assert x._version == 1
 
 
@@ -69,7 +66,7 @@ def test_history_is_recorded_or_not_as_the_mode_says(view: Callable[[Tensor], Te
         assert view(x).grad_fn is not None
         assert view(leaf(requires_grad=False)).grad_fn is None
         with aj.inference_mode():
-            assert view(x).is_inference() == view(leaf(False)).is_inference() or not x.is_inference()
+            assert view(leaf()).is_inference()
 
 
 def test_the_layout_decides_between_view_and_copy() -> None:

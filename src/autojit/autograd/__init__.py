@@ -36,7 +36,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Function", "GradcheckError", "SavedTensor", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional",
-    "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled", "is_multithreading_enabled",
-    "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled",
+    "Function", "GradcheckError", "SavedTensor", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad",
+    "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
+    "is_multithreading_enabled", "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled",
+    "set_multithreading_enabled",
 ]  # fmt: skip

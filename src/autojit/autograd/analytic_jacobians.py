@@ -185,21 +185,22 @@ def tangents_of(outputs: Sequence[Tensor], types: Sequence[TensorType], check_dt
 
 
 def columns(
-    function: Function, inputs: Sequence[Any], slots: Sequence[Slot], chosen: Sequence[int], check_dtypes: bool
-) -> list[list[Array]]:
-    """Per input and per chosen output the Jacobian: one run in forward mode per element of an input."""
-    found: list[list[Array]] = []
-    for slot in slots:
-        rows_of_slot = [
-            push(function, inputs, slots, slot, np.eye(1, slot.array.size, k).reshape(-1), chosen, check_dtypes)
-            for k in range(slot.array.size)
-        ]
-        if rows_of_slot:
-            found.append([np.stack(column) for column in zip(*rows_of_slot, strict=True)])
-        else:
-            types = [type_of(outputs_of(function(*inputs))[k]) for k in chosen]
-            found.append([np.zeros((0, t.size), t.dtype.numpy) for t in types])
-    return found
+    function: Function,
+    inputs: Sequence[Any],
+    slots: Sequence[Slot],
+    along: Slot,
+    chosen: Sequence[int],
+    check_dtypes: bool,
+) -> list[Array]:
+    """Per chosen output the Jacobian by one input: one run in forward mode per element of that input."""
+    size = along.array.size
+    pushed = [
+        push(function, inputs, slots, along, np.eye(1, size, k).reshape(-1), chosen, check_dtypes) for k in range(size)
+    ]
+    if pushed:
+        return [np.stack(column) for column in zip(*pushed, strict=True)]
+    types = [type_of(outputs_of(function(*inputs))[k]) for k in chosen]
+    return [np.zeros((0, t.size), t.dtype.numpy) for t in types]
 
 
 def push(

@@ -36,16 +36,23 @@ class Walk:
     """One backward pass: which nodes run, what has arrived at their outputs, what was asked for.
 
     Without ``targets`` every leaf accumulates. With them, ``accumulate`` says whether the targets (only) accumulate or
-    their cotangents are captured; ``others`` captures them while all other leaves accumulate.
+    their cotangents are captured; ``others`` captures them while all other leaves accumulate. A ``closed`` pass ends at
+    its targets: none of them gets what flows through another.
     """
 
     def __init__(
-        self, keep_graph: bool, targets: Sequence[Edge] | None, accumulate: bool, others: bool = False
+        self,
+        keep_graph: bool,
+        targets: Sequence[Edge] | None,
+        accumulate: bool,
+        others: bool = False,
+        closed: bool = False,
     ) -> None:
         self.number = next(_numbers)
         self.keep_graph = keep_graph
         self.accumulate = accumulate
         self.others = others
+        self.closed = closed
         self.targets = None if targets is None else set(targets)
         self.captured: dict[Edge, Any] = {}
         self.arrived: dict[Node, Grads] = {}
@@ -109,6 +116,8 @@ class Walk:
             return order
         needed = self.needed = set(wanted) if self.accumulate else set()
         for node in reversed(order):
+            if self.closed and node in wanted:
+                continue
             if any(e is not None and (e[0] in needed or e[0] in wanted) for e in node.edges):
                 needed.add(node)
         return [n for n in order if n in needed or n in wanted]
@@ -224,9 +233,10 @@ def run_backward(
     targets: Sequence[Edge] | None,
     accumulate: bool,
     others: bool = False,
+    closed: bool = False,
 ) -> dict[Edge, Any]:
     """Run the engine from (edge, cotangent) roots; cotangents that reached the targets."""
-    walk = Walk(keep_graph, targets, accumulate, others)
+    walk = Walk(keep_graph, targets, accumulate, others, closed)
     if _running.depth >= DEEPEST:
         return _in_new_thread(lambda: _entered(walk, roots, create_graph))
     return _entered(walk, roots, create_graph)

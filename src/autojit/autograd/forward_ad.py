@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from autojit.autograd.grad_mode import _DecoratorContextManager
 from autojit.tensor import Tensor
-from autojit.tensor.forward_level import ForwardLevel, check_tangent
-from autojit.tensor.state import below, set_layers, state
+from autojit.tensor import forward_level
+from autojit.tensor.forward_level import ForwardLevel
+from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -39,7 +40,7 @@ def enter_dual_level() -> int:
     """
     if _levels():
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    set_layers((*state.layers, ForwardLevel()))
+    forward_level.enter_level(ForwardLevel())
     return 0
 
 
@@ -56,8 +57,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         )
     if not levels:
         raise RuntimeError("Dual level must be a positive number: no forward AD level is entered.")
-    levels[-1].close()
-    set_layers(tuple(layer for layer in state.layers if layer is not levels[-1]))
+    forward_level.leave_level(levels[-1])
 
 
 class dual_level(_DecoratorContextManager):
@@ -106,17 +106,12 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             raise TypeError(f"make_dual: the {what} must be a Tensor, not {type(t).__name__}")
         if not type_of(t).dtype.is_differentiable:
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {type_of(t).dtype}")
-    if entered.tangent(tensor) is not None:
+    if forward_level.unpack_dual(entered, tensor)[1] is not None:
         raise RuntimeError(
             f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level "
             f"{level or 0} is not supported."
         )
-    check_tangent(tensor, tangent)
-    with below(entered):
-        dual = tensor.view(tensor.shape)
-        entered.separate(dual)
-        entered.give(dual, tangent)
-    return dual  # type: ignore[no-any-return]
+    return forward_level.make_dual(entered, tensor, tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
@@ -134,11 +129,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     entered = _level(level)
     if entered is None:
         return UnpackedDualTensor(tensor, None)
-    with below(entered):
-        tangent = entered.tangent(tensor)
-        primal = tensor.view(tensor.shape)
-        entered.separate(primal)
-    return UnpackedDualTensor(primal, tangent)
+    return UnpackedDualTensor(*forward_level.unpack_dual(entered, tensor))
 
 
 class _set_fwd_grad_enabled(_DecoratorContextManager):

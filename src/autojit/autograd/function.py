@@ -65,6 +65,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     """
 
     generate_vmap_rule = False
+    is_base = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """An instance can be called in place of ``apply``."""
@@ -135,6 +136,14 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             )
         return cls.apply(*args, **kwargs)
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_NODES:
+            raise RuntimeError(
+                f"Attribute '{name}' is invalid for an instance of {type(self).__name__}: it belongs to the node of a "
+                "call. Use the ctx inside forward and backward, or grad_fn of a result."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @classmethod
     def user_backward(cls) -> Callable[..., Any]:
         """The function the engine calls: ``backward`` or ``vjp``, whichever is defined.
@@ -152,6 +161,12 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         return cls.vjp
 
 
+_OF_NODES = frozenset(
+    {
+        "saved_tensors", "saved_variables", "needs_input_grad", "next_functions", "name", "metadata", "register_hook",
+        "register_prehook", "_register_hook_dict", "_sequence_nr", "_raw_saved_tensors",
+    }
+)  # fmt: skip
 _NO_SETUP = Function.setup_context
 _NO_BACKWARD = Function.backward
 
@@ -167,7 +182,7 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
     takes_context = cls.setup_context is _NO_SETUP
     given = [*arguments, *options.values()]
     ctx = cls._backward_cls()
-    ctx.source = here()
+    ctx.source = here(True)
     slots = [i for i, a in enumerate(given) if isinstance(a, Tensor)]
     flags = [False] * len(given)
     for i in slots:
@@ -261,7 +276,7 @@ class Error(Node):
 def _refuse(outputs: tuple[Any, ...]) -> list[Any]:
     """The outputs as results of an Error node, whose edges lead to leaves made for it."""
     node = Error()
-    node.source = here()
+    node.source = here(True)
     node.out_metas = [meta_of(t) if isinstance(t, Tensor) else None for t in outputs]
     edges: list[Any] = []
     made: list[Any] = []

@@ -17,8 +17,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import broadcastable_sum
 from autojit.tensor.node import FREED, ZERO, Node, type_of_meta
 from autojit.tensor.promotion import cast
-from autojit.tensor.recording import changed_error, freed_error
-from autojit.tensor.saved import Packed, SavedTensor, connected
+from autojit.tensor.saved import Packed, SavedTensor, changed_error, connected, freed_error
 from autojit.tensor.state import state
 from autojit.tensor.tensor import alias, storage_of, type_of
 from autojit.tensor.view_rules import inference_saved

@@ -48,8 +48,8 @@ def call_in_layer(cls: Any, arguments: Sequence[Any], options: dict[str, Any], c
 
 
 def base_of(cls: Any) -> Any:
-    """Function itself: the last class but FunctionCtx and object that a custom function derives from."""
-    return cls.__mro__[-3]
+    """Function itself, whose methods a custom function has where it does not define them."""
+    return next(c for c in cls.__mro__ if "is_base" in vars(c))
 
 
 # -- forward mode

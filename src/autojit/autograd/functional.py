@@ -209,7 +209,7 @@ def _stacked(rows: Sequence[Tensor], y: TensorType, x: TensorType) -> Tensor:
 def _all_rows(outputs: Tensors, xs: Tensors, create_graph: bool) -> tuple[Tensors, ...]:
     """Every row of every output's Jacobian by one batched backward pass."""
     sizes = [type_of(y).size for y in outputs]
-    vectors = _basis([type_of(y) for y in outputs])
+    vectors = _basis(outputs)
     found = pulled(outputs, xs, vectors, create_graph, batched=True) if sum(sizes) else (None,) * len(xs)
     columns = []
     for g, x in zip(found, xs, strict=True):
@@ -219,16 +219,22 @@ def _all_rows(outputs: Tensors, xs: Tensors, create_graph: bool) -> tuple[Tensor
     return tuple(zip(*columns, strict=True))
 
 
-def _basis(types: Sequence[TensorType]) -> Tensors:
-    """Per tensor a batch of vectors: over all batches together one for each element of all tensors."""
-    total = sum(t.size for t in types)
+def _construct_standard_basis_for(tensors: Sequence[Tensor], tensor_numels: Sequence[int]) -> Tensors:
+    """Per tensor a matrix ``[all elements, its elements]``; side by side they are the identity."""
+    total = sum(tensor_numels)
     found = []
     start = 0
-    for t in types:
-        one_hot = eye(total, dtype=t.dtype)[:, start : start + t.size]
-        found.append(one_hot.reshape((total, *t.shape)))
-        start += t.size
+    for t, count in zip(tensors, tensor_numels, strict=True):
+        found.append(eye(total, dtype=type_of(t).dtype)[:, start : start + count])
+        start += count
     return tuple(found)
+
+
+def _basis(tensors: Sequence[Tensor]) -> Tensors:
+    """Per tensor a batch of vectors in its shape: over all batches together one for each element of all tensors."""
+    sizes = [type_of(t).size for t in tensors]
+    parts = _construct_standard_basis_for(tensors, sizes)
+    return tuple(p.reshape((sum(sizes), *type_of(t).shape)) for p, t in zip(parts, tensors, strict=True))
 
 
 def _forward_jacobian(func: Function, inputs: Any, create_graph: bool, strict: bool, vectorize: bool) -> Any:
@@ -257,7 +263,7 @@ def _forward_jacobian(func: Function, inputs: Any, create_graph: bool, strict: b
             pairs = [forward_ad.unpack_dual(y) for y in outputs]
         return [zeros_like(p) if t is None else t for p, t in pairs]
 
-    columns: Any = over_batch(push, _basis(types))
+    columns: Any = over_batch(push, _basis(given))
     sizes = [t.size for t in types]
     found = tuple(_column_blocks(c, types, sizes) for c in columns)
     return one_or_all(finished(found, create_graph), seen[0], many_in)

@@ -68,7 +68,8 @@ def check_vectors(v: Sequence[Tensor], like: Sequence[Tensor], is_tuple: bool) -
     for i, (a, b) in enumerate(zip(v, like, strict=True)):
         if type_of(a).shape != type_of(b).shape:
             which = f"Entry {i} in v" if is_tuple else "v"
-            raise RuntimeError(f"{which} has invalid size: should be {b.shape} but got {a.shape}.")
+            expected, got = list(type_of(b).shape), list(type_of(a).shape)
+            raise RuntimeError(f"{which} has invalid size: should be torch.Size({expected}) but got torch.Size({got}).")
 
 
 def check_outputs(outputs: Sequence[Tensor], strict: bool) -> None:
@@ -127,8 +128,8 @@ SECOND = Stage(
     "hessian",
 )
 BACK_OF_SECOND = Stage(
-    "The hessian of the user-provided function is independent of entry {i} in the grad_jacobian. This is not allowed in "
-    "strict mode as it prevents from using the double backward trick to replace forward mode AD.",
+    "The hessian of the user-provided function is independent of entry {i} in the grad_jacobian. This is not allowed "
+    "in strict mode as it prevents from using the double backward trick to replace forward mode AD.",
     "hessian",
 )
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+__all__ = ["GradcheckError", "get_analytical_jacobian", "get_numerical_jacobian", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
     """Analytic and numerical derivatives differ, or a derivative does not keep one of its promises."""
+
+
+class PrivateNameWarning(UserWarning, FutureWarning):
+    """A name is used that torch keeps only for code written when it was not private yet."""
 
 
 def gradcheck(
@@ -48,7 +53,7 @@ def gradcheck(
         nondet_tol: how far two runs of one backward may differ.
         check_undefined_grad: also let backward run with gradients of outputs missing.
         check_grad_dtypes: gradients must have their inputs' dtypes.
-        check_batched_grad, check_batched_forward_grad: also compute gradients (tangents) for a batch of vectors at once.
+        check_batched_grad, check_batched_forward_grad: also compute gradients (tangents) of two vectors as a batch.
         check_forward_ad, check_backward_ad: which modes to check.
         fast_mode: compare one random projection instead of every element.
 
@@ -121,3 +126,44 @@ def gradgradcheck(
     return gradcheck(
         gradient, arguments, check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, **options
     )
+
+
+def _warn_private(name: str, grad_out: float) -> None:
+    warnings.warn(
+        f"`{name}` was part of PyTorch's private API and is here for code that uses it; call gradcheck, or "
+        "autograd.functional.jacobian for a Jacobian.",
+        PrivateNameWarning,
+        stacklevel=3,
+    )
+    if grad_out != 1.0:
+        raise ValueError(f"Expected grad_out to be 1.0. {name} does not support other values of grad_out.")
+
+
+def get_numerical_jacobian(
+    fn: Callable[..., Any], inputs: Any, target: Any = None, eps: float = 1e-3, grad_out: float = 1.0
+) -> tuple[Any, ...]:
+    """Per input of ``target`` (default: of all that require gradients) the Jacobian of the first output.
+
+    ``fn`` takes the inputs as one tuple. Each is ``[elements of the input, elements of the output]``.
+
+    Raises:
+        ValueError: ``grad_out`` is not 1.
+    """
+    _warn_private("get_numerical_jacobian", grad_out)
+    found: tuple[Any, ...] = import_module("autojit.autograd.gradient_parts").first_jacobians(fn, inputs, target, eps)
+    return found
+
+
+def get_analytical_jacobian(
+    inputs: Any, output: Any, nondet_tol: float = 0.0, grad_out: float = 1.0
+) -> tuple[tuple[Any, ...], bool, bool, bool]:
+    """(Jacobians of an output by the inputs, whether two runs agree, whether gradients have the right sizes, dtypes).
+
+    Raises:
+        ValueError: ``grad_out`` is not 1.
+    """
+    _warn_private("get_analytical_jacobian", grad_out)
+    found: tuple[tuple[Any, ...], bool, bool, bool] = import_module(
+        "autojit.autograd.gradient_parts"
+    ).reverse_jacobians(inputs, output, nondet_tol)
+    return found

@@ -135,7 +135,7 @@ def _compare_forward(part: Part, options: Options) -> None:
             _compare_push(part, options, slot, chosen, text)
             continue
         numerical = numerical_jacobians(part.evaluation(slot), slot.array, options.eps)
-        (analytical,) = columns(part.function, part.inputs, [slot], chosen, options.grad_dtypes)
+        analytical = columns(part.function, part.inputs, part.slots, slot, chosen, options.grad_dtypes)
         for number, (k, a) in enumerate(zip(chosen, analytical, strict=True)):
             if not _close(a, numerical[k], options.atol, options.rtol):
                 raise GradcheckError(_message(text, "computed with forward mode ", number, slot, numerical[k], a))
@@ -175,7 +175,7 @@ def _compare_push(part: Part, options: Options, slot: Slot, chosen: Sequence[int
     for number, (k, a) in enumerate(zip(chosen, analytical, strict=True)):
         if not _close(a, numerical[k], options.atol * weights(u, None), options.rtol):
             whole = numerical_jacobians(evaluate, slot.array, options.eps)[k]
-            slow = columns(part.function, part.inputs, [slot], [k], False)[0][0]
+            (slow,) = columns(part.function, part.inputs, part.slots, slot, [k], False)
             shown = _message(text, "computed with forward mode ", number, slot, numerical[k], a)
             raise GradcheckError(shown + _in_full(whole, slow))
 

@@ -17,6 +17,7 @@ from autojit.tensor.tensor import type_of
 def gradient_of(func: Function, inputs: Any, grad_outputs: Any, strided: bool) -> tuple[Function, tuple[Any, ...]]:
     """The gradient as a function of the inputs and the vectors, and these as its arguments."""
     given = as_tuple(inputs)
+    vectors: tuple[Any, ...]  # None where a gradient is left out
     if grad_outputs is None:
         with grad_mode(True):
             vectors = tuple(_random_like(o, strided) for o in differentiable(func(*given)))

@@ -10,14 +10,26 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from autojit.autograd.analytic_jacobians import Function, Slot, is_sparse, outputs_of, slot_of, values_of
-from autojit.autograd.finite_differences import Array, shares_elements
+import numpy as np
+
+from autojit.autograd.analytic_jacobians import (
+    Function,
+    Slot,
+    as_tuple,
+    gradients,
+    is_sparse,
+    outputs_of,
+    rows,
+    slot_of,
+    values_of,
+)
+from autojit.autograd.finite_differences import Array, numerical_jacobians, shares_elements
 from autojit.autograd.gradcheck import GradcheckError
 from autojit.core.dtypes import complex128, float64
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import complex as complex_from
 from autojit.tensor.functions_elementwise import imag, real
-from autojit.tensor.tensor import type_of
+from autojit.tensor.tensor import type_of, wrap
 
 
 class Part(NamedTuple):
@@ -97,8 +109,8 @@ def check_outputs(outputs: Sequence[Tensor]) -> None:
     """Raise ValueError for a sparse output."""
     if any(is_sparse(o) for o in outputs):
         raise ValueError(
-            "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of fn "
-            "for gradcheck."
+            "Sparse output is not supported at gradcheck yet. Please call to_dense(masked_grad=...) on the output of "
+            "fn for gradcheck."
         )
 
 
@@ -139,3 +151,29 @@ def _joined(func: Function, fixed: dict[int, Tensor], is_imaginary: bool) -> Fun
         return complex_from(fixed[k], x) if is_imaginary else complex_from(x, fixed[k])
 
     return lambda *xs: func(*[whole(k, x) for k, x in enumerate(xs)])
+
+
+# -- Jacobians for their own sake
+
+
+def first_jacobians(function: Function, inputs: Any, target: Any, eps: float) -> tuple[Tensor, ...]:
+    """Numerical Jacobians of the first output of a function that takes its inputs as one tuple."""
+    given = as_tuple(inputs)
+    targets = given if target is None else as_tuple(target)
+    slots = [s for s in slots_of(given, True) if any(s.tensor is t for t in targets)]
+
+    def evaluate() -> list[Array]:
+        return [values_of(outputs_of(function(given))[0])]
+
+    return tuple(wrap(numerical_jacobians(evaluate, s.array, eps)[0]) for s in slots)
+
+
+def reverse_jacobians(inputs: Any, output: Tensor, nondet_tol: float) -> tuple[tuple[Tensor, ...], bool, bool, bool]:
+    """Analytical Jacobians of one output, and what holds for its gradients."""
+    slots = slots_of(as_tuple(inputs), True)
+    first, second = (rows(output, slots, False) for _ in range(2))
+    agree = all(np.allclose(a, b, rtol=0, atol=nondet_tol) for a, b in zip(first, second, strict=True))
+    found = gradients(output, slots, np.ones(type_of(output).size))
+    pairs = [(type_of(g), type_of(s.tensor)) for g, s in zip(found, slots, strict=True) if g is not None]
+    sizes = all(g.shape == x.shape for g, x in pairs)
+    return tuple(wrap(a) for a in first), agree, sizes, all(g.dtype is x.dtype for g, x in pairs)

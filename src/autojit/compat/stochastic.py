@@ -34,7 +34,7 @@ class Sampled(Node):
         self.parameters = tuple(parameters)
         self.edges = [edge_of(p) for p in parameters]
         self.out_metas = (TensorType(type_of(samples).shape, aj.float32),)
-        self.source = here()
+        self.source = here(True)
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         """The score times the negative reward; what arrived at the sample is not used.

@@ -59,8 +59,8 @@ def is_own(code: CodeType) -> bool:
     return own
 
 
-def here() -> SourceLocation:
-    """The innermost frame outside autojit."""
+def here(of_history: bool = False) -> SourceLocation:
+    """The innermost frame outside autojit; for a node of the history, what the recorder makes of it if one is set."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -68,13 +68,15 @@ def here() -> SourceLocation:
         if own is None:
             own = is_own(code)
         if not own:
-            return SourceLocation(code, frame.f_lasti) if _recorder is None else _recorder(frame)
+            if of_history and _recorder is not None:
+                return _recorder(frame)
+            return SourceLocation(code, frame.f_lasti)
         frame = frame.f_back
     return UNKNOWN
 
 
 def set_recorder(recorder: Callable[[FrameType], SourceLocation] | None) -> None:
-    """Let ``here`` return what ``recorder`` makes of the user's frame: anomaly mode keeps the whole stack."""
+    """Let nodes of the history keep what ``recorder`` makes of the user's frame: anomaly mode keeps the stack."""
     global _recorder
     _recorder = recorder
 

@@ -41,16 +41,18 @@ Rule = Callable[..., Any]
 RULES = ("result_type", "eager", "vjp", "jvp", "batch")
 
 
-def not_differentiable(why: str) -> Rule:
+def not_differentiable(why: str, is_missing: bool = False) -> Rule:
     """Spell out that an op has no derivative: a rule that yields symbolic zeros.
 
-    Used for both ``vjp`` and ``jvp``; ``why`` is shown when somebody asks for the derivative.
+    Used for both ``vjp`` and ``jvp``; ``why`` is shown when somebody asks for the derivative. ``is_missing``: results
+    count as dependent on their operands, and a backward pass that reaches them is an error, as in torch.
     """
 
     def rule(self: Op, primals: Operands, result: Any, co: Any) -> Any:
         return None
 
     rule.not_differentiable = why  # type: ignore[attr-defined]
+    rule.is_missing = is_missing  # type: ignore[attr-defined]
     return rule
 
 

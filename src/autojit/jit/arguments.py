@@ -13,18 +13,45 @@ from typing import Any
 
 import numpy as np
 
+from autojit.autograd.engine import zeros_of
 from autojit.core.device import Device
 from autojit.core.dtypes import DType, float64
 from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
+from autojit.tensor.functions_elementwise import add
 from autojit.tensor.gradients import hook_keys
-from autojit.tensor.node import LeafHooks
+from autojit.tensor.node import ZERO, LeafHooks, Node
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
 BAKED = (bool, int, float, complex, str, bytes, type(None), DType, Device)
+
+
+class ArgumentNode(Node):
+    """The history of an argument that is no leaf: where the caller's own history begins.
+
+    ``pending`` is the gradient that backward passes of the captured function have brought here; after the call it goes
+    on through the caller's history.
+    """
+
+    def __init__(self, leaf: Tensor) -> None:
+        super().__init__()
+        made_by = leaf._grad_fn
+        assert made_by is not None
+        self.made_by = made_by.name()
+        self.out_metas = [type_of(leaf)]
+        self.pending: Tensor | None = None
+
+    def name(self) -> str:
+        return self.made_by
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> tuple[()]:
+        grad = zeros_of((self, 0)) if grads[0] is ZERO else grads[0]
+        if grad is not None:
+            self.pending = grad if self.pending is None else add(self.pending, grad)
+        return ()
 
 
 @dataclass(eq=False)
@@ -46,6 +73,7 @@ class ArgumentLeaf:
     is_leaf: bool = True
     requires_grad: bool = False
     tensor_type: type = Tensor
+    entry: Tensor | None = None  # the shell with the history it had at the start; None without gradients
 
     def array(self, given: Any) -> Any:
         """The array of a call's argument as native code can address it."""
@@ -90,6 +118,12 @@ def _tensor_leaf(trace: Trace, leaf: Tensor) -> ArgumentLeaf:
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
     found.requires_grad, found.tensor_type = shell._requires_grad, type(leaf)
+    if shell._requires_grad:
+        found.entry = shell
+        if leaf._grad_fn is not None:
+            found.entry = wrap_value(value)
+            found.entry._requires_grad = True
+            shell._grad_fn = found.entry._grad_fn = ArgumentNode(leaf)
     if leaf._leaf_hooks is not None and found.is_leaf:
         shell._leaf_hooks = (LeafHooks(leaf._leaf_hooks[0]), LeafHooks(leaf._leaf_hooks[1]))
     if leaf._grad is not None and leaf._requires_grad and found.is_leaf:

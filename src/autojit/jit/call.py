@@ -106,7 +106,7 @@ class CompiledCall(GraphOp):
             leaves = [self._inputs[k][1] for k in wanted]
             targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
             with _without_hooks(leaves):
-                found = run_backward(roots, True, True, targets, False)  # type: ignore[arg-type]
+                found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             outputs = [(value_of(g), g if has_history(g) else None) for g in grads]

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from autojit.core.ports import ports
+from autojit.core.source import here
 from autojit.ir.graph import Value
-from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
 from autojit.jit.pytree import LEAF, TreeSpec, flatten
+from autojit.jit.results import has_history
 from autojit.jit.segment import Segment, allocate
 from autojit.jit.trace import GradEntry, StateEntry, Trace
 from autojit.tensor.dispatch import value_of
+from autojit.tensor.recording import edge_of
+from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.tensor import Tensor, step_gradient, storage_of, type_of, wrap
 
@@ -79,11 +83,15 @@ def _shown(grad: Tensor | None) -> str:
 
 @dataclass(eq=False)
 class ArgumentWrite:
-    """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad")."""
+    """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
+
+    "detached": it has lost its history. ``history`` is the traced tensor whose history the argument takes over.
+    """
 
     index: int
     what: str
     value: Value | None  # None: ``.grad`` becomes None
+    history: Tensor | None = None
 
 
 @dataclass(eq=False)
@@ -110,6 +118,8 @@ class Effects:
         self.trace = trace
         returned = {id(t) for t in outputs}
         self.modified: list[StateEntry] = [e for e in trace.state.values() if e.is_modified]
+        for entry in self.modified:
+            _note_history(trace, entry)
         before = state.trace
         set_trace(trace)
         try:
@@ -172,9 +182,7 @@ class Effects:
             entry.storage.version += 1
         for write in self.writes:
             if write.what == "array" and isinstance(leaves[write.index], Tensor):
-                t = leaves[write.index]
-                if t._storage is not None:
-                    t._storage.version += 1
+                storage_of(leaves[write.index]).bump("a compiled step", here())
 
 
 def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
@@ -183,13 +191,36 @@ def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
         return []
     found: list[ArgumentWrite] = []
     if shell._storage is not None and shell._storage.value is not leaf.value:
-        found.append(ArgumentWrite(k, "array", shell._storage.value))
+        history = shell if _has_new_history(leaf, shell) else None
+        found.append(ArgumentWrite(k, "array", shell._storage.value, history))
+    if leaf.entry is not None and isinstance(leaf.entry._grad_fn, ArgumentNode):
+        pending = leaf.entry._grad_fn.pending
+        if pending is not None:
+            found.append(ArgumentWrite(k, "new grad", value_of(pending)))
+        if not shell._requires_grad:
+            found.append(ArgumentWrite(k, "detached", None))
+        return found
     grad = shell._grad
     if grad is not leaf.grad_shell:
         found.append(ArgumentWrite(k, "new grad", None if grad is None else value_of(grad)))
     elif grad is not None and grad._storage is not None and grad._storage.value is not leaf.grad_value:
         found.append(ArgumentWrite(k, "grad", grad._storage.value))
     return found
+
+
+def _note_history(trace: Trace, entry: StateEntry) -> None:
+    """Remember the history that in-place operations gave to a tensor outside; the capture takes it back."""
+    root = entry.root_owner()
+    edge, before = edge_of(root), trace.history_before(root)
+    if edge is not None and edge != before and has_history(root):
+        entry.left = connected(root, edge)
+        entry.entered = None if before is None else connected(root, before)
+
+
+def _has_new_history(leaf: ArgumentLeaf, shell: Tensor) -> bool:
+    """Whether in-place operations gave an argument a history that the caller can differentiate."""
+    before = None if leaf.entry is None else leaf.entry._grad_fn
+    return shell._requires_grad and shell._grad_fn is not before and has_history(shell)
 
 
 def _is_in_parts(grad: Tensor | None) -> bool:
@@ -215,6 +246,8 @@ def _commit_write(write: ArgumentWrite, given: Any, array: Any) -> None:
         target[...] = array
     elif write.what == "grad":
         given._grad._array[...] = array
+    elif write.what == "detached":
+        given.detach_()
     elif given._grad_fn is None:
         given._grad = None if array is None else wrap(array)
     elif array is not None:  # the argument has a history of its own: the gradient goes on through it

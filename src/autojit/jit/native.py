@@ -35,6 +35,7 @@ from autojit.runtime.entry_spec import (
     WordGuard,
 )  # fmt: skip
 from autojit.runtime.memory import allocate_array
+from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.state import guard_epoch
 from autojit.tensor.tensor import Tensor, wrap
 
@@ -121,8 +122,13 @@ class NativeStep:
         executable = step.segment.executable
         layout = executable.layout
         specs = [(v.type.shape, v.type.dtype.numpy) for v in step.results.values]
+        inference = step.results.made_in_inference
         rings = tuple(
-            OutputRing(lambda spec=spec: wrap(allocate_array(*spec)), layout.output(k), slot_equals=_UNTOUCHED)  # type: ignore[misc]
+            OutputRing(
+                lambda spec=spec, k=k: _output(spec, k in inference),  # type: ignore[misc]
+                layout.output(k),
+                slot_equals=_UNTOUCHED,
+            )
             for k, spec in enumerate(specs)
         )
         results, returns_tuple = self._results()
@@ -194,6 +200,14 @@ class NativeStep:
                 self.guard_places[len(guards)] = number
                 guards.append(guard.native._replace(expected=guard.read()))
         return guards
+
+
+def _output(spec: tuple[Any, Any], inference: bool) -> Tensor:
+    """A tensor for a result."""
+    made = wrap(allocate_array(*spec))
+    if inference:
+        mark_inference(made)
+    return made
 
 
 REFUSED = Refusal.SLOW

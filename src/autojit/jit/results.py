@@ -20,12 +20,12 @@ from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.dispatch import apply, value_of
+from autojit.tensor.dispatch import apply, mark_inference, value_of
 from autojit.tensor.node import FREED
 from autojit.tensor.recording import OpNode, wants_grad
 from autojit.tensor.state import grad_mode, set_trace, state
-from autojit.tensor.storage import CUSTOM_FUNCTION, MULTIPLE_VIEWS, NO_GRAD
-from autojit.tensor.tensor import Tensor, alias, type_of
+from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL
+from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
 
 
 @dataclass(eq=False)
@@ -34,8 +34,8 @@ class Place:
 
     ``kind``: "constant" (``what`` itself), "argument" (the call's leaf ``index``), "result" (output ``index``),
     "number" (the Python number in output ``index``), "same" (the object of output leaf ``index``). ``chain`` are view
-    ops applied to it, ``unrecorded`` where they were taken under ``no_grad``. ``requires_grad``: whether the leaf
-    carries history; ``aliases``: another leaf has this output;
+    ops applied to it; ``creation`` says where they were taken (``storage.View``). ``requires_grad``: whether the leaf
+    carries history; ``aliases``: another leaf has this output; ``inference``: it was made in inference mode;
     ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``).
     """
 
@@ -46,7 +46,8 @@ class Place:
     requires_grad: bool = False
     aliases: bool = False
     number: type = float
-    unrecorded: bool = False
+    creation: str = NORMAL
+    inference: bool = False
     grad: Place | None = None
 
 
@@ -85,17 +86,18 @@ class Results:
                 return Place("argument", k)
         view = leaf._view
         if view is not None and view.base is not None and not _has_own_history(leaf):
-            base, silent = view.base, view.creation == NO_GRAD
+            base, made = view.base, view.creation
             if id(base) in self._shells and arguments[self._shells[id(base)]].kind == "tensor":
-                return Place("argument", self._shells[id(base)], chain=view.chain, unrecorded=silent)
+                return Place("argument", self._shells[id(base)], chain=view.chain, creation=made)
             if base._array is not None:
-                return Place("constant", what=base, chain=view.chain, unrecorded=silent)
+                return Place("constant", what=base, chain=view.chain, creation=made)
             if self._roots.get(id(base), 0) > 1:
                 index, known = self._result(base)
                 live = has_history(base)
-                return Place("result", index, chain=view.chain, requires_grad=live, aliases=known, unrecorded=silent)
+                return Place("result", index, chain=view.chain, requires_grad=live, aliases=known, creation=made)
         index, known = self._result(leaf)
-        return Place("result", index, requires_grad=has_history(leaf), aliases=known)
+        inference = made_in_inference(leaf)
+        return Place("result", index, requires_grad=has_history(leaf), aliases=known, inference=inference)
 
     def _result(self, leaf: Tensor) -> tuple[int, bool]:
         before = state.trace
@@ -110,6 +112,11 @@ class Results:
             self.values.append(value)
             self.tensors.append(leaf)
         return self._position[value], known
+
+    @property
+    def made_in_inference(self) -> set[int]:
+        """The numbers of the graph outputs that were made in inference mode."""
+        return {p.index for p in self.places if p.inference}
 
     @property
     def carries_history(self) -> bool:
@@ -142,14 +149,18 @@ class Results:
                 t = alias(t)
             elif place.aliases and not place.chain:
                 t = _second_handle(t)
+            if place.inference and t._view is None:
+                mark_inference(t)
         elif kind == "argument":
             t = leaves[place.index]
         else:
             t = place.what
         if place.chain:
-            with grad_mode(state.grad_enabled and not place.unrecorded):
+            with grad_mode(state.grad_enabled and place.creation not in (NO_GRAD, INFERENCE)):
                 for op in place.chain:
                     t = apply(op, t)
+            if t._view is not None and t._view.base is not None:
+                t._view.creation = place.creation
         if place.grad is not None:
             t._grad, t._retains_grad = self._leaf(place.grad, tensors, leaves, found), True
         return t

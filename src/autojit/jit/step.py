@@ -23,6 +23,8 @@ from autojit.jit.results import Results, check_outputs
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
 from autojit.jit.trace import Split, Trace
 from autojit.tensor.dispatch import apply
+from autojit.tensor.inplace import check_writable, rebase
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
@@ -40,7 +42,7 @@ class Capture:
     inputs: list[Value] = field(init=False)  # of arguments: values, then gradients
     results: Results = field(init=False)
     effects: Effects = field(init=False)
-    modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if the function set them
+    modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
 
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""
@@ -102,7 +104,10 @@ class CompiledStep:
         self.results = capture.results
         self.effects = capture.effects
         self._check_state()
-        self.is_differentiable = self.results.carries_history
+        self.rebased = [w for w in self.effects.writes if w.history is not None]
+        self.is_differentiable = bool(
+            self.results.carries_history or self.rebased or any(e.left is not None for e in self.effects.modified)
+        )
         self.calls = 0
         self.entry: Any = None
         self.call: CompiledCall | None = None
@@ -195,12 +200,15 @@ class CompiledStep:
 
     def _differentiable_call(self) -> CompiledCall:
         """The whole graph as one op: results, then effects."""
-        given = {leaf.value: leaf.shell for leaf in self.capture.arguments if leaf.value is not None}
+        given = {leaf.value: leaf.entry for leaf in self.capture.arguments if leaf.value is not None}
         inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in self.capture.inputs]
         self.all_entries = list(self.trace.state.values())
         for entry in self.all_entries:
             owner = entry.root_owner()
-            inputs.append((entry.input, owner if owner._requires_grad else None))
+            if entry.left is not None:
+                inputs.append((entry.input, entry.entered))
+            else:
+                inputs.append((entry.input, owner if owner._requires_grad else None))
         roots = {id(t) for _, t in inputs}
         self.other_leaves = [
             t for t in self.trace.reached if t._requires_grad and t._grad_fn is None and id(t) not in roots
@@ -210,30 +218,45 @@ class CompiledStep:
         outputs: list[tuple[Value, Tensor | None]] = [
             (v, self.results.tensors[k] if k in live else None) for k, v in enumerate(self.results.values)
         ]
-        outputs += [(v, None) for v in self.effects.free]
+        written = [w for w in self.effects.writes if w.value is not None]
+        outputs += [(w.value, w.history) for w in written if w.value is not None]
+        outputs += [(v, None) for v in self.effects.free[len(written) :]]
+        self.new_histories = [(len(self.results.values) + k, w) for k, w in enumerate(written) if w.history is not None]
         outputs += [(g.value, None) for g in self.effects.moving if g.value is not None]
-        outputs += [(e.value, None) for e in self.effects.modified]
+        outputs += [(e.value, e.left) for e in self.effects.modified]
         return CompiledCall(self.trace, inputs, outputs)
 
     def _run_differentiable(self, leaves: Sequence[Any]) -> Any:
         assert self.call is not None
         operands: list[Tensor] = []
-        for given, leaf in zip(leaves, self.capture.arguments, strict=True):
+        changed = {w.index for w in self.effects.writes if w.what == "array"}
+        for write in self.rebased:
+            check_writable(leaves[write.index], "in-place change by a compiled step")
+        for k, (given, leaf) in enumerate(zip(leaves, self.capture.arguments, strict=True)):
             if leaf.value is not None:
-                operands.append(given if isinstance(given, Tensor) else wrap(np.asarray(given)))
+                t = given if isinstance(given, Tensor) else wrap(np.asarray(given))
+                # what the step changes below is read by the derivative as it was before
+                operands.append(_kept(t) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)
         operands += [given._grad for given, leaf in pairs if leaf.grad_value is not None]
         modified = {id(e) for e in self.effects.modified}
         for entry in self.all_entries:
             owner = entry.root_owner()
-            # what the step changes below is read by the derivative as it was before
-            operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
+            if entry.left is not None:
+                operands.append(_kept(owner))
+            else:
+                operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
         operands += self.other_leaves
         found = apply(self.call, *operands)
         found = found if isinstance(found, tuple) else (found,)
         count = len(self.results.values)
         with uninterrupted():
             self._commit_differentiable(leaves, [t._array for t in found[count:]])
+            for place, write in self.new_histories:
+                rebase(leaves[write.index], found[place])
+            for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
+                if entry.left is not None:
+                    rebase(entry.root_owner(), t)
         return self.results.package(found[:count], leaves)
 
     def _commit_differentiable(self, leaves: Sequence[Any], arrays: list[Any]) -> None:
@@ -257,6 +280,14 @@ class CompiledStep:
     def graph(self) -> Any:
         """The graph of the last segment as recorded."""
         return self.segment.graph
+
+
+def _kept(t: Tensor) -> Tensor:
+    """The values and the history that a tensor has now, whatever is written to it later."""
+    made = wrap(t._array.copy())
+    made._requires_grad, made._output_nr = wants_grad(t), t._output_nr
+    made._grad_fn, made._accumulator = t._grad_fn, t._accumulator
+    return made
 
 
 def build_path(

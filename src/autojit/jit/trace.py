@@ -30,6 +30,8 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.node import Edge
+from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, wrap, wrap_value
@@ -48,6 +50,8 @@ class StateEntry:
     source: SourceLocation
     owner: Tensor | None = None
     requires_grad: bool = False
+    entered: Tensor | None = None  # where in-place changes gave the root a new history: it with the old one, if any
+    left: Tensor | None = None  # and with the new one
 
     def root_owner(self) -> Tensor:
         """A tensor that shows the whole storage, connected to the caller's history where there is one."""
@@ -180,6 +184,15 @@ class Trace:
         return array
 
     # -- leaving no trace
+
+    def history_before(self, t: Tensor) -> Edge | None:
+        """Where the gradient of an outside tensor went when the capture began; None when it needed none."""
+        before = self._before.get(id(t))
+        slots = {} if before is None else dict(before.slots)
+        if not slots.get("_requires_grad", t._requires_grad):
+            return None
+        node = slots.get("_grad_fn", t._grad_fn)
+        return (accumulator_of(t), 0) if node is None else (node, slots.get("_output_nr", t._output_nr))
 
     def _remember(self, storage: Storage, owner: Tensor | None) -> None:
         if id(storage) not in self._before:

@@ -161,7 +161,7 @@ class Nextafter(Pointwise):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     lowering: ClassVar[str] = "opaque"
-    vjp = not_differentiable("nextafter steps through the representable numbers")
+    vjp = not_differentiable("nextafter steps through the representable numbers", is_missing=True)
     jvp = not_differentiable("nextafter steps through the representable numbers")
 
 

@@ -88,9 +88,7 @@ class AsStrided(View):
         x = primals[0].spec
         if not prod(self.shape):
             return (None,)
-        return (
-            lambda: reshape(self._spread(y_bar._literal(0, x.with_shape((self.span,))), y_bar, "add"), x.shape),
-        )
+        return (lambda: reshape(self._spread(y_bar._literal(0, x.with_shape((self.span,))), y_bar, "add"), x.shape),)
 
     def unview(self, base: Any, piece: Any) -> Any:
         if not prod(self.shape):
@@ -221,7 +219,8 @@ class Bitcast(Structured):
             return x.with_dtype(self.dtype)
         if not x.ndim:
             raise ShapeError(
-                f"self.dim() cannot be 0 to view {x.dtype.name} as {self.dtype.name} (different element sizes)", {"x": x}
+                f"self.dim() cannot be 0 to view {x.dtype.name} as {self.dtype.name} (different element sizes)",
+                {"x": x},
             )
         total = x.shape[-1] * have
         if total % want:
@@ -258,4 +257,3 @@ class Bitcast(Structured):
         if dtype.size_bytes == 4:
             found.append((Bitcast(int64), (ramp((3, 4), dtype),)))
         return found
-

@@ -202,12 +202,8 @@ def _add(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> V
 
 def _sub(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:
     a, b = inputs
-    minus_a, minus_b = fold.negated(a), fold.negated(b)
-    if minus_b is not None:
-        return _add(fold, (a, minus_b), type) or fold.apply(ADD, a, minus_b)
-    if minus_a is None or fold.readers[a] != 1:
-        return None
-    return fold.apply(NEG, fold.apply(ADD, minus_a, b))
+    minus_b = fold.negated(b)
+    return None if minus_b is None else _add(fold, (a, minus_b), type) or fold.apply(ADD, a, minus_b)
 
 
 def _div(fold: ConstantFolder, inputs: tuple[Value, ...], type: TensorType) -> Value | None:

@@ -182,7 +182,7 @@ class SparseTensor(Tensor):
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> Any:
         """As of a dense tensor; the hook gets a sparse gradient."""
-        return self._values_part.register_hook(lambda g: self._part_of(hook(self.with_values(g))))
+        return self._values_part.register_hook(lambda g: self._part_of(hook(self._from_part(g))))
 
     # --------------------------------------------------------------------------------------------------- conversion
 

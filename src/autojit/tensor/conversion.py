@@ -27,13 +27,13 @@ from autojit.core.errors import IndexingError, TraceError, UsageError
 from autojit.tensor.device_layer import moved
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
-from autojit.tensor.node import Node
 from autojit.tensor.memory import contiguous, is_contiguous
+from autojit.tensor.node import Node
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import shows_grad, wants_grad
 from autojit.tensor.size import Size
 from autojit.tensor.state import carry, state
-from autojit.tensor.tensor import Tensor, alias, type_of
+from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -271,7 +271,7 @@ def set_requires_grad(self: Tensor, wanted: bool) -> None:
     """Only leaves may be changed; only floating and complex dtypes can require gradients."""
     if not isinstance(wanted, bool | np.bool_):
         raise UsageError("requires_grad must be a bool", {"got": type(wanted).__name__})
-    if wanted and not self._requires_grad and _made_in_inference(self) and not state.inference:
+    if wanted and not self._requires_grad and made_in_inference(self) and not state.inference:
         raise UsageError(
             "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
             {"tensor": self},
@@ -288,13 +288,9 @@ def set_requires_grad(self: Tensor, wanted: bool) -> None:
     self._requires_grad = bool(wanted)
 
 
-def _made_in_inference(t: Tensor) -> bool:
-    return t._storage is not None and t._storage.inference
-
-
 def is_inference(self: Tensor) -> bool:
     """Whether the tensor was made in inference mode, so that no history can ever need it."""
-    return _made_in_inference(self)
+    return made_in_inference(self)
 
 
 def _is_view(self: Tensor) -> bool:

@@ -20,10 +20,11 @@ from autojit.ops.sources import Full
 from autojit.tensor.recording import record, record_pair, record_single, refresh_view, symbolic_node, wants_any
 from autojit.tensor.saved import NUMBERS
 from autojit.tensor.state import quietly, state
-from autojit.tensor.storage import INFERENCE, NO_GRAD, ElsewhereArray, View
+from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, NO_GRAD, ElsewhereArray, View
 from autojit.tensor.tensor import (
     Tensor,
     layout_of,
+    made_in_inference,
     storage_chain,
     storage_of,
     type_of,
@@ -135,7 +136,7 @@ def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
             record_pair(op, operands[0], operands[1], result)
         elif plain and len(operands) == 1 and operands[0]._requires_grad:
             record_single(op, operands[0], result)
-        else:
+        elif not _all_inference(operands):
             record(op, operands, (result,))
         if result._view is not None and result._view.base is not None:
             result._view.base_fn = result._view.base._grad_fn
@@ -143,15 +144,16 @@ def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
 
 def _any_inference(operands: Sequence[Tensor]) -> bool:
     """Whether an operand was made in inference mode: only ``record`` refuses to save those."""
-    for t in operands:
-        storage = t._storage
-        if storage is not None and storage.inference:
-            return True
-    return False
+    return any(made_in_inference(t) for t in operands)
+
+
+def _all_inference(operands: Sequence[Tensor]) -> bool:
+    """Whether all operands were made in inference mode: what is computed from them alone has no history."""
+    return all(made_in_inference(t) for t in operands)
 
 
 def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> tuple[Tensor, ...]:
-    if state.grad_enabled and wants_any(operands):
+    if state.grad_enabled and wants_any(operands) and not _all_inference(operands):
         record(op, operands, results)
     return tuple(results)
 
@@ -169,6 +171,8 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
         _attach_view(op, operands[0], results[0])
     if state.grad_enabled:
         _record_one(op, operands, results[0])
+    elif state.inference and results[0]._storage is None:
+        mark_inference(results[0])
     return results[0]
 
 
@@ -186,10 +190,13 @@ def _apply_inferring(op: Op, operands: Sequence[Tensor]) -> Any:
 
 
 def mark_inference(t: Tensor) -> None:
-    """Mark a fresh tensor as made in inference mode. Its (empty) View keeps it off the shortest ways of recording."""
+    """Mark a fresh tensor as made in inference mode."""
+    if t._array is not None:
+        t._view = INFERENCE_VIEW
+        return
     storage = storage_of(t)
     storage.inference = True
-    t._view = View(None, NO_VIEWS, None, storage.version)
+    t._view = View(None, NO_VIEWS, None, storage.version)  # its own, as it remembers for which version its value holds
     t._view.creation = INFERENCE
 
 
@@ -275,6 +282,8 @@ _LITERAL_LIMIT = 1024
 def literal_of(value: object, type: TensorType) -> Tensor:
     """A constant: every element is ``value``. Zero-dimensional ones are kept and shared; nobody writes to them."""
     if state.trace is not None:
+        if not type.shape:
+            return number(value, type.dtype)
         op = Full(_plain(value), type.dtype, type.shape)
         return wrap_value(state.trace.apply(op, ())[0])
     if type.shape or type.device is not CPU:

@@ -1,8 +1,8 @@
 """ForwardLevel: tangents carried by tensors while a forward-mode level is entered.
 
-How to read: the level is a *layer* (``state.Layer``). ``apply`` computes an op on the primals below the layer and pushes
-the tangents through the op's own JVP rule, also below it, so both parts may be recorded for backward or captured by
-``jit``. The level owns the tangents, by tensor object; they are gone when it is left or the tensor dies.
+How to read: the level is a *layer* (``state.Layer``). ``apply`` computes an op on the primals below the layer and
+pushes the tangents through the op's own JVP rule, also below it, so both parts may be recorded for backward or captured
+by ``jit``. The level owns the tangents, by tensor object; they are gone when it is left or the tensor dies.
 
 Views share tangents as they share memory. A *link* says of which tensor another is a view as far as tangents go:
 ``make_dual`` and ``unpack_dual`` give aliases without a link, so writes through them leave each other's tangents alone.
@@ -11,17 +11,19 @@ Views share tangents as they share memory. A *link* says of which tensor another
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.ir.op import Op
+from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import copy_into, replace
 from autojit.tensor.recording import OpNode
-from autojit.tensor.state import below, state
+from autojit.tensor.state import below, set_layers, state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 from autojit.transforms.jvp import push_forward
 
@@ -152,6 +154,10 @@ class ForwardLevel:
             return
         self._keep(t, self._laid_out(t, x_dot))
 
+    def set(self, t: Tensor, x_dot: Tensor) -> None:
+        """Replace the tangent of ``t``."""
+        self._keep(t, x_dot)
+
     def separate(self, t: Tensor) -> None:
         """Forget the tangent of ``t``, and what ``t`` is a view of as far as tangents go."""
         self.parts[id(t)] = Part(self._owner(t), None, None, ())
@@ -191,6 +197,66 @@ class ForwardLevel:
         made = wrap(np.empty_like(like, array.dtype))
         copy_into(made, x_dot)
         return made
+
+
+# -- levels and duals, also from inside batches
+
+
+@contextmanager
+def new_level() -> Iterator[ForwardLevel]:
+    """A level of its own, inside all others and outside of all batches: a batch of duals is a dual of batches."""
+    level = ForwardLevel()
+    enter_level(level)
+    try:
+        yield level
+    finally:
+        leave_level(level)
+
+
+def enter_level(level: ForwardLevel) -> None:
+    """Put a level on top of the other levels, below all batches."""
+    layers = state.layers
+    place = next((k for k, layer in enumerate(layers) if isinstance(layer, BatchLayer)), len(layers))
+    set_layers((*layers[:place], level, *layers[place:]))
+
+
+def leave_level(level: ForwardLevel) -> None:
+    """Take the level off; its tangents are gone."""
+    level.close()
+    set_layers(tuple(layer for layer in state.layers if layer is not level))
+
+
+def make_dual(level: ForwardLevel, primal: Tensor, x_dot: Tensor) -> Tensor:
+    """A view of ``primal`` with a tangent at a level; both may be batched."""
+    check_tangent(primal, x_dot)
+    layer = state.layers[-1]
+    if layer is level:
+        with below(level):
+            dual: Tensor = primal.view(primal.shape)
+            level.separate(dual)
+            level.give(dual, x_dot)
+        return dual
+    with below(layer):
+        if not isinstance(layer, BatchLayer) or (layer.full(primal) is None and layer.full(x_dot) is None):
+            return make_dual(level, primal, x_dot)
+        return layer.element(make_dual(level, layer.repeated(primal), layer.repeated(x_dot)))
+
+
+def unpack_dual(level: ForwardLevel, t: Tensor) -> tuple[Tensor, Tensor | None]:
+    """(view of a tensor without its tangent, the tangent or None); the tensor may be batched."""
+    layer = state.layers[-1]
+    if layer is level:
+        with below(level):
+            x_dot = level.tangent(t)
+            primal: Tensor = t.view(t.shape)
+            level.separate(primal)
+        return primal, x_dot
+    with below(layer):
+        full = layer.full(t) if isinstance(layer, BatchLayer) else None
+        found, dot = unpack_dual(level, t if full is None else full)
+        if full is None or not isinstance(layer, BatchLayer):
+            return found, dot
+        return layer.element(found), None if dot is None else layer.element(dot)
 
 
 def _seen(base_dot: Tensor, chain: Sequence[Op]) -> Tensor:

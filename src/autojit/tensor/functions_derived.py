@@ -2,29 +2,232 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
+from itertools import combinations as pairs_of
 from typing import Any
 
+import numpy as np
+
 from autojit.core.errors import UsageError
-from autojit.tensor.factories import zeros
-from autojit.tensor.functions_elementwise import (
-    add,
-    div,
-    exp2,
-    lgamma,
-    log,
-    logaddexp,
-    mul,
-    ones_where,
-    pow,
-    sin,
-    sub,
-    where,
-)
+from autojit.tensor.functions_elementwise import add, div, eq, exp2, log, mul, pow, where
 from autojit.tensor.functions_indexing import index_select
-from autojit.tensor.functions_reduction import mean, norm, sum
-from autojit.tensor.functions_shape import bmm, cat, diag_embed, expand, matmul, meshgrid, reshape, stack, unsqueeze
-from autojit.tensor.promotion import floating
-from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.functions_reduction import norm
+from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
+from autojit.tensor.functions_special import lgamma
+from autojit.tensor.promotion import as_operand, floating
+from autojit.tensor.tensor import Tensor, type_of, wrap
+
+
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians."""
+    return mul(floating(input, "deg2rad"), math.pi / 180)
+
+
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees."""
+    return mul(floating(input, "rad2deg"), 180 / math.pi)
+
+
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """``input * 2 ** other``."""
+    return mul(input, pow(2.0, other))
+
+
+def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
+    """``log2(2 ** x + 2 ** y)`` without overflow."""
+    x, y = floating(input, "logaddexp2"), floating(other, "logaddexp2")
+    high = x.maximum(y)
+    return add(high, log(add(exp2(x - high), exp2(y - high))) / math.log(2))
+
+
+def sinc(input: Tensor) -> Tensor:
+    """``sin(pi x) / (pi x)``, 1 at 0."""
+    x = floating(input, "sinc") * math.pi
+    at_zero = eq(x, 0)
+    safe = where(at_zero, 1.0, x)
+    return where(at_zero, 1.0, div(safe.sin(), safe))  # type: ignore[no-any-return]
+
+
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension ``p``."""
+    x = floating(input, "mvlgamma")
+    total = x * 0 + p * (p - 1) / 4 * math.log(math.pi)
+    for k in range(p):
+        total = total + lgamma(x - k / 2)
+    return total
+
+
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
+    return add(mul(input, beta), mul(bmm(batch1, batch2).sum(0), alpha))
+
+
+def chain_matmul(*matrices: Any) -> Tensor:
+    """The product of matrices, from left to right."""
+    given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices
+    found = given[0]
+    for matrix in given[1:]:
+        found = matmul(found, matrix)
+    return found  # type: ignore[no-any-return]
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """A matrix with all elements on a diagonal."""
+    return diag_embed(reshape(input, -1), offset)
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """A matrix with the operands (matrices, vectors as rows, numbers) on its block diagonal."""
+    blocks = [reshape(x, (1, -1)) if type_of(x).ndim < 2 else x for x in tensors]
+    if any(type_of(x).ndim > 2 for x in blocks):
+        raise UsageError("torch.block_diag: Input tensors must have 2 or fewer dimensions.")
+    width = sum(type_of(x).shape[1] for x in blocks)
+    rows, before = [], 0
+    for x in blocks:
+        height, own = type_of(x).shape
+        left, right = x.new_zeros((height, before)), x.new_zeros((height, width - before - own))
+        rows.append(cat([left, x, right], 1))
+        before += own
+    return cat(rows, 0)
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """Every combination of elements of vectors, as rows."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([reshape(grid, -1) for grid in meshgrid(*tensors, indexing="ij")], 1)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Every combination of ``r`` elements of a vector, as rows."""
+    if with_replacement:
+        raise UsageError("combinations: with_replacement is not supported", fix="use cartesian_prod and a mask")
+    places = np.array(list(pairs_of(range(type_of(input).size), r)), np.int64).reshape(-1, r)
+    return reshape(index_select(input, 0, wrap(places.reshape(-1))), places.shape)
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Join along the third axis."""
+    return cat([atleast_3d(x) for x in tensors], 2)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """Tensors of rank 3 or more: vectors become ``[1, n, 1]``, matrices ``[n, m, 1]``."""
+    if len(tensors) != 1 or not isinstance(tensors[0], Tensor):
+        return tuple(atleast_3d(x) for x in (tensors[0] if len(tensors) == 1 else tensors))
+    x = tensors[0]
+    shape = type_of(x).shape
+    if len(shape) >= 3:
+        return x
+    return reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """The integral along an axis by the trapezoidal rule, at points ``x`` or ``dx`` apart."""
+    extent = type_of(y).shape[dim]
+    heights = (y.narrow(dim, 1, extent - 1) + y.narrow(dim, 0, extent - 1)) / 2
+    if x is None:
+        return (heights * dx).sum(dim)  # type: ignore[no-any-return]
+    if type_of(x).ndim == 1:
+        shape = [1] * type_of(y).ndim
+        shape[dim] = type_of(x).size
+        x = reshape(x, shape)
+    return (heights * x.diff(dim=dim)).sum(dim)  # type: ignore[no-any-return]
+
+
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """``trapezoid`` under its old name."""
+    return trapezoid(y, x, dx=dx, dim=dim)
+
+
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """The vector product along an axis of extent 3, by default the first such axis."""
+    if dim is None:
+        dim = next((axis for axis, n in enumerate(type_of(input).shape) if n == 3), 0)
+    if type_of(input).shape[dim] != 3 or type_of(other).shape[dim] != 3:
+        raise UsageError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
+    ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
+    return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead  # type: ignore[no-any-return]
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
+    """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
+    return norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """p-norm distances of every two rows: ``f[n, d] -> f[n (n - 1) / 2]``."""
+    first, second = np.triu_indices(type_of(input).shape[0], 1)
+    return norm(index_select(input, 0, wrap(first)) - index_select(input, 0, wrap(second)), p, -1)
+
+
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """Slices along an axis whose p-norm is above ``maxnorm``, scaled down to it."""
+    axes = tuple(axis for axis in range(type_of(input).ndim) if axis != dim % type_of(input).ndim)
+    size = norm(input, p, axes, keepdim=True)
+    return mul(input, where(size > maxnorm, maxnorm / (size + 1e-7), 1.0))
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """``x`` where positive, else ``weight * x``; one weight, or one per channel (axis 1)."""
+    w = weight
+    if type_of(w).size != 1:
+        w = reshape(w, (1, -1, *(1,) * (type_of(input).ndim - 2)) if type_of(input).ndim > 1 else (-1,))
+    return where(input > 0, input, w * input)  # type: ignore[no-any-return]
+
+
+def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
+    """Covariances of the rows: ``f[k, n] -> f[k, k]``."""
+    if fweights is not None or aweights is not None:
+        raise UsageError("cov: weights are not supported", fix="weight the observations before")
+    x = input if type_of(input).ndim == 2 else reshape(input, (1, -1))
+    centred = x - x.mean(1, keepdim=True)
+    found = matmul(centred, centred.conj().transpose(0, 1)) / max(type_of(x).shape[1] - correction, 0)
+    return found.squeeze() if type_of(input).ndim < 2 else found
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    """Correlation coefficients of the rows: ``f[k, n] -> f[k, k]``."""
+    found = cov(input)
+    if type_of(found).ndim == 0:
+        return found / found
+    deviation = found.diagonal().real.sqrt()
+    return found / outer(deviation, deviation)
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element differs from 0."""
+    if type_of(as_operand(input)).size != 1:
+        raise UsageError(
+            f"Boolean value of Tensor with {'no values' if not type_of(input).size else 'more than one value'} is "
+            "ambiguous",
+            {"input": input},
+            "say which: x.any() or x.all()",
+        )
+    return bool(input)
+
+
+def is_conj(input: Tensor) -> bool:
+    """Whether the elements are conjugates yet to be computed; never, as ``conj`` computes at once."""
+    return False
+
+
+def is_neg(input: Tensor) -> bool:
+    """Whether the elements are negatives yet to be computed; never, as ``neg`` computes at once."""
+    return False
+
+
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor itself, see ``is_conj``."""
+    return input
+
+
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself, see ``is_neg``."""
+    return input
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape."""
+    return type_of(input).shape == type_of(other).shape

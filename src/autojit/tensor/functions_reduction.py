@@ -63,7 +63,9 @@ def sum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | N
     """Sum over ``dim`` (all axes by default); integers and bools add up in int64."""
     if not keepdim and dtype is None and isinstance(input, Tensor):
         array = input._array
-        t = input if array is not None and array.dtype.kind in "fc" else _whole(input, None, "sum")
+        if array is not None and array.dtype.kind in "fc" and (dim is None or type(dim) is int):
+            return apply_single(_reduction_over("sum", dim, array.ndim), input)
+        t = _whole(input, None, "sum")
         op = _reduction("sum", dim, t.ndim)
         if op is not None:
             return apply_single(op, t)
@@ -260,6 +262,9 @@ def _max_or_min(
     if other is not None:
         return pair(input, other)
     if dim is None:
+        array = input._array
+        if array is not None and array.size and array.dtype.kind == "f":
+            return apply_single(_reduction_over(extreme.__name__, None, array.ndim), input)
         if type_of(input).size == 0:
             raise UsageError(f"{what}(): Expected reduction dim to be specified for input.numel() == 0.")
         return extreme(input)

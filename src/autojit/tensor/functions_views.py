@@ -102,9 +102,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     return apply(ops.ViewAsComplex(), input)  # type: ignore[no-any-return]
 
 
-def as_strided(
-    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Tensor:
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """The memory of the tensor's storage under any shape and strides (in elements); a view.
 
     ``storage_offset`` counts from the start of the storage; by default it is the tensor's own. Gradients of elements
@@ -255,7 +253,9 @@ def _split_along(input: Tensor, sections: Any, name: str, least: int, axis: int)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """A view for every position of an axis."""
     axis = normalize_axis(dim, type_of(input).ndim, "unbind")
-    return several_views(input, lambda: ops.unbind(input, axis), (axis, True), "UnbindBackward0")
+    rows = range(type_of(input).shape[0]) if axis == 0 else None
+    make = (lambda: tuple(input[k] for k in rows)) if rows is not None else lambda: ops.unbind(input, axis)
+    return several_views(input, make, (axis, True), "UnbindBackward0")
 
 
 def _scattered(input: Tensor, src: Tensor, seen: Tensor) -> Tensor:

@@ -73,18 +73,24 @@ def _basic(x: Tensor, index: Any) -> Tensor:
 
 
 def _constant(index: Any) -> tuple[Any, ...] | None:
-    """A subscript of ints, slices, None and Ellipsis as a tuple that can be hashed; None for any other."""
+    """A subscript of ints, slices, None and Ellipsis as a flat tuple that can be hashed; None for any other."""
     kind = type(index)
     if kind is int:
         return ("[", index)
     if kind is slice:
         return ("[:", index.start, index.stop, index.step)
-    if index is None or index is Ellipsis:
-        return ("[...", index)
     if kind is not tuple:
-        return None
-    parts = [_constant(item) if type(item) is not tuple else None for item in index]
-    return None if None in parts else ("[,", *parts)
+        return ("[", index) if index is None or index is Ellipsis else None
+    parts: list[Any] = ["[,"]
+    for item in index:
+        kind = type(item)
+        if kind is slice:
+            parts += (":", item.start, item.stop, item.step)
+        elif kind is int or item is None or item is Ellipsis:
+            parts.append(item)
+        else:
+            return None
+    return tuple(parts)
 
 
 def _node_name(index: Any) -> str:

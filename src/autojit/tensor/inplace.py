@@ -25,6 +25,7 @@ from autojit.tensor.tensor import (
     Tensor,
     alias,
     layout_of,
+    made_in_inference,
     relative_chain,
     storage_chain,
     storage_of,
@@ -41,8 +42,8 @@ def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
     """Raise torch's error when the present mode forbids writing to ``x`` what was computed from ``others``."""
     if state.mutation is not None:
         state.mutation.before_change(x)
-    storage, view = x._storage, x._view
-    if storage is not None and storage.inference and not state.inference:
+    view = x._view
+    if view is not None and not state.inference and made_in_inference(x):
         raise leaf_written(x, method) if _is_recorded_leaf(x) else inference_written(x, method)
     if not state.grad_enabled:
         return
@@ -82,7 +83,8 @@ def in_place(
 def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
     """The short way for arithmetic without history or trace: NumPy computes into the memory itself."""
     ufunc = _DIRECT.get(method)
-    if ufunc is None or options or state.divert is not None or len(arguments) != 1:
+    now = state.__dict__
+    if ufunc is None or options or now["divert"] is not None or len(arguments) != 1:
         return False
     (other,) = arguments
     array = x._array
@@ -91,12 +93,12 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
     if isinstance(other, Tensor):
         if type(other._array) is not np.ndarray or other._array.dtype is not array.dtype:
             return False
-        if state.grad_enabled and (wants_grad(x) or wants_grad(other)):
+        if now["grad_enabled"] and (wants_grad(x) or wants_grad(other)):
             return False
         other = other._array
         if other.shape != array.shape and other.ndim:
             return False
-    elif type(other) not in (int, float) or (state.grad_enabled and wants_grad(x)):
+    elif type(other) not in (int, float) or (now["grad_enabled"] and wants_grad(x)):
         return False
     quietly(ufunc, array, other, array)
     storage_of(x).bump(method, here())

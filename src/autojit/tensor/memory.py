@@ -18,7 +18,7 @@ from autojit.core.source import here
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import sizes_of
-from autojit.tensor.recording import shows_grad
+from autojit.tensor.recording import shows_grad, wants_grad
 from autojit.tensor.state import carry, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
@@ -196,6 +196,59 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 def is_pinned(self: Tensor) -> bool:
     """Whether the memory is page-locked for a GPU; never on the CPU alone."""
     return False
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether other processes see the memory; never."""
+    return False
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Memory that other processes see is not offered.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise UsageError("share_memory_: tensors cannot be shared between processes", {"tensor": self}, "send a copy")
+
+
+def nbytes(self: Tensor) -> int:
+    """Bytes of all elements."""
+    return type_of(self).size_bytes
+
+
+def itemsize(self: Tensor) -> int:
+    """Bytes per element."""
+    return type_of(self).dtype.size_bytes
+
+
+def as_subclass(self: Tensor, cls: type[Tensor]) -> Any:
+    """The same tensor, history included, as an object of a subclass."""
+    made = alias(self, cls)
+    made._requires_grad = wants_grad(self)
+    made._grad_fn, made._output_nr, made._accumulator = self._grad_fn, self._output_nr, self._accumulator
+    return made
+
+
+def new_empty_strided(
+    self: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``empty_strided`` in this tensor's dtype."""
+    return empty_strided(size, stride, dtype=dtype or type_of(self).dtype, requires_grad=requires_grad)
+
+
+def _never(what: str) -> property:
+    return property(lambda self: False, doc=f"Whether the tensor is {what}; never.")
+
+
+def _is_on(kind: str) -> property:
+    return property(lambda self: type_of(self).device.type == kind, doc=f"Whether the tensor is on a {kind} device.")
 
 
 class _TwinStorage(Storage):
@@ -379,4 +432,13 @@ METHODS: dict[str, Any] = {
     "resize": resize,
     "resize_as": resize_as,
     "data": property(get_data, set_data),
+    "is_shared": is_shared,
+    "share_memory_": share_memory_,
+    "nbytes": property(nbytes),
+    "itemsize": property(itemsize),
+    "as_subclass": as_subclass,
+    "new_empty_strided": new_empty_strided,
+    "name": property(lambda self: None, doc="Tensors have no name."),
+    **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta", "mps", "xpu", "xla", "ipu", "vulkan")},
+    **{f"is_{what}": _never(what) for what in ("quantized", "mkldnn", "nested")},
 }

@@ -12,6 +12,7 @@ from autojit.tensor import (
     copying,
     dispatch,
     factories,
+    functions_derived,
     functions_elementwise,
     functions_indexing,
     functions_reduction,
@@ -35,6 +36,7 @@ from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, stora
 
 FAMILIES = (
     functions_elementwise, functions_reduction, functions_shape, functions_views, functions_indexing, functions_special,
+    functions_derived,
 )  # fmt: skip
 
 ALIASES = {
@@ -43,14 +45,15 @@ ALIASES = {
     "arctan2": "atan2", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
     "clip": "clamp", "fix": "trunc", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims":
     "transpose",
-    "moveaxis": "movedim", "ger": "outer", "row_stack": "vstack", "conj_physical": "conj", "resolve_conj": "positive",
+    "moveaxis": "movedim", "ger": "outer", "row_stack": "vstack", "conj_physical": "conj",
 }  # fmt: skip
 
 ONLY_FUNCTIONS = {
     "cat", "stack", "hstack", "vstack", "meshgrid", "einsum", "broadcast_tensors", "broadcast_shapes", "complex",
     "polar", "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d",
-    "one_hot_like", "broadcastable_sum", "real", "imag", "concat", "concatenate", "row_stack", "resolve_conj", "neg_op",
-    "sign_op", "square_op", "sizes_of", "vander", "view_as_real", "view_as_complex",
+    "one_hot_like", "broadcastable_sum", "real", "imag", "concat", "concatenate", "row_stack", "neg_op",
+    "sign_op", "square_op", "sizes_of", "vander", "view_as_real", "view_as_complex", "chain_matmul", "block_diag",
+    "cartesian_prod", "combinations", "dstack", "atleast_3d", "trapezoid", "trapz", "cdist", "pdist",
 }  # fmt: skip
 ONLY_METHODS = {
     "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "sign_op", "square_op",
@@ -72,9 +75,14 @@ IN_PLACE = (
     "index_fill", "index_put", "put", "scatter", "scatter_add", "tril", "triu", "cumsum", "cumprod", "addmm", "addmv",
     "addr",
     "baddbmm", "nan_to_num", "xlogy", "heaviside", "logit", "erf", "erfc", "erfinv", "lgamma", "digamma", "subtract",
-    "multiply", "divide", "negative", "absolute", "clip", "fix",
+    "multiply", "divide", "negative", "absolute", "clip", "fix", "true_divide", "arccos", "arcsin", "arctan", "arccosh",
+    "arcsinh", "arctanh", "arctan2", "greater", "greater_equal", "less", "less_equal", "not_equal", "sgn", "deg2rad",
+    "rad2deg", "sinc", "ldexp", "float_power", "renorm", "mvlgamma", "polygamma", "addbmm", "conj_physical",
 )  # fmt: skip
-COMPARING = ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not")
+COMPARING = (
+    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "greater",
+    "greater_equal", "less", "less_equal", "not_equal",
+)  # fmt: skip
 
 
 def functions() -> dict[str, Callable[..., Any]]:
@@ -108,6 +116,33 @@ def zero_(self: Tensor) -> Tensor:
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """The elements of ``src``, converted and broadcast."""
     return copy_into(self, src if isinstance(src, Tensor) else factories.as_tensor(src), "copy_")
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Every element of the main diagonal becomes ``fill_value``; ``wrap`` goes on below a tall matrix's square."""
+    rows, columns = type_of(self).shape[0], type_of(self).shape[-1]
+    diagonal = self.view(-1)[:: columns + 1] if type_of(self).ndim == 2 else self.diagonal()
+    if not wrap and rows > columns and type_of(self).ndim == 2:
+        diagonal = diagonal[:columns]
+    diagonal.fill_(fill_value)
+    return self
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replace every element by what a Python function makes of it; not recorded, only for tensors without gradient."""
+    if self.requires_grad:
+        raise UsageError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
+    values = [callable(v) for v in self.reshape(-1).tolist()]
+    return copy_into(self, factories.tensor(values, dtype=type_of(self).dtype).reshape(type_of(self).shape), "apply_")
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replace every element by what a Python function makes of it and the element of another tensor."""
+    if self.requires_grad or tensor.requires_grad:
+        raise UsageError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
+    both = zip(self.reshape(-1).tolist(), tensor.expand(type_of(self).shape).reshape(-1).tolist(), strict=True)
+    values = [callable(a, b) for a, b in both]
+    return copy_into(self, factories.tensor(values, dtype=type_of(self).dtype).reshape(type_of(self).shape), "map_")
 
 
 def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -165,6 +200,7 @@ def attach() -> dict[str, Callable[..., Any]]:
     for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided"):
         methods[f"{name}_"] = _shape_changing(f"{name}_", found[name])
     methods |= {"fill_": fill_, "zero_": zero_, "copy_": copy_, "where": where_method}
+    methods |= {"fill_diagonal_": fill_diagonal_, "apply_": apply_, "map_": map_}
     methods |= {"__getitem__": indexing.getitem, "__setitem__": indexing.setitem}
     for module in (
         conversion,

@@ -26,11 +26,20 @@ from autojit.tensor.node import (
     next_sequence,
     type_of_meta,
 )
-from autojit.tensor.saved import Packed, SavedTensor, accumulator_of, connected, is_number, saved_places
+from autojit.tensor.saved import (
+    Packed,
+    SavedTensor,
+    accumulator_of,
+    changed_error,
+    connected,
+    freed_error,
+    is_number,
+    saved_places,
+)
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, relative_chain, storage_of, type_of, wrap
+from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, storage_of, type_of, wrap
 from autojit.tensor.view_history import ViewChain
-from autojit.tensor.view_rules import forbidden_view, inference_saved, op_of_node
+from autojit.tensor.view_rules import forbidden_view, inference_saved
 from autojit.transforms.adjoint import accumulate
 
 _PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
@@ -136,6 +145,21 @@ class OpNode(Node):
         return SavedTensor.of(lambda: kept[place], lambda packed: kept.__setitem__(place, packed), result)
 
 
+class NotImplementedNode(OpNode):
+    """An op whose derivative nobody has written down: reaching it in backward is an error."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "NotImplemented"
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        raise NotImplementedError(
+            f"the derivative for '{self.op.name}' is not implemented: {type(self.op).vjp.not_differentiable}\n"  # type: ignore[attr-defined]
+            f"  recorded  {self.source}\n  fix       detach() the result, or write a custom Function"
+        )
+
+
 _NODE_TYPES: dict[str, type[OpNode]] = {}
 
 
@@ -220,7 +244,8 @@ def _new_plan(
 
 def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:
     if not op.is_differentiable:
-        return None
+        is_missing = type(op).vjp.is_missing  # type: ignore[attr-defined]
+        return ResidualPlan((False,) * len(types), (False,) * op.n_outputs, NotImplementedNode) if is_missing else None
     builder = GraphBuilder()
     result_types = op.result_type(*types)
     result_types = (result_types,) if op.n_outputs == 1 else tuple(result_types)
@@ -294,14 +319,14 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
     node.op = op
     node.mask = mask
     node.edges = edges
-    node.source = here()
+    node.source = here(True)
     hooks = state.recording_hooks
     versions: list[int] = []
     primals: list[Any] = []
     for t, keep in zip(operands, plan.primals):
         if keep:
             storage = t._storage
-            if storage is not None and storage.inference:
+            if made_in_inference(t):
                 raise inference_saved(t, op.name)
             primals.append(t if hooks is None or is_number(t) else Packed(t, hooks[-1], False))
             versions.append(0 if storage is None else storage.version)
@@ -385,7 +410,7 @@ def record_single(op: Op, x: Tensor, result: Tensor) -> None:
 def _connect(node: OpNode, result: Tensor, keep_result: bool) -> None:
     out = result._array
     meta = (out.shape, out.dtype)
-    node.source = here()
+    node.source = here(True)
     node.results = [_shell(result) if keep_result else meta]
     node.out_metas = (meta,)
     result._requires_grad = True
@@ -423,7 +448,7 @@ def symbolic_node(
     node.op = op
     node.mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
     node.edges = edges
-    node.source = here()
+    node.source = here(True)
     result = op.result_type(*metas)
     results = [result] if op.n_outputs == 1 else list(result)
     node.primals = list(metas)
@@ -450,33 +475,3 @@ def refresh_view(t: Tensor) -> None:
     node = symbolic_node(ViewChain(relative_chain(t)), [edge], [type_of(base)], "AsStridedBackward0")
     move_retained(t, node)
     t._requires_grad, t._grad_fn, t._output_nr = True, node, 0
-
-
-def freed_error(node: Node) -> RuntimeError:
-    """What torch raises on a second backward."""
-    return DifferentiationError(
-        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad().",
-        {"op": node.name(), "recorded": node.source},
-        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
-        "saved tensors after calling backward.",
-    )
-
-
-def changed_error(node: Node, t: Tensor, expected: int, result: int = -1) -> RuntimeError:
-    """What torch raises when a saved tensor (a ``result`` of the node, or an operand) was changed in place."""
-    storage = t._storage
-    assert storage is not None
-    kind = f"{t.type()} {list(type_of(t).shape)}"
-    maker = t._grad_fn if result < 0 else node
-    number = t._output_nr if result < 0 else result
-    made_by = "" if maker is None else f", which is output {number} of {op_of_node(maker.name())},"
-    return DifferentiationError(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{kind}]{made_by} is at version {storage.version}; expected version {expected} instead.",
-        {
-            "needed by": f"{node.name()}  {node.source}",
-            "changed by": f"{storage.changed_by}  {storage.changed_at}",
-        },
-        "use the out-of-place form, or clone() the tensor before changing it",
-    )

@@ -15,7 +15,8 @@ from autojit.core.errors import DifferentiationError
 from autojit.ir.op import Op
 from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node
 from autojit.tensor.state import carry, grad_mode, state
-from autojit.tensor.tensor import Tensor, alias, storage_of
+from autojit.tensor.tensor import Tensor, alias, storage_of, type_of
+from autojit.tensor.view_rules import op_of_node
 
 PackHooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 
@@ -62,13 +63,19 @@ class Packed:
 
     def unpack(self, node: Node, result: int) -> Tensor:
         """The tensor again; ``result`` is its number among the results of ``node``, or -1 for an operand."""
+        return self._connected((node, result) if result >= 0 else self.edge)
+
+    def unpack_operand(self) -> Tensor:
+        """The tensor again, which was no result of a node."""
+        return self._connected(self.edge)
+
+    def _connected(self, edge: Edge | None) -> Tensor:
         found = self.unpack_hook(self.what)
         if not isinstance(found, Tensor):
             raise TypeError(
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 f"{type(found).__name__}"
             )
-        edge = (node, result) if result >= 0 else self.edge
         return alias(found) if edge is None else connected(found, edge)
 
 
@@ -167,7 +174,8 @@ _RESULT_NAMES: dict[str, tuple[str, ...]] = {
     "sort": ("values", "indices"), "cumulative_extreme": ("values", "indices"), "slogdet": ("sign", "logabsdet"),
     "qr": ("Q", "R"), "eigh": ("eigenvalues", "eigenvectors"), "svd": ("U", "S", "Vh"),
 }  # fmt: skip
-_PARAMETER_NAMES = {"axis": "dim", "axes": "dim", "axis1": "dim1", "axis2": "dim2", "reverse": "reverse"}
+_PARAMETER_NAMES = {"axis": "dim", "axes": "dim", "axis1": "dim1", "axis2": "dim2"}
+_SEVERAL_DIMS = frozenset({"permute", "flip"})  # torch calls their parameter ``dims``
 
 
 @functools.cache
@@ -176,6 +184,8 @@ def saved_places(op: Op, operands: int, results: int) -> dict[str, tuple[str, An
     found: dict[str, tuple[str, Any]] = {
         _PARAMETER_NAMES.get(name, name): ("parameter", name) for name, _ in op.parameters()
     }
+    if op.name in _SEVERAL_DIMS:
+        found["dims"] = found.pop("dim")
     default = ("self", "other") if operands <= 2 else tuple(f"tensor{k}" for k in range(operands))
     for place, name in enumerate(_PRIMAL_NAMES.get(op.name, default)[:operands]):
         found[name] = ("primal", place)
@@ -183,3 +193,33 @@ def saved_places(op: Op, operands: int, results: int) -> dict[str, tuple[str, An
     for place, name in enumerate(_RESULT_NAMES.get(op.name, names)[:results]):
         found[name] = ("result", place)
     return found
+
+
+def freed_error(node: Node) -> RuntimeError:
+    """What torch raises on a second backward."""
+    return DifferentiationError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad().",
+        {"op": node.name(), "recorded": node.source},
+        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+        "saved tensors after calling backward.",
+    )
+
+
+def changed_error(node: Node, t: Tensor, expected: int, result: int = -1) -> RuntimeError:
+    """What torch raises when a saved tensor (a ``result`` of the node, or an operand) was changed in place."""
+    storage = t._storage
+    assert storage is not None
+    kind = f"{t.type()} {list(type_of(t).shape)}"
+    maker = t._grad_fn if result < 0 else node
+    number = t._output_nr if result < 0 else result
+    made_by = "" if maker is None else f", which is output {number} of {op_of_node(maker.name())},"
+    return DifferentiationError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{kind}]{made_by} is at version {storage.version}; expected version {expected} instead.",
+        {
+            "needed by": f"{node.name()}  {node.source}",
+            "changed by": f"{storage.changed_by}  {storage.changed_at}",
+        },
+        "use the out-of-place form, or clone() the tensor before changing it",
+    )

@@ -96,3 +96,9 @@ class View:
         self.base_fn = base_fn
         self.value_version = value_version
         self.creation = NORMAL
+
+
+INFERENCE_VIEW = View(None, (), None, 0)
+"""The ``_view`` of every concrete tensor that was made in inference mode and is no view: it shows the whole root. It
+marks the tensor, and keeps it off the shortest ways of recording."""
+INFERENCE_VIEW.creation = INFERENCE

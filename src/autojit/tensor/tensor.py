@@ -17,7 +17,7 @@ from autojit.core.errors import UsageError, register_operand_type
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor.size import Size
-from autojit.tensor.storage import Storage, View
+from autojit.tensor.storage import INFERENCE_VIEW, Storage, View
 
 if TYPE_CHECKING:
     import weakref
@@ -142,12 +142,9 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        storage = self._storage
-        if storage is None:
-            return 0
-        if storage.inference:
+        if made_in_inference(self):
             raise UsageError("Inference tensors do not track version counter.", {"tensor": self})
-        return storage.version
+        return 0 if self._storage is None else self._storage.version
 
     @property
     def _base(self) -> Tensor | None:
@@ -252,7 +249,14 @@ def storage_of(t: Tensor) -> Storage:
     found = t._storage
     if found is None:
         found = t._storage = Storage(t._array, t._value)
+        found.inference = t._view is INFERENCE_VIEW
     return found
+
+
+def made_in_inference(t: Tensor) -> bool:
+    """Whether a tensor, or what it is a view of, was made in inference mode."""
+    storage = t._storage
+    return t._view is INFERENCE_VIEW if storage is None else storage.inference
 
 
 def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> Tensor:
@@ -279,6 +283,8 @@ def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> T
         made._value = storage.value  # a traced root whose views were written since its own value was last asked for
     if chain or t._array is None:
         made._view = View(None, chain, None, t._view.value_version if t._view is not None else storage.version)
+    elif storage.inference:
+        made._view = INFERENCE_VIEW
     return made
 
 

@@ -73,7 +73,7 @@ def _record(way: Way, x: Tensor, found: Tensor) -> None:
     assert way.node is not None
     assert way.op is not None
     node = way.node()
-    node.op, node.mask, node.edges, node.source = way.op, way.mask, [edge_of(x)], here()
+    node.op, node.mask, node.edges, node.source = way.op, way.mask, [edge_of(x)], here(True)
     node.primals, node.results = way.primals, way.results
     node.versions, node.out_metas = way.versions, way.metas
     found._requires_grad, found._grad_fn = True, node

@@ -1,1 +1,14 @@
-"""Utilities beside the tensor API: ``utils.data`` loads batches. Imported on first use."""
+"""Utilities beside the tensor API: ``data`` loads batches, ``checkpoint`` computes again what backward needs.
+
+Both are imported on first use.
+"""
+
+from importlib import import_module as _import_module
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part when it is first used."""
+    if name in ("checkpoint", "data"):
+        return _import_module(f"autojit.utils.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

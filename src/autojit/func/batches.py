@@ -1,0 +1,126 @@
+"""vmap: a function of single elements, applied to whole batches at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from autojit.jit.pytree import TreeSpec, flatten
+from autojit.tensor import Tensor
+from autojit.tensor.batch_layer import BatchLayer
+from autojit.tensor.state import set_layers, state
+from autojit.tensor.tensor import type_of
+
+Function = Callable[..., Any]
+
+
+def vmap(func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error") -> Function:
+    """The function of batches that applies ``func`` to every element along one axis of its arguments.
+
+    Args:
+        func: takes tensors without the batch axis (in any nest) and returns tensors.
+        in_dims: where the batch axis is in each argument: an integer, None for an argument that is the same for all
+            elements, or a nest of these like the arguments.
+        out_dims: where to put it in the results: an integer, or one per result.
+        randomness: "same" lets random ops draw once for the whole batch; "error" promises that there are none.
+
+    Raises:
+        ValueError: ``in_dims`` does not fit the arguments, or the batch axes have different lengths.
+
+    Example:
+        >>> import autojit as aj
+        >>> dot = aj.vmap(lambda x, y: x @ y, in_dims=(0, None))
+        >>> dot(aj.tensor([[1.0, 2.0], [3.0, 4.0]]), aj.tensor([1.0, 10.0]))
+        tensor([21., 43.])
+    """
+
+    @functools.wraps(func)
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = flatten((args, kwargs))
+        axes = _axes(in_dims, args, tree)
+        sizes = {type_of(x).shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"vmap({_name(func)}, in_dims={in_dims}): Expected all tensors to have the same size in the mapped "
+                f"dimension, got sizes {sorted(sizes)} for the mapped dimension"
+                if sizes
+                else f"vmap({_name(func)}, in_dims={in_dims}): at least one argument must have a batch axis"
+            )
+        layer = BatchLayer(sizes.pop())
+        elements = [
+            x if axis is None else layer.element(x if axis == 0 else x.movedim(axis, 0))
+            for x, axis in zip(leaves, axes, strict=True)
+        ]
+        given, named = tree.unflatten(elements)
+        before = state.layers
+        set_layers((*before, layer))
+        try:
+            found = func(*given, **named)
+        finally:
+            set_layers(before)
+        results, result_tree = flatten(found)
+        whole = [_result(layer, y, axis) for y, axis in zip(results, _out_axes(out_dims, results), strict=True)]
+        layer.close()
+        return result_tree.unflatten(whole)
+
+    return batched
+
+
+def _name(func: Function) -> str:
+    return getattr(func, "__name__", type(func).__name__)
+
+
+def _axes(in_dims: Any, args: tuple[Any, ...], tree: TreeSpec) -> list[int | None]:
+    """Per leaf the non-negative batch axis, or None; keyword arguments are batched along axis 0."""
+    dims = in_dims if isinstance(in_dims, tuple | list) else (in_dims,) * len(args)
+    if len(dims) != len(args):
+        raise ValueError(f"vmap: in_dims={in_dims} has {len(dims)} entries for {len(args)} arguments")
+    found: list[int | None] = []
+    for dim, arg in zip(dims, args, strict=True):
+        found += _axes_of(dim, arg)
+    named = tree.children[1].count
+    leaves = flatten(args)[0]
+    checked = [_checked(axis, x) for axis, x in zip(found, leaves, strict=True)]
+    return checked + [0] * named
+
+
+def _axes_of(dim: Any, arg: Any) -> list[int | None]:
+    leaves, tree = flatten(arg)
+    if dim is None or isinstance(dim, int):
+        return [dim if isinstance(x, Tensor) else None for x in leaves]
+    inner, inner_tree = flatten(dim)
+    if inner_tree != tree:
+        raise ValueError(f"vmap: in_dims {dim} is not a nest like its argument")
+    return list(inner)
+
+
+def _checked(axis: Any, x: Any) -> int | None:
+    if axis is None:
+        return None
+    if not isinstance(axis, int) or not isinstance(x, Tensor):
+        raise ValueError(f"vmap: a batch axis must be an integer and belong to a Tensor, not {axis!r} for {x!r}")
+    ndim = type_of(x).ndim
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"vmap: batch axis {axis} is out of range for an argument with {ndim} dimensions")
+    return axis % ndim
+
+
+def _out_axes(out_dims: Any, results: list[Any]) -> list[Any]:
+    if out_dims is None or isinstance(out_dims, int):
+        return [out_dims] * len(results)
+    axes = list(out_dims)
+    if len(axes) != len(results):
+        raise ValueError(f"vmap: out_dims={out_dims} has {len(axes)} entries for {len(results)} results")
+    return axes
+
+
+def _result(layer: BatchLayer, y: Any, axis: Any) -> Any:
+    if not isinstance(y, Tensor):
+        raise ValueError(f"vmap: the function must only return Tensors, got type {type(y).__name__} as a return")
+    if axis is None:
+        if layer.full(y) is not None:
+            raise ValueError("vmap: a result that differs along the batch needs an integer in out_dims, not None")
+        return y
+    full = layer.repeated(y)
+    return full if axis == 0 else full.movedim(0, axis)

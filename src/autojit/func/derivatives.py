@@ -1,0 +1,252 @@
+"""Derivatives of functions as functions: jvp in forward mode; vjp, grad and jacrev in reverse mode.
+
+How to read: forward mode runs the function once inside a level of its own (``forward_level.py``). Reverse mode runs it
+on *fresh* inputs and asks the engine (``reverse.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autojit.func.batches import vmap
+from autojit.func.reverse import fresh, own, pull_back
+from autojit.jit.pytree import TreeSpec, flatten
+from autojit.tensor import Tensor
+from autojit.tensor.factories import eye, zeros_like
+from autojit.tensor.forward_level import make_dual, new_level, unpack_dual
+from autojit.tensor.state import grad_mode
+from autojit.tensor.tensor import type_of
+
+Function = Callable[..., Any]
+
+
+def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """(output, Jacobian-vector product), in one run in forward mode.
+
+    Args:
+        func: takes the primals one by one; returns a nest of tensors, with ``has_aux`` also anything else.
+        primals, tangents: tuples of nests of tensors with the same structure.
+
+    Raises:
+        RuntimeError: primals and tangents differ in structure or shape.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.func.jvp(lambda x: x**2, (aj.tensor(3.0),), (aj.tensor(1.0),))
+        (tensor(9.), tensor(6.))
+    """
+    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to be tuples")
+    leaves, tree = flatten(primals)
+    directions, direction_tree = flatten(tangents)
+    if tree != direction_tree:
+        raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same structure")
+    with new_level() as level:
+        duals = [make_dual(level, x, x_dot) for x, x_dot in zip(leaves, directions, strict=True)]
+        found = func(*tree.unflatten(duals))
+        found, aux = found if has_aux else (found, None)
+        outputs, output_tree = flatten(found)
+        pairs = [unpack_dual(level, y) for y in outputs]
+    if strict and any(t is None for _, t in pairs):
+        raise RuntimeError("jvp(f, primals, tangents): an output of f is independent of all inputs (strict=True)")
+    value = output_tree.unflatten([y for y, _ in pairs])
+    product = output_tree.unflatten([zeros_like(y) if t is None else t for y, t in pairs])
+    return (value, product, aux) if has_aux else (value, product)
+
+
+def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
+    """(output, function from cotangents of the output to those of the primals).
+
+    The function takes a nest like the output and returns a tuple with one nest per primal; call it as often as needed.
+
+    Example:
+        >>> import autojit as aj
+        >>> value, pull = aj.func.vjp(lambda x: x**2, aj.tensor(3.0))
+        >>> pull(aj.tensor(1.0))
+        (tensor(6.),)
+    """
+    leaves, tree = flatten(primals)
+    with grad_mode(True):
+        xs = [fresh(x) for x in leaves]
+        found = func(*tree.unflatten(xs))
+    found, aux = found if has_aux else (found, None)
+    outputs, output_tree = flatten(found)
+
+    def pull(cotangents: Any) -> Any:
+        bars, bar_tree = flatten(cotangents)
+        if bar_tree != output_tree:
+            raise RuntimeError("vjp: Expected the cotangents to have the structure of the output")
+        grads = pull_back(outputs, xs, bars)
+        return tree.unflatten([own(g, xs) for g in grads])
+
+    value = output_tree.unflatten([own(y, xs) for y in outputs])
+    return (value, pull, _own_nest(aux, xs)) if has_aux else (value, pull)
+
+
+def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
+    """The gradient function of a scalar-valued function, with respect to the arguments ``argnums``.
+
+    Raises:
+        RuntimeError: the function does not return one Tensor with one element.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.func.grad(aj.func.grad(lambda x: x**3))(aj.tensor(2.0))
+        tensor(12.)
+    """
+    both = grad_and_value(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found, value = both(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return gradient
+
+
+def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
+    """Like ``grad``, but the function returned gives (gradient, value); with ``has_aux`` (gradient, (value, aux))."""
+
+    @functools.wraps(func)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        chosen = _chosen(args, argnums)
+        leaves, tree = flatten(chosen)
+        with grad_mode(True):
+            xs = [fresh(x) for x in leaves]
+            found = func(*_replaced(args, argnums, tree.unflatten(xs)), **kwargs)
+        y, aux = found if has_aux else (found, None)
+        if not isinstance(y, Tensor) or type_of(y).size != 1 or type_of(y).ndim:
+            shown = type_of(y) if isinstance(y, Tensor) else type(y).__name__
+            raise RuntimeError(
+                f"grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got {shown}; sum it, or use "
+                "jacrev for the Jacobian"
+            )
+        grads = [own(g, xs) for g in pull_back([y], xs, [y.new_ones(())])]
+        value = own(y, xs)
+        return tree.unflatten(grads), ((value, _own_nest(aux, xs)) if has_aux else value)
+
+    return both
+
+
+def jacrev(func: Function, argnums: Any = 0, *, has_aux: bool = False) -> Function:
+    """The Jacobian function, by reverse mode for all elements of the output at once.
+
+    Per output and argument a tensor of shape ``output.shape + argument.shape``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.func.jacrev(aj.sin)(aj.tensor([0.0, 0.0]))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        chosen = _chosen(args, argnums)
+
+        def of_chosen(*xs: Any) -> Any:
+            return func(*_replaced(args, argnums, xs if isinstance(argnums, tuple | list) else xs[0]), **kwargs)
+
+        primals = tuple(chosen) if isinstance(argnums, tuple | list) else (chosen,)
+        value, pull, *aux = vjp(of_chosen, *primals, has_aux=has_aux)
+        outputs, output_tree = flatten(value)
+        blocks = []
+        for k, y in enumerate(outputs):
+
+            def row(bar: Tensor, k: int = k) -> Any:
+                bars = [bar if j == k else zeros_like(o) for j, o in enumerate(outputs)]
+                return pull(output_tree.unflatten(bars))
+
+            t = type_of(y)
+            basis = eye(t.size, dtype=t.dtype).reshape((t.size, *t.shape))
+            leaves, tree = flatten(vmap(row)(basis))
+            shaped = [g.reshape((*t.shape, *type_of(g).shape[1:])) for g in leaves]
+            found = tree.unflatten(shaped)
+            blocks.append(found if isinstance(argnums, tuple | list) else found[0])
+        result = _nested(output_tree, blocks)
+        return (result, *aux) if has_aux else result
+
+    return jacobian
+
+
+def jacfwd(func: Function, argnums: Any = 0, *, has_aux: bool = False) -> Function:
+    """The Jacobian function, by forward mode for all elements of the argument at once.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.func.jacfwd(aj.sin)(aj.tensor([0.0, 0.0]))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = flatten(_chosen(args, argnums))
+        aux: list[Any] = []
+        columns = []
+        output_trees = []
+        for k, x in enumerate(leaves):
+
+            def push(x_dot: Tensor, k: int = k) -> Any:
+                def along(moved: Tensor) -> Any:
+                    given = tree.unflatten([moved if j == k else leaf for j, leaf in enumerate(leaves)])
+                    return func(*_replaced(args, argnums, given), **kwargs)
+
+                _, product, *rest = jvp(along, (leaves[k],), (x_dot,), has_aux=has_aux)
+                aux[:] = rest
+                return product
+
+            t = type_of(x)
+            basis = eye(t.size, dtype=t.dtype).reshape((t.size, *t.shape))
+            parts, output_tree = flatten(vmap(push, out_dims=-1)(basis))
+            output_trees.append(output_tree)
+            columns.append([p.reshape((*type_of(p).shape[:-1], *t.shape)) for p in parts])
+        blocks = [tree.unflatten(list(row)) for row in zip(*columns, strict=True)]
+        result = _nested(output_trees[0], blocks)
+        return (result, aux[0]) if has_aux else result
+
+    return jacobian
+
+
+def hessian(func: Function, argnums: Any = 0) -> Function:
+    """The matrix of second derivatives of a scalar-valued function: forward mode over reverse mode.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.func.hessian(lambda x: (x**3).sum())(aj.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)
+
+
+# -- arguments
+
+
+def _chosen(args: tuple[Any, ...], argnums: Any) -> Any:
+    """The arguments that are differentiated by: one, or a tuple of them."""
+    if isinstance(argnums, int):
+        if not -len(args) <= argnums < len(args):
+            raise RuntimeError(f"Got argnum={argnums}, but only {len(args)} positional inputs")
+        return args[argnums]
+    return tuple(_chosen(args, k) for k in argnums)
+
+
+def _replaced(args: tuple[Any, ...], argnums: Any, new: Any) -> tuple[Any, ...]:
+    found = list(args)
+    for k, value in [(argnums, new)] if isinstance(argnums, int) else zip(argnums, new, strict=True):
+        found[k] = value
+    return tuple(found)
+
+
+def _own_nest(found: Any, inputs: Sequence[Tensor]) -> Any:
+    """What a function returned besides, its tensors without histories of ours."""
+    leaves, tree = flatten(found)
+    return tree.unflatten([own(t, inputs) if isinstance(t, Tensor) else t for t in leaves])
+
+
+def _nested(tree: TreeSpec, blocks: Sequence[Any]) -> Any:
+    """The blocks in the places of a tree's leaves."""
+    return tree.unflatten(list(blocks))

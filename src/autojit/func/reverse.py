@@ -1,0 +1,138 @@
+"""Reverse mode for functions that may run inside batches and forward-mode levels.
+
+How to read: layers stand in the order levels, then batches (``forward_level.new_level`` keeps it so), and history is
+always that of the tensors below all batches. So each function here goes below one batch at a time, where one backward
+pass serves all elements, and does its work at the bottom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.autograd.derivatives import grad
+from autojit.tensor import Tensor
+from autojit.tensor.batch_layer import BatchLayer, over_batch
+from autojit.tensor.factories import zeros_like
+from autojit.tensor.forward_level import ForwardLevel
+from autojit.tensor.node import AccumulateGrad, Node
+from autojit.tensor.recording import edge_of
+from autojit.tensor.state import below, state
+from autojit.tensor.tensor import alias, type_of
+
+Tensors = Sequence[Tensor]
+
+
+def _batch() -> BatchLayer | None:
+    """The innermost batch, if there is one."""
+    layer = state.layers[-1] if state.layers else None
+    return layer if isinstance(layer, BatchLayer) else None
+
+
+def fresh(x: Any) -> Tensor:
+    """A tensor to differentiate by: its history begins here, or goes on to the caller's who differentiates too.
+
+    Inside a batch every element has its own, also of an input that all elements share.
+
+    Raises:
+        RuntimeError: ``x`` is not a Tensor.
+    """
+    if not isinstance(x, Tensor):
+        raise RuntimeError(f"expected tensors to differentiate by, got {type(x).__name__}")
+    batch = _batch()
+    if batch is not None:
+        with below(batch):
+            full = fresh(batch.repeated(x))
+        return batch.element(full)
+    if x.requires_grad:
+        return x.view_as(x)  # type: ignore[no-any-return]
+    made: Tensor = x.view_as(x) if state.layers else x.detach()  # a view keeps its tangents
+    return made.requires_grad_()
+
+
+def pull_back(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
+    """The vector-Jacobian product, with a history; zeros where nothing connects."""
+    batch = _batch()
+    if batch is None:
+        return _engine(outputs, inputs, bars)
+    with below(batch):
+        if any(batch.full(x) is not None for x in inputs):
+            full = [[batch.repeated(t) for t in tensors] for tensors in (outputs, inputs, bars)]
+            found = pull_back(*full)
+        else:  # a batch of vectors for outputs that were computed outside of it
+            found = _pull_many(outputs, inputs, [batch.repeated(bar) for bar in bars])
+    return [batch.element(g) for g in found]
+
+
+def _pull_many(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
+    """``pull_back`` for vectors with a leading axis; the results have it too."""
+    batch = _batch()
+    if batch is None:
+        return [g for g in over_batch(lambda *rows: _engine(outputs, inputs, rows), bars) if g is not None]
+    with below(batch):
+        full = [batch.repeated(bar) for bar in bars]
+        if any(batch.full(x) is not None for x in inputs):
+            both = [[batch.repeated(t) for t in tensors] for tensors in (outputs, inputs)]
+            found = _pull_many(*both, [bar.movedim(1, 0) for bar in full])
+            return _elements(batch, [g.movedim(1, 0) for g in found])
+        count = type_of(full[0]).shape[:2]
+        found = _pull_many(outputs, inputs, [bar.flatten(0, 1) for bar in full])
+        return _elements(batch, [g.unflatten(0, count) for g in found])
+
+
+def _elements(batch: BatchLayer, fulls: Tensors) -> list[Tensor]:
+    return [batch.element(full) for full in fulls]
+
+
+def _engine(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
+    live = [(y, bar) for y, bar in zip(outputs, bars, strict=True) if y.requires_grad]
+    if not live:
+        return [zeros_like(x) for x in inputs]
+    found = grad([y for y, _ in live], list(inputs), [b for _, b in live], create_graph=True, allow_unused=True)
+    return [zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True)]
+
+
+def own(t: Tensor, inputs: Tensors) -> Tensor:
+    """A result without history if all of it ends in the fresh ``inputs``: then nobody outside can ask for it."""
+    batch = _batch()
+    if batch is not None:
+        with below(batch):
+            fulls = [x if batch.full(x) is None else batch.repeated(x) for x in inputs]
+            full = batch.full(t)
+            found = own(t if full is None else full, fulls)
+        return found if full is None else batch.element(found)
+    edges = [edge_of(x) for x in inputs]
+    return _pruned(t, {e[0] for e in edges if e is not None and type(e[0]) is AccumulateGrad})
+
+
+def _pruned(t: Tensor, mine: set[Node]) -> Tensor:
+    """``t`` without a history that ends in ``mine`` only; its tangents likewise."""
+    ends_here = _ends_in(t, mine)
+    levels = [layer for layer in state.layers if isinstance(layer, ForwardLevel)]
+    if not levels:
+        return alias(t) if ends_here else t
+    made: Tensor = alias(t) if ends_here else t.view_as(t)
+    for level in levels:
+        with below(level):
+            x_dot = level.tangent(t)
+            if x_dot is not None:
+                level.set(made, _pruned(x_dot, mine))
+    return made
+
+
+def _ends_in(t: Tensor, mine: set[Node]) -> bool:
+    """Whether ``t`` has a history, and all of it ends in these leaves."""
+    edge = edge_of(t)
+    if edge is None:
+        return False
+    seen: set[Node] = set()
+    stack = [edge[0]]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if type(node) is AccumulateGrad and node not in mine:
+            return False
+        stack.extend(e[0] for e in node.edges if e is not None)
+    return True

@@ -1,0 +1,351 @@
+"""Checkpoints: what a function saves for backward is forgotten and computed again when the backward pass needs it.
+
+How to read: without ``use_reentrant`` a ``_Region`` stands behind the saved-tensor hooks of one call. Its pack hook
+keeps a ``_Ticket`` instead of a tensor; the first ticket that is handed in again runs the function once more, up to the
+last tensor that was saved, and fills all tickets of the region. Regions nest: the arguments of an inner one are saved
+through the hooks of the outer one. With ``use_reentrant`` a custom function runs a backward pass in its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from autojit.autograd import backward
+from autojit.autograd.engine import ExecutionEngine, current_walk
+from autojit.autograd.function import Function
+from autojit.autograd.grad_mode import enable_grad
+from autojit.autograd.graph import saved_tensors_hooks
+from autojit.core.errors import DifferentiationError, UsageError
+from autojit.core.types import TensorType
+from autojit.tensor import Tensor
+from autojit.tensor.random import get_rng_state, set_rng_state
+from autojit.tensor.saved import Packed
+from autojit.tensor.state import state
+from autojit.tensor.tensor import storage_of, type_of
+
+
+class CheckpointError(RuntimeError):
+    """The second run of a checkpointed function did not save what the first one did."""
+
+
+class _Finished(Exception):
+    """The second run has saved everything that its region needs."""
+
+    def __init__(self, region: _Region) -> None:
+        self.region = region
+
+
+class _Ticket:
+    """Stands for a saved tensor; ``values`` holds it again, by backward pass, after the second run."""
+
+    __slots__ = ("__weakref__", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[int, Tensor | None] = {}
+
+
+_outside = itertools.count(-1, -1)
+
+
+class _Region:
+    """One call of a checkpointed function."""
+
+    def __init__(self, again: Callable[[], Any], early_stop: bool, checks_types: bool) -> None:
+        self.again = again
+        self.early_stop = early_stop
+        self.checks_types = checks_types
+        self.tickets: list[weakref.ref[_Ticket]] = []
+        self.types: list[TensorType] = []
+        self.known: set[int] = set()  # the passes that the function was run again for
+
+    def pack(self, t: Tensor) -> _Ticket:
+        """The pack hook of the first run."""
+        ticket = _Ticket()
+        self.tickets.append(weakref.ref(ticket))
+        self.types.append(type_of(t))
+        return ticket
+
+    def unpack(self, ticket: _Ticket) -> Tensor:
+        """The unpack hook of the first run."""
+        walk = current_walk()
+        number = next(_outside) if walk is None else walk.number
+        if number not in self.known:
+            self.known.add(number)
+            self._run_again(number)
+        found: Tensor | None = ticket.values.get(number)
+        if found is None:
+            raise CheckpointError(
+                "checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you are calling "
+                "ctx.saved_tensors in backward, make sure to do so only once. Otherwise please open an issue with "
+                "details on your use case."
+            )
+        ticket.values[number] = None
+        return found
+
+    def _run_again(self, number: int) -> None:
+        count = 0
+
+        def pack(t: Tensor) -> Tensor:
+            nonlocal count
+            if count == len(self.tickets):
+                raise CheckpointError(
+                    "checkpoint: trying to save more tensors during recomputation than during the original forward "
+                    f"pass, which saved {count}. The function must do the same every time it is called."
+                )
+            kept: Tensor = t.detach()
+            ticket = self.tickets[count]()
+            if ticket is not None:
+                ticket.values[number] = kept
+            count += 1
+            if self.early_stop and count == len(self.tickets):
+                raise _Finished(self)
+            return kept
+
+        try:
+            with saved_tensors_hooks(pack, lambda t: t), enable_grad():
+                self.again()
+        except _Finished as finished:
+            if finished.region is not self:
+                raise
+        if count != len(self.tickets):
+            raise CheckpointError(
+                "checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
+                f"Number of tensors saved during forward: {len(self.tickets)}\n"
+                f"Number of tensors saved during recomputation: {count}"
+            )
+        if self.checks_types:
+            self._check_types(number)
+
+    def _check_types(self, number: int) -> None:
+        differing = []
+        for place, (reference, before) in enumerate(zip(self.tickets, self.types, strict=True)):
+            ticket = reference()
+            found = None if ticket is None else ticket.values[number]
+            if found is not None and type_of(found) != before:
+                differing.append(
+                    f"tensor at position {place}:\nsaved metadata: {before}\nrecomputed metadata: {type_of(found)}"
+                )
+        if differing:
+            raise CheckpointError(
+                "checkpoint: Recomputed values for the following tensors have different metadata than during the "
+                "forward pass.\n" + "\n".join(differing)
+            )
+
+
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Two contexts that do nothing: for the first run and for the second."""
+    return nullcontext(), nullcontext()
+
+
+_early_stop: bool | None = None
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Context manager: whether the second runs of checkpoints made inside end as soon as they can."""
+    global _early_stop
+    before, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = before
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """``function(*args, **kwargs)`` that saves nothing for backward: what is needed there is computed again.
+
+    Args:
+        use_reentrant: False is the recommended way; True (and None, with a warning) runs a backward pass within the
+            backward pass, which excludes ``grad``, ``inputs=`` and keyword arguments.
+        context_fn: makes two contexts, for the first run and for the second.
+        determinism_check: "default" compares the types of what both runs save, "none" does not.
+        early_stop: whether the second run ends with the last tensor that is needed.
+        preserve_rng_state: whether both runs draw the same random numbers.
+
+    Raises:
+        CheckpointError: in backward: the second run saves other tensors than the first.
+        ValueError: arguments that do not go together.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor([1.0, 2.0], requires_grad=True)
+        >>> y = checkpoint(lambda t: (t * t).exp(), x, use_reentrant=False)
+        >>> y.sum().backward()
+        >>> x.grad
+        tensor([  5.4366, 218.3926])
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended; "
+            "use_reentrant=True keeps the old behaviour.",
+            UserWarning,
+            stacklevel=2,
+        )
+        use_reentrant = True
+    if not use_reentrant:
+        if determinism_check not in ("default", "none"):
+            raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
+        stops = early_stop if _early_stop is None else _early_stop
+        checks = determinism_check == "default"
+        return _recomputed(function, args, kwargs, preserve_rng_state, context_fn, stops, checks)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if context_fn is not noop_context_fn or debug:
+        raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    return _Reentrant.apply(function, preserve_rng_state, *args)
+
+
+def _recomputed(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve: bool,
+    context_fn: Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]], early_stop: bool,
+    checks_types: bool,
+) -> Any:  # fmt: skip
+    first, second = context_fn()
+    if not state.grad_enabled:
+        with first:
+            return function(*args, **kwargs)
+    numbers = get_rng_state() if preserve else None
+    kept = [_kept(a) for a in args]
+    kept_by_name = {name: _kept(a) for name, a in kwargs.items()}
+
+    def again() -> None:
+        with _random_numbers(numbers), second:
+            function(*[given() for given in kept], **{name: given() for name, given in kept_by_name.items()})
+
+    region = _Region(again, early_stop, checks_types)
+    with first, saved_tensors_hooks(region.pack, region.unpack):
+        return function(*args, **kwargs)
+
+
+def _kept(given: Any) -> Callable[[], Any]:
+    """An argument for the second run; a tensor is saved as ops save theirs, through the hooks of an outer region."""
+    if not isinstance(given, Tensor):
+        return lambda: given
+    if state.recording_hooks is not None:
+        return Packed(given, state.recording_hooks[-1], False).unpack_operand
+    storage = storage_of(given)
+    before = storage.version
+
+    def unchanged() -> Tensor:
+        if storage.version != before:
+            raise DifferentiationError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: an "
+                f"argument of checkpoint is at version {storage.version}; expected version {before} instead.",
+                {"argument": given, "changed by": f"{storage.changed_by}  {storage.changed_at}"},
+                "use the out-of-place form, or clone() the argument before changing it",
+            )
+        return given
+
+    return unchanged
+
+
+@contextmanager
+def _random_numbers(numbers: Tensor | None) -> Iterator[None]:
+    """Draw as from the generator state ``numbers`` inside, and go on as before afterwards."""
+    if numbers is None:
+        yield
+        return
+    before = get_rng_state()
+    set_rng_state(numbers)
+    try:
+        yield
+    finally:
+        set_rng_state(before)
+
+
+class _Reentrant(Function):
+    """The call as one node, whose backward runs the function again and a backward pass through it."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+        """Run without recording."""
+        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+        ctx.function = function
+        ctx.numbers = get_rng_state() if preserve else None
+        ctx.places = [k for k, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.others = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.save_for_backward(*[args[k] for k in ctx.places])
+        return function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Run again, with recording, and differentiate that."""
+        if not ExecutionEngine().is_checkpoint_valid():
+            raise UsageError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward(). Checkpointing is not compatible with .grad() in this form.",
+                fix="use_reentrant=False",
+            )
+        inputs = list(ctx.others)
+        for place, t in zip(ctx.places, ctx.saved_tensors, strict=True):
+            inputs[place] = t.detach().requires_grad_(t.requires_grad)
+        with _random_numbers(ctx.numbers), enable_grad():
+            outputs = ctx.function(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        pairs = [(y, g) for y, g in zip(outputs, grads, strict=True) if isinstance(y, Tensor) and y.requires_grad]
+        if not pairs:
+            raise UsageError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        backward([y for y, _ in pairs], [g for _, g in pairs])
+        return None, None, *[a.grad if isinstance(a, Tensor) else None for a in inputs]
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
+    """A chain of functions (or a Sequential) with checkpoints between ``segments`` parts; the last part saves as usual.
+
+    Raises:
+        ValueError: unknown keyword arguments.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor(2.0, requires_grad=True)
+        >>> steps = [lambda t: t * t, lambda t: t + 1, lambda t: t * t]
+        >>> checkpoint_sequential(steps, 2, x, use_reentrant=False).backward()
+        >>> x.grad
+        tensor(40.)
+    """
+    if use_reentrant is None:
+        warnings.warn(
+            "checkpoint_sequential: the use_reentrant parameter should be passed explicitly.", UserWarning, stacklevel=2
+        )
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    steps = list(functions)
+    size = len(steps) // segments
+    for part in range(segments - 1):
+        run = _chain(steps[part * size : (part + 1) * size])
+        input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return _chain(steps[(segments - 1) * size :])(input)
+
+
+def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def run(value: Any) -> Any:
+        for step in steps:
+            value = step(value)
+        return value
+
+    return run
+
+
+__all__ = [
+    "CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop",
+]  # fmt: skip

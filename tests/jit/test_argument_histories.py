@@ -1,0 +1,160 @@
+"""Arguments that are no leaves, and arguments changed in place: histories after a compiled call are the eager ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import autojit as aj
+
+Scenario = Callable[[Callable[..., Any]], Any]
+
+
+def leaf(*values: float) -> aj.Tensor:
+    return aj.tensor(values, dtype=aj.float64, requires_grad=True)
+
+
+def derivatives(y: aj.Tensor, x: aj.Tensor) -> list[Any]:
+    (first,) = aj.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = aj.autograd.grad((first * first).sum(), x, retain_graph=True)
+    return [first.tolist(), second.tolist()]
+
+
+def changed_in_place(wrap: Callable[..., Any]) -> Any:
+    def double(x: aj.Tensor) -> aj.Tensor:
+        x.mul_(2)
+        return x * x
+
+    a = leaf(1.0, 2.0)
+    x = a * 3
+    version = x._version
+    y = wrap(double)(x)
+    assert x._version > version
+    return [x.tolist(), x.requires_grad, x.is_leaf, derivatives(y.sum() + x.sum(), a)]
+
+
+def gains_a_history(wrap: Callable[..., Any]) -> Any:
+    def add(x: aj.Tensor, w: aj.Tensor) -> aj.Tensor:
+        return x.add_(w * w)
+
+    w, x = leaf(1.0, 2.0), aj.ones(2, dtype=aj.float64)
+    y = wrap(add)(x, w)
+    return [y is x, x.requires_grad, x.is_leaf, derivatives(y * y, w)]
+
+
+def without_a_result(wrap: Callable[..., Any]) -> Any:
+    def change(x: aj.Tensor, y: aj.Tensor) -> None:
+        x.add_(y)
+        y.mul_(2)
+
+    a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    x, y = a * 3, b * 1
+    wrap(change)(x, y)
+    return [derivatives(x * x * y, a), derivatives(x * y * y, b)]
+
+
+def through_a_view(wrap: Callable[..., Any]) -> Any:
+    def square(x: aj.Tensor) -> None:
+        x.copy_(x.clone() ** 2)
+
+    a = leaf(1.0, 2.0)
+    x = a * 3
+    wrap(square)(x[:1])
+    return [x.tolist(), type(x.grad_fn).__name__, derivatives(x, a)]
+
+
+def written_without_recording(wrap: Callable[..., Any]) -> Any:
+    def shifted(x: aj.Tensor, w: aj.Tensor) -> aj.Tensor:
+        with aj.no_grad():
+            x.add_(1)
+        return x * w
+
+    a, w = leaf(1.0, 2.0), leaf(2.0, 3.0)
+    wrap(shifted)(a * 3, w).sum().backward()
+    return [a.grad.tolist(), w.grad.tolist()]
+
+
+def gradient_before_the_change(wrap: Callable[..., Any]) -> Any:
+    def penalty(x: aj.Tensor) -> aj.Tensor:
+        (g,) = aj.autograd.grad((x * x).sum(), x, create_graph=True)
+        x.add_(1)
+        return (g * x).sum()
+
+    a = leaf(1.0, 2.0)
+    return derivatives(wrap(penalty)(a * 3), a)
+
+
+def backward_goes_on_outside(wrap: Callable[..., Any]) -> Any:
+    def run(x: aj.Tensor) -> tuple[bool, bool]:
+        (x * 2).sum().backward(retain_graph=True)
+        (x * x).sum().backward()
+        return x.is_leaf, x.grad_fn is None
+
+    a = leaf(1.0, 2.0)
+    return [wrap(run)(a * 3), a.grad.tolist()]
+
+
+def a_hook_on_the_argument(wrap: Callable[..., Any]) -> Any:
+    def hooked(x: aj.Tensor) -> aj.Tensor:
+        x.register_hook(lambda bar: bar * 10)
+        return x * 2
+
+    a = leaf(1.0, 2.0)
+    return derivatives(wrap(hooked)(a * a), a)
+
+
+def detached_in_place(wrap: Callable[..., Any]) -> Any:
+    x = leaf(1.0) * 2
+    wrap(lambda t: t.detach_())(x)
+    return [x.requires_grad, x.is_leaf]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        changed_in_place, gains_a_history, without_a_result, through_a_view, written_without_recording,
+        gradient_before_the_change, backward_goes_on_outside, a_hook_on_the_argument, detached_in_place,
+    ],
+)  # fmt: skip
+def test_histories_after_a_compiled_call_are_the_eager_ones(scenario: Scenario) -> None:
+    expected = scenario(lambda function: function)
+    compiled: dict[Any, Any] = {}
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        return compiled.setdefault(function.__name__, aj.jit(function))  # the later runs meet a compiled step
+
+    for _ in range(3):
+        assert scenario(wrap) == expected
+    (step,) = compiled.values()
+    assert step.stats()["captures"] == 1
+    assert step.stats()["fallbacks"] == 0
+
+
+def refused(message: str, run: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        run()
+
+
+def test_what_eager_mode_refuses_is_refused() -> None:
+    double = aj.jit(lambda x: x.mul_(2))
+    x = leaf(1.0, 2.0) * 1
+    double(x)
+    refused("a leaf Variable that requires grad", lambda: double(leaf(1.0, 2.0)))
+    refused("a view of a leaf Variable that requires grad", lambda: double(leaf(1.0, 2.0)[:]))
+    refused(
+        "function that returns multiple views", lambda: double((leaf(1.0, 2.0, 3.0, 4.0) * 1).reshape(2, 2).unbind()[0])
+    )
+
+
+def test_what_was_saved_before_a_compiled_call_is_guarded() -> None:
+    double = aj.jit(lambda x: x.mul_(2))
+    w, x = leaf(1.0, 2.0), aj.ones(2, dtype=aj.float64)
+    y = w * x
+    double(x)
+    refused("modified by an inplace operation", lambda: y.sum().backward())
+    z = leaf(1.0, 2.0) * 3
+    y = z * z
+    double(z)
+    refused("modified by an inplace operation", lambda: y.sum().backward())
