@@ -59,7 +59,16 @@ from autojit.tensor.factories import (
 )  # fmt: skip
 from autojit.tensor.legacy import KINDS as _KINDS
 from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
-from autojit.tensor.namespace import can_cast, finfo, get_default_dtype, iinfo, is_tensor, result_type
+from autojit.tensor.namespace import (
+    can_cast,
+    finfo,
+    get_default_dtype,
+    iinfo,
+    is_tensor,
+    is_warn_always_enabled,
+    result_type,
+    set_warn_always,
+)  # fmt: skip
 from autojit.tensor.printing import set_printoptions
 from autojit.tensor.random import (
     Generator,
@@ -207,6 +216,7 @@ __all__ = [  # and every function of ``autojit.tensor``, and the names of ``tens
     "is_inference",
     "is_inference_mode_enabled",
     "is_tensor",
+    "is_warn_always_enabled",
     "layout",
     "linspace",
     "logspace",
@@ -237,6 +247,7 @@ __all__ = [  # and every function of ``autojit.tensor``, and the names of ``tens
     "set_grad_enabled",
     "set_printoptions",
     "set_rng_state",
+    "set_warn_always",
     "short",
     "sparse_coo",
     "sparse_csr",

@@ -281,3 +281,20 @@ def test_in_place(made: Matrix) -> None:
     x = aj.zeros(2, 3, dtype=aj.float64)
     x.add_(made())
     same(x, DENSE)
+
+
+def test_what_only_sparse_tensors_have_is_refused_by_name() -> None:
+    x = aj.ones(2, 2)
+    assert (x.sparse_dim(), x.dense_dim()) == (0, 2)
+    for name in ("indices", "values", "coalesce", "is_coalesced", "crow_indices", "col_indices", "_nnz"):
+        with pytest.raises(RuntimeError, match=name):
+            getattr(x, name)()
+    with pytest.raises(RuntimeError, match="crow_indices expected sparse row compressed tensor layout but got Sparse"):
+        coo().crow_indices()
+
+
+def test_constructors_of_older_programs() -> None:
+    s = aj.sparse.DoubleTensor(aj.tensor([[0, 1]]), aj.ones(2, dtype=aj.float64))
+    assert (s.dtype, s.shape) == (aj.float64, (2,))
+    assert aj.sparse.FloatTensor(2, 3)._nnz() == 0
+    assert aj.sparse_coo_tensor(aj.zeros(1, 1), [1.0], (2,)).to_dense().tolist() == [1, 0]

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from autojit.autograd.batched_history import backward_in_batch, batch_of, grad_in_batch
 from autojit.autograd.engine import edge_type, run_backward
 from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.ports import ports
@@ -18,7 +19,7 @@ from autojit.tensor.node import Edge, Node
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import edge_of
 from autojit.tensor.size import Size
-from autojit.tensor.state import grad_mode
+from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 
 
@@ -252,6 +253,10 @@ def backward(
     outputs, grad_tensors = _parts(_sequence(tensors), grad_tensors)
     chosen = None if inputs is None else _inputs(inputs, "backward")
     create_graph = bool(create_graph)
+    batch = batch_of(outputs) if state.layers else None
+    if batch is not None:
+        backward_in_batch(batch, outputs, grad_tensors, chosen, backward, retain_graph, create_graph)
+        return
     grads = _cotangents(outputs, grad_tensors, create_graph, False)
     roots = _roots(outputs, grads)
     if create_graph:
@@ -329,6 +334,13 @@ def grad(
     create_graph = bool(create_graph)
     keep = create_graph if retain_graph is None else bool(retain_graph)
     results, grad_outputs = _parts(_sequence(outputs), grad_outputs)
+    batch = batch_of((*results, *chosen)) if state.layers else None
+    if batch is not None:
+        bars = [None] * len(results) if grad_outputs is None else _sequence(grad_outputs)
+        below = grad_in_batch(
+            batch, grad, results, chosen, bars, is_grads_batched, retain_graph=keep, create_graph=create_graph
+        )
+        return _shown(below, inputs, chosen, allow_unused, materialize_grads, create_graph)
     grads = _cotangents(results, grad_outputs, create_graph, is_grads_batched)
     targets = [_input_edge(x, i) for i, x in enumerate(chosen)]
     roots = _roots(results, grads)
@@ -339,8 +351,16 @@ def grad(
         return [captured.get(edge) for edge in targets]
 
     found = _over_rows(roots, pull_back) if is_grads_batched else pull_back(roots)
-    unused = allow_unused or materialize_grads
-    shown = [_picked(g, x, i, unused, materialize_grads, create_graph) for i, (g, x) in enumerate(zip(found, chosen))]
+    return _shown(found, inputs, chosen, allow_unused, materialize_grads, create_graph)
+
+
+def _shown(
+    found: Sequence[Any], inputs: Any, chosen: Sequence[Any], allow_unused: bool | None, materialize: bool,
+    create_graph: bool,
+) -> Any:  # fmt: skip
+    """What ``grad`` returns for the gradients found: a tuple, or a dict where one was given."""
+    unused = allow_unused or materialize
+    shown = [_picked(g, x, i, unused, materialize, create_graph) for i, (g, x) in enumerate(zip(found, chosen))]
     return dict(zip(inputs, shown, strict=True)) if type(inputs) is dict else tuple(shown)
 
 

@@ -91,9 +91,11 @@ class Walk:
 
     def _plan(self, roots: Sequence[Node]) -> list[Node]:
         missing = self.missing = dict.fromkeys(roots, 0)
+        ends = {node for node, _ in self.targets} if self.closed and self.targets is not None else ()
         stack = list(missing)
         while stack:
-            for edge in stack.pop().edges:
+            node = stack.pop()
+            for edge in () if node in ends else node.edges:
                 if edge is None:
                     continue
                 child = edge[0]

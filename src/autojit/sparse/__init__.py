@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autojit.core.dtypes import DType
+from autojit.core.dtypes import DType, float16, float32, float64, int32, int64
 from autojit.core.layout import sparse_coo, sparse_csr
 from autojit.core.ports import ports
 from autojit.jit import pytree as _pytree
@@ -16,7 +16,9 @@ from autojit.tensor import functions_shape as _shape
 from autojit.tensor.promotion import cast as _cast
 from autojit.tensor.tensor import type_of as _type_of
 
-_sum = sum
+_LEGACY = {
+    "FloatTensor": float32, "DoubleTensor": float64, "HalfTensor": float16, "IntTensor": int32, "LongTensor": int64,
+}  # fmt: skip
 
 
 def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
@@ -70,6 +72,8 @@ def _put_together(parts: Any, rest: tuple[Any, ...]) -> SparseTensor:
     return make(parts[0], parts[1], shape, layout, is_coalesced, parts[2] if len(parts) == 3 else None)
 
 
+for _kind, _dtype in _LEGACY.items():
+    globals()[_kind] = construct.of_kind(_dtype)
 ports.sparse = _Port()
 _pytree.register(SparseTensor, _taken_apart, _put_together)
 

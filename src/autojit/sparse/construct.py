@@ -97,6 +97,18 @@ def _rows(starts: Tensor, count: int) -> Tensor:
     return searchsorted(starts, arange(count), right=True) - 1
 
 
+def of_kind(dtype: DType) -> Any:
+    """The constructor of older programs that names the dtype: ``(indices, values, size)``, or only the extents."""
+
+    def construct(*parts: Any) -> Tensor:
+        if all(isinstance(p, int) for p in parts):
+            return sparse_coo_tensor(parts or (0,), dtype=dtype)
+        return sparse_coo_tensor(*parts, dtype=dtype)
+
+    construct.__doc__ = f"A COO tensor of {dtype}: see ``sparse_coo_tensor``."
+    return construct
+
+
 def _check_starts(starts: Any, count: int) -> None:
     if starts[0] != 0:
         raise UsageError("`crow_indices[..., 0] == 0` is not satisfied.", {"crow_indices": starts[:8]})
@@ -115,8 +127,8 @@ def _indices(given: Any) -> Tensor:
 
 
 def _integers(given: Tensor) -> Tensor:
-    if type_of(given).dtype.category != 1:
-        raise TypeError(f"indices must be an int64 tensor, but got one of {type_of(given).dtype}")
+    if type_of(given).dtype.is_complex:
+        raise TypeError(f"indices must be integers, but got {type_of(given).dtype}")
     return cast(given, int64).detach()  # type: ignore[no-any-return]
 
 

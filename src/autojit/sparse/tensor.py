@@ -102,7 +102,7 @@ class SparseTensor(Tensor):
     def _require(self, layout: Layout, method: str) -> None:
         if self._layout is not layout:
             raise UsageError(
-                f"{method} expected {_words(layout)} layout but got {_words(self._layout)}",
+                f"{method} expected {_WANTED[layout]} layout but got {_words(self._layout)}",
                 {"input": type_of(self)},
                 "convert it: .to_sparse() or .to_sparse_csr()",
             )
@@ -291,6 +291,9 @@ class SparseTensor(Tensor):
 
     __str__ = __repr__
     __hash__ = Tensor.__hash__
+
+
+_WANTED = {sparse_coo: "sparse coordinate tensor", sparse_csr: "sparse row compressed tensor"}
 
 
 def _words(layout: Layout) -> str:

@@ -2,7 +2,8 @@
 
 How to read: the layer is a *layer* (``state.Layer``). A batched tensor shows the type of one element and computes
 nothing itself; its values for the whole batch are the layer's, in a *full* tensor with the batch axis first, on which
-ops act below the layer. Their history is recorded there too. The layer owns the full tensors, by tensor object.
+ops act below the layer. Their history is recorded there too: a batched tensor shows whether it requires gradients, but
+only its full tensor has nodes. The layer owns the full tensors, by tensor object.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class BatchLayer:
         t = wrap(None)  # type: ignore[arg-type]
         whole = type_of(full)
         t._type = whole.with_shape(whole.shape[1:])
+        t._requires_grad = full._requires_grad
         self._own(t, full)
         return t
 
@@ -95,7 +97,7 @@ class BatchLayer:
         if self.full(source) is None:
             return made
         with below(self):
-            full = self.repeated(made).contiguous()
+            full = self.repeated(made.detach()).contiguous()
             full.requires_grad_(made.requires_grad)
         return self.element(full)
 
@@ -106,6 +108,7 @@ class BatchLayer:
             if full is not None:
                 old_full = None if old is None else self.full(old)
                 replace(full, self.repeated(new), method, old_full, mark)
+                x._requires_grad = full._requires_grad
             elif new_full is None:
                 replace(x, new, method, old, mark)
             else:
@@ -115,6 +118,11 @@ class BatchLayer:
                     {"written to": x, "batch": self.size},
                     "use the out-of-place form, or make the tensor from a batched one (x.new_zeros, zeros_like)",
                 )
+
+    def holder(self, x: Tensor) -> Tensor:
+        """The full tensor of an element."""
+        full = self.full(x)
+        return x if full is None else full
 
     def detached(self, x: Tensor) -> None:
         """A batched tensor was cut off its history in place."""

@@ -32,7 +32,7 @@ from autojit.tensor.node import Node
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import shows_grad, wants_grad
 from autojit.tensor.size import Size
-from autojit.tensor.state import carry, state
+from autojit.tensor.state import carry, holders, state
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
 
 if TYPE_CHECKING:
@@ -286,6 +286,8 @@ def set_requires_grad(self: Tensor, wanted: bool) -> None:
     if wanted and not type_of(self).dtype.is_differentiable:
         raise UsageError("only Tensors of floating point and complex dtype can require gradients", {"tensor": self})
     self._requires_grad = bool(wanted)
+    for holder in holders(self) if state.layers else ():
+        holder._requires_grad = self._requires_grad
 
 
 def is_inference(self: Tensor) -> bool:

@@ -98,6 +98,10 @@ class DeviceLayer:
         with below(self):
             replace(x, new, method, old, mark)
 
+    def holder(self, x: Tensor) -> Tensor:
+        """``x``: a tensor on another device has its own history."""
+        return x
+
     def detached(self, x: Tensor) -> None:
         """A detached tensor stays where it is."""
 

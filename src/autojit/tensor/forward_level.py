@@ -103,6 +103,10 @@ class ForwardLevel:
             elif new_dot is not None:
                 self.give(x, new_dot)
 
+    def holder(self, x: Tensor) -> Tensor:
+        """``x``: a dual tensor has its own history."""
+        return x
+
     def detached(self, x: Tensor) -> None:
         """``x`` has no tangent any more."""
         self.separate(x)

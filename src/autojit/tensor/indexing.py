@@ -117,7 +117,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     subscript = normalize(x, index)
     seen = _view(x, subscript)
     if not subscript.is_advanced:
-        target = seen if seen is not x else x
+        target = one_node(seen, x, _node_name(index)) if seen._grad_fn is not None else seen
         copy_into(target, _fitted(value, type_of(target).shape), "setitem")
         return
     copy_into(seen, _put(seen, subscript, value, False), "index_put_")

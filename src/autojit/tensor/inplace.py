@@ -19,7 +19,7 @@ from autojit.tensor.dispatch import root_value, value_of
 from autojit.tensor.node import Node, move_retained, sequence_mark
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import OpNode, edge_of, shows_grad, symbolic_node, wants_grad
-from autojit.tensor.state import carry, grad_mode, quietly, state
+from autojit.tensor.state import carry, holders, grad_mode, quietly, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import (
     Tensor,
@@ -42,6 +42,8 @@ def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
     """Raise torch's error when the present mode forbids writing to ``x`` what was computed from ``others``."""
     if state.mutation is not None:
         state.mutation.before_change(x)
+    if state.layers:
+        x = (x, *holders(x))[-1]
     view = x._view
     if view is not None and not state.inference and made_in_inference(x):
         raise leaf_written(x, method) if _is_recorded_leaf(x) else inference_written(x, method)

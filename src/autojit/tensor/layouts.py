@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from autojit.core.dtypes import DType
+from autojit.core.errors import UnsupportedError, UsageError
 from autojit.core.layout import Layout, strided
 from autojit.core.ports import sparse_port
 from autojit.tensor.promotion import cast
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.tensor import Tensor, type_of
 
 
 def layout(self: Tensor) -> Layout:
@@ -52,7 +54,32 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
     return found
 
 
+def sparse_dim(self: Tensor) -> int:
+    """The number of axes whose places are kept: 0 of a dense tensor."""
+    return 0
+
+
+def dense_dim(self: Tensor) -> int:
+    """The number of axes that are kept whole: all of a dense tensor."""
+    return type_of(self).ndim
+
+
+def _refusing(name: str, wanted: str) -> Callable[[Tensor], Any]:
+    """A method that only sparse tensors have."""
+
+    def method(self: Tensor) -> Any:
+        if name.startswith("_"):
+            raise UnsupportedError(f"{name} is not implemented for a dense tensor", {"input": self}, "x.to_sparse()")
+        raise UsageError(f"{name} expected {wanted} layout but got Strided", {"input": self}, "x.to_sparse()")
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = "Of sparse tensors only."
+    return method
+
+
 METHODS: dict[str, Any] = {
+    "sparse_dim": sparse_dim,
+    "dense_dim": dense_dim,
     "layout": property(layout),
     "is_sparse": property(is_sparse),
     "is_sparse_csr": property(is_sparse),
@@ -61,3 +88,6 @@ METHODS: dict[str, Any] = {
     "to_sparse_csr": to_sparse_csr,
     "sparse_mask": sparse_mask,
 }
+METHODS |= {n: _refusing(n, "sparse coordinate tensor") for n in ("indices", "coalesce", "is_coalesced")}
+METHODS |= {n: _refusing(n, "sparse tensor") for n in ("values", "_indices", "_values", "_nnz")}
+METHODS |= {n: _refusing(n, "sparse row compressed tensor") for n in ("crow_indices", "col_indices")}

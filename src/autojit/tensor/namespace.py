@@ -74,3 +74,27 @@ class iinfo:
         self.bits = type.size_bytes * 8
         self.max = int(limits.max)
         self.min = int(limits.min)
+
+
+_warns_always = False
+
+
+def set_warn_always(b: bool) -> None:
+    """Remember whether warnings should be given every time. They are: Python's warning filters say which are shown.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.set_warn_always(True)
+        >>> aj.is_warn_always_enabled()
+        True
+        >>> aj.set_warn_always(False)
+    """
+    global _warns_always
+    if not isinstance(b, bool):
+        raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _warns_always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """What ``set_warn_always`` was told last."""
+    return _warns_always

@@ -87,11 +87,12 @@ class OpNode(Node):
         return [ZERO if x_bar is None and want else x_bar for x_bar, want in zip(found, wanted, strict=True)]
 
     def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
-        if isinstance(entry, tuple | TensorType):
+        kind = type(entry)
+        if kind is tuple or kind is TensorType:
             return TypeOnly(type_of_meta(entry))
         if entry is FREED:
             raise freed_error(self)
-        if type(entry) is Packed:
+        if kind is Packed:
             return entry.unpack(self, result)
         if entry._storage is not None and entry._storage.version != self.versions[place]:
             raise changed_error(self, entry, self.versions[place], result)
@@ -113,7 +114,8 @@ class OpNode(Node):
     def release(self) -> None:
         for kept in (self.primals, self.results):
             for i, entry in enumerate(kept):
-                if not isinstance(entry, tuple | TensorType):
+                kind = type(entry)
+                if kind is not tuple and kind is not TensorType:
                     kept[i] = FREED
 
     def __getattr__(self, attribute: str) -> Any:

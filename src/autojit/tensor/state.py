@@ -80,6 +80,10 @@ class Layer(Protocol):
         """Write ``new`` into ``x`` (``inplace.replace``)."""
         ...
 
+    def holder(self, x: Any) -> Any:
+        """The tensor below this layer that has the history of ``x``: often ``x`` itself."""
+        ...
+
     def detached(self, x: Any) -> None:
         """``x`` was cut off its history in place."""
         ...
@@ -126,6 +130,17 @@ def below(layer: Layer) -> Iterator[None]:
         yield
     finally:
         set_layers(before)
+
+
+def holders(x: Any) -> list[Any]:
+    """The tensors below the layers, one after the other, that have the history of ``x``; without ``x`` itself."""
+    found = []
+    for layer in reversed(state.layers):
+        below_it = layer.holder(x)
+        if below_it is not x:
+            found.append(below_it)
+            x = below_it
+    return found
 
 
 def made_like(source: Any, made: Any) -> Any:

@@ -188,11 +188,24 @@ def type_of(t: Tensor) -> TensorType:
     if found is None:
         array = t._array
         if array is not None:
-            found = t._type = TensorType(array.shape, dtype_of_numpy(array.dtype))
+            key = (array.shape, array.dtype)
+            found = _TYPES.get(key)
+            t._type = found = _new_type(key) if found is None else found
         else:
             assert t._value is not None
             found = t._type = t._value.type
     return found
+
+
+_TYPES: dict[Any, TensorType] = {}  # making one takes six times as long as finding it
+_TYPE_LIMIT = 4096
+
+
+def _new_type(key: tuple[tuple[int, ...], Any]) -> TensorType:
+    if len(_TYPES) >= _TYPE_LIMIT:
+        _TYPES.clear()
+    made = _TYPES[key] = TensorType(key[0], dtype_of_numpy(key[1]))
+    return made
 
 
 def wrap(array: NDArray[Any]) -> Tensor:

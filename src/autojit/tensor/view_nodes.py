@@ -9,7 +9,7 @@ from autojit.ir.op import Op
 from autojit.tensor.recording import edge_of, symbolic_node
 from autojit.tensor.state import state
 from autojit.tensor.storage import INFERENCE, MULTIPLE_VIEWS
-from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.tensor import Tensor, relative_chain, type_of
 from autojit.tensor.view_history import Parts, Restrided, ViewChain
 
 
@@ -64,8 +64,10 @@ def restrided_node(found: Tensor, input: Tensor, chain: tuple[Op, ...]) -> Tenso
     edge = edge_of(input)
     if edge is None:
         found._requires_grad, found._grad_fn = False, None
-    elif all(op.name != "broadcast_to" for op in view.chain):  # an element shown twice would be counted twice
-        op = Restrided(view.chain, chain, type_of(view.base))
+        return found
+    shown = relative_chain(input)
+    if all(op.name != "broadcast_to" for op in shown):  # an element shown twice would be counted twice
+        op = Restrided(shown, chain, type_of(view.base))
         node = symbolic_node(op, [edge], [type_of(input)], "AsStridedBackward0")
         found._requires_grad, found._grad_fn, found._output_nr = True, node, 0
     return found

@@ -1,4 +1,4 @@
-"""Arguments that are no leaves, and arguments changed in place: histories after a compiled call are the eager ones."""
+"""Tensors with a history that a compiled step reads or changes in place: afterwards it is the eager one."""
 
 from __future__ import annotations
 
@@ -158,3 +158,50 @@ def test_what_was_saved_before_a_compiled_call_is_guarded() -> None:
     y = z * z
     double(z)
     refused("modified by an inplace operation", lambda: y.sum().backward())
+
+
+def gathers_outside(wrap: Callable[..., Any]) -> Any:
+    total, w = aj.zeros(2, dtype=aj.float64), leaf(1.0, 2.0)
+    step = wrap(lambda x: total.add_(w * w * x) is None)
+    for k in range(3):
+        step(aj.full((2,), k + 1.0, dtype=aj.float64))
+    return [total.tolist(), total.is_leaf, derivatives(total, w)]
+
+
+def changes_a_result_outside(wrap: Callable[..., Any]) -> Any:
+    a = leaf(1.0, 2.0)
+    w = a * a
+
+    def scale(x: aj.Tensor) -> aj.Tensor:
+        w.mul_(x)
+        return w.sum()
+
+    step = wrap(scale)
+    results = [step(aj.full((2,), k + 2.0, dtype=aj.float64)) for k in range(3)]
+    return [w.tolist(), [derivatives(y, a) for y in results]]
+
+
+def changes_a_view_outside(wrap: Callable[..., Any]) -> Any:
+    a = leaf(1.0, 2.0)
+    base = a * a
+    view = base[:1]
+    step = wrap(lambda x: view.mul_(x) is None)
+    for _ in range(3):
+        step(aj.full((1,), 2.0, dtype=aj.float64))
+    return [base.tolist(), derivatives(base, a)]
+
+
+def reads_a_leaf_and_what_was_made_of_it(wrap: Callable[..., Any]) -> Any:
+    w = leaf(1.0, 2.0)
+    h = w * w
+    step = wrap(lambda x: h * w * x)
+    step(aj.ones(2, dtype=aj.float64))
+    return derivatives(step(aj.ones(2, dtype=aj.float64)), w)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [gathers_outside, changes_a_result_outside, changes_a_view_outside, reads_a_leaf_and_what_was_made_of_it],
+)
+def test_histories_of_tensors_outside_are_the_eager_ones(scenario: Scenario) -> None:
+    assert scenario(aj.jit) == scenario(lambda function: function)

@@ -1,0 +1,123 @@
+"""Reverse mode inside batches: what ``grad`` and ``backward`` do with elements of a batch (``tensor/batch_layer.py``).
+
+The history of a batched tensor is that of its full tensor, below the batch. So the request goes below: one pass over the
+full tensors serves all elements, because no element depends on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autojit.core.errors import DifferentiationError
+from autojit.tensor import Tensor
+from autojit.tensor.batch_layer import BatchLayer
+from autojit.tensor.state import below, state
+from autojit.tensor.tensor import type_of
+
+
+def batch_of(tensors: Sequence[Any]) -> BatchLayer | None:
+    """The innermost batch that one of the tensors is an element of."""
+    for layer in reversed(state.layers):
+        if isinstance(layer, BatchLayer) and any(isinstance(t, Tensor) and layer.full(t) is not None for t in tensors):
+            return layer
+    return None
+
+
+def grad_in_batch(
+    batch: BatchLayer,
+    grad: Callable[..., Any],
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    bars: Sequence[Any],
+    is_batched: bool,
+    **options: Any,
+) -> list[Any]:
+    """``grad`` of tensors some of which are elements of ``batch``; None for inputs that were not used.
+
+    Raises:
+        RuntimeError: an input is the same tensor for all elements: then its gradient is no element of a batch.
+    """
+    top = state.layers[-1]
+    options = {**options, "allow_unused": True}
+    if top is not batch:
+        return _with_outer_vectors(top, grad, outputs, inputs, bars, is_batched, options)
+    for place, x in enumerate(inputs):
+        if not isinstance(x, Tensor) or batch.full(x) is None:
+            raise DifferentiationError(
+                "vmap: grad with respect to a tensor that all elements of the batch share",
+                {f"input {place}": x},
+                "use func.grad, or expand the tensor and give it a batch axis",
+            )
+    live = [
+        (y, _vector(y, bar)) for y, bar in zip(outputs, bars, strict=True)
+        if isinstance(y, Tensor) and batch.full(y) is not None and y.requires_grad
+    ]  # fmt: skip
+    if not live:
+        return [None] * len(inputs)
+    with below(batch):
+        vectors = [None if bar is None else batch.repeated(bar) for _, bar in live]
+        if is_batched:
+            vectors = [None if bar is None else bar.movedim(1, 0) for bar in vectors]
+        fulls = [batch.repeated(y) for y, _ in live], [batch.repeated(x) for x in inputs]
+        found = grad(*fulls, vectors, is_grads_batched=is_batched, **options)
+        if is_batched:
+            found = [None if g is None else g.movedim(1, 0) for g in found]
+    return [None if g is None else batch.element(g) for g in found]
+
+
+def _vector(y: Tensor, bar: Any) -> Any:
+    return Tensor._literal_of(1, type_of(y)) if bar is None and type_of(y).size == 1 else bar
+
+
+def _with_outer_vectors(
+    top: Any,
+    grad: Callable[..., Any],
+    outputs: Sequence[Any],
+    inputs: Sequence[Any],
+    bars: Sequence[Any],
+    is_batched: bool,
+    options: dict[str, Any],
+) -> list[Any]:
+    """Only the vectors belong to the innermost batch: below it they are vectors with a leading axis."""
+    given = [_vector(y, bar) for y, bar in zip(outputs, bars, strict=True)]
+    with below(top):
+        if not isinstance(top, BatchLayer):
+            return list(grad(outputs, inputs, given, is_grads_batched=is_batched, **options))
+        vectors = [None if bar is None else top.repeated(bar) for bar in given]
+        shape = next(type_of(bar).shape[:2] for bar in vectors if bar is not None)
+        if is_batched:
+            vectors = [None if bar is None else bar.flatten(0, 1) for bar in vectors]
+        found = grad(outputs, inputs, vectors, is_grads_batched=True, **options)
+        if is_batched:
+            found = [None if g is None else g.unflatten(0, shape) for g in found]
+    return [None if g is None else top.element(g) for g in found]
+
+
+def backward_in_batch(
+    batch: BatchLayer,
+    outputs: Sequence[Any],
+    bars: Any,
+    inputs: Any,
+    backward: Callable[..., None],
+    retain_graph: bool | None,
+    create_graph: bool,
+) -> None:
+    """``backward`` of elements of a batch: leaves outside of it accumulate the sum over the batch.
+
+    Raises:
+        RuntimeError: the outputs belong to an outer batch, or only some inputs are to accumulate.
+    """
+    if state.layers[-1] is not batch or inputs is not None:
+        raise DifferentiationError(
+            "vmap: backward() of a batched tensor accumulates in all leaves, for the innermost batch only",
+            {"outputs": [str(type_of(y)) for y in outputs]},
+            "use autograd.grad, which gives the gradients of single elements",
+        )
+    given = [None] * len(outputs) if bars is None else list(bars)
+    vectors = [_vector(y, bar) for y, bar in zip(outputs, given, strict=True)]
+    with below(batch):
+        fulls = [batch.repeated(y) for y in outputs]
+        backward(
+            fulls, [None if bar is None else batch.repeated(bar) for bar in vectors], retain_graph, create_graph
+        )  # fmt: skip
