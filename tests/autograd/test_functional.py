@@ -65,6 +65,19 @@ def test_jacobian_has_a_block_per_output_and_input(mode: Mode, way: dict[str, An
             np.testing.assert_allclose(block.detach().numpy(), reference, rtol=1e-6, atol=1e-8)
 
 
+def test_functions_that_fill_a_buffer(mode: Mode) -> None:
+    def fill(y: Any) -> Any:
+        buffer = aj.zeros(3, dtype=aj.float64)
+        buffer[0] = y[1] ** 2
+        buffer[1:] += y * 3
+        return buffer
+
+    expected = np.array([[0, 2 * Y[1]], [3, 0], [0, 3]])
+    for way in WAYS:
+        found = mode(lambda y, way=way: functional.jacobian(fill, y, **way))(aj.tensor(Y))
+        np.testing.assert_allclose(found.detach().numpy(), expected)
+
+
 def test_results_are_nested_as_inputs_and_outputs_are() -> None:
     y = aj.tensor(Y)
     for way in WAYS:

@@ -146,6 +146,34 @@ def test_several_arguments_and_nested_outputs(mode: Any) -> None:
     close(extra, 3 * X)
 
 
+def test_autograd_inside_a_batch_works_on_elements(mode: Any) -> None:
+    def per_element(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        y = scalar(x)
+        (first,) = aj.autograd.grad(y, x, create_graph=True)
+        (second,) = aj.autograd.grad(first.sum(), x)
+        return first.detach(), second
+
+    first, second = mode(vmap(per_element))(aj.tensor(M))
+    close(first, np.stack([jacobian_of(scalar, row) for row in M]))
+    np.testing.assert_allclose(
+        second.detach().numpy(), np.stack([hessian(scalar)(aj.tensor(row)).sum(0).numpy() for row in M]), rtol=1e-6
+    )
+
+
+def test_backward_inside_a_batch_sums_over_it() -> None:
+    p = aj.tensor(X, requires_grad=True)
+
+    def run(x: Any) -> Any:
+        y = (p * x).sum()
+        y.backward()
+        return y.detach()
+
+    vmap(run)(aj.tensor(M))
+    assert p.grad is not None
+    close(p.grad, M.sum(0))
+
+
 def test_the_callers_history_goes_through() -> None:
     p = aj.tensor(X, requires_grad=True)
     found = grad(lambda x: (p * x * x).sum())(aj.tensor(M[0]))

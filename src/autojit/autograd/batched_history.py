@@ -1,7 +1,7 @@
 """Reverse mode inside batches: what ``grad`` and ``backward`` do with elements of a batch (``tensor/batch_layer.py``).
 
-The history of a batched tensor is that of its full tensor, below the batch. So the request goes below: one pass over the
-full tensors serves all elements, because no element depends on another.
+The history of a batched tensor is that of its full tensor, below the batch. So the request goes below: one pass over
+the full tensors serves all elements, because no element depends on another.
 """
 
 from __future__ import annotations
@@ -80,10 +80,14 @@ def _with_outer_vectors(
     options: dict[str, Any],
 ) -> list[Any]:
     """Only the vectors belong to the innermost batch: below it they are vectors with a leading axis."""
+    if not isinstance(top, BatchLayer):
+        raise DifferentiationError(
+            "vmap: reverse mode of batched tensors inside a forward-mode level that was entered in the batch",
+            {"outputs": [str(type_of(y)) for y in outputs]},
+            "use func.jvp, or enter the level outside of the batch",
+        )
     given = [_vector(y, bar) for y, bar in zip(outputs, bars, strict=True)]
     with below(top):
-        if not isinstance(top, BatchLayer):
-            return list(grad(outputs, inputs, given, is_grads_batched=is_batched, **options))
         vectors = [None if bar is None else top.repeated(bar) for bar in given]
         shape = next(type_of(bar).shape[:2] for bar in vectors if bar is not None)
         if is_batched:

@@ -189,6 +189,10 @@ class VariableLayer:
                 x.detach_()
             x._volatile = True
 
+    def holder(self, x: Tensor) -> Tensor:
+        """``x``: a Variable has its own history."""
+        return x
+
     def detached(self, x: Tensor) -> None:
         """Being cut off the history changes nothing here."""
 

@@ -1,8 +1,8 @@
 """Reverse mode for functions that may run inside batches and forward-mode levels.
 
 How to read: layers stand in the order levels, then batches (``forward_level.new_level`` keeps it so), and history is
-always that of the tensors below all batches. So each function here goes below one batch at a time, where one backward
-pass serves all elements, and does its work at the bottom.
+always that of the tensors below all batches. ``autograd.grad`` goes there by itself; ``fresh`` and ``own`` go below one
+batch at a time and do their work at the bottom.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from autojit.autograd.derivatives import grad
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import BatchLayer, over_batch
+from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.factories import zeros_like
 from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.node import AccumulateGrad, Node
 from autojit.tensor.recording import edge_of
 from autojit.tensor.state import below, state
-from autojit.tensor.tensor import alias, type_of
+from autojit.tensor.tensor import alias
 
 Tensors = Sequence[Tensor]
 
@@ -47,44 +47,12 @@ def fresh(x: Any) -> Tensor:
     if x.requires_grad:
         return x.view_as(x)  # type: ignore[no-any-return]
     made: Tensor = x.view_as(x) if state.layers else x.detach()  # a view keeps its tangents
-    return made.requires_grad_()
+    made.requires_grad_()
+    return made
 
 
 def pull_back(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
     """The vector-Jacobian product, with a history; zeros where nothing connects."""
-    batch = _batch()
-    if batch is None:
-        return _engine(outputs, inputs, bars)
-    with below(batch):
-        if any(batch.full(x) is not None for x in inputs):
-            full = [[batch.repeated(t) for t in tensors] for tensors in (outputs, inputs, bars)]
-            found = pull_back(*full)
-        else:  # a batch of vectors for outputs that were computed outside of it
-            found = _pull_many(outputs, inputs, [batch.repeated(bar) for bar in bars])
-    return [batch.element(g) for g in found]
-
-
-def _pull_many(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
-    """``pull_back`` for vectors with a leading axis; the results have it too."""
-    batch = _batch()
-    if batch is None:
-        return [g for g in over_batch(lambda *rows: _engine(outputs, inputs, rows), bars) if g is not None]
-    with below(batch):
-        full = [batch.repeated(bar) for bar in bars]
-        if any(batch.full(x) is not None for x in inputs):
-            both = [[batch.repeated(t) for t in tensors] for tensors in (outputs, inputs)]
-            found = _pull_many(*both, [bar.movedim(1, 0) for bar in full])
-            return _elements(batch, [g.movedim(1, 0) for g in found])
-        count = type_of(full[0]).shape[:2]
-        found = _pull_many(outputs, inputs, [bar.flatten(0, 1) for bar in full])
-        return _elements(batch, [g.unflatten(0, count) for g in found])
-
-
-def _elements(batch: BatchLayer, fulls: Tensors) -> list[Tensor]:
-    return [batch.element(full) for full in fulls]
-
-
-def _engine(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
     live = [(y, bar) for y, bar in zip(outputs, bars, strict=True) if y.requires_grad]
     if not live:
         return [zeros_like(x) for x in inputs]

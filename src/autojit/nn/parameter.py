@@ -33,9 +33,10 @@ class Parameter(Tensor):
         return "Parameter containing:\n" + super().__repr__()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        """A parameter of the same class on memory of its own, without the gradient."""
         found = memo.get(id(self))
         if found is None:
-            found = memo[id(self)] = Parameter(self.detach().clone(), self.requires_grad)
+            found = memo[id(self)] = Tensor._make_subclass(type(self), self.detach().clone(), self.requires_grad)
         return found
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:

@@ -210,7 +210,9 @@ class ForwardLevel:
 def new_level() -> Iterator[ForwardLevel]:
     """A level of its own, inside all others and outside of all batches: a batch of duals is a dual of batches."""
     level = ForwardLevel()
-    enter_level(level)
+    layers = state.layers
+    place = next((k for k, layer in enumerate(layers) if isinstance(layer, BatchLayer)), len(layers))
+    set_layers((*layers[:place], level, *layers[place:]))
     try:
         yield level
     finally:
@@ -218,10 +220,8 @@ def new_level() -> Iterator[ForwardLevel]:
 
 
 def enter_level(level: ForwardLevel) -> None:
-    """Put a level on top of the other levels, below all batches."""
-    layers = state.layers
-    place = next((k for k, layer in enumerate(layers) if isinstance(layer, BatchLayer)), len(layers))
-    set_layers((*layers[:place], level, *layers[place:]))
+    """Put a level on top of all layers, so that inside a batch tangents alone can be batched."""
+    set_layers((*state.layers, level))
 
 
 def leave_level(level: ForwardLevel) -> None:

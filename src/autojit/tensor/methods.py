@@ -31,6 +31,8 @@ from autojit.tensor import (
 )  # fmt: skip
 from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method
 from autojit.tensor.node import move_retained
+from autojit.tensor.out_arguments import NAMES as WITH_OUT
+from autojit.tensor.out_arguments import with_out
 from autojit.tensor.storage import NORMAL, View
 from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, storage_of, type_of
 
@@ -221,6 +223,6 @@ def attach() -> dict[str, Callable[..., Any]]:
         setattr(Tensor, name, method)
     for name in gradients.PERMANENT:
         setattr(Tensor, name, gradients.permanent(name, vars(Tensor)[name]))
-    public = {n: f for n, f in found.items() if n not in ONLY_METHODS}
+    public = {n: with_out(f) if n in WITH_OUT else f for n, f in found.items() if n not in ONLY_METHODS}
     in_place_functions = {n: f for n, f in methods.items() if n.endswith("_") and not n.startswith("_")}
     return {**public, **{n: f for n, f in in_place_functions.items() if n.removesuffix("_") in public or n == "zero_"}}

@@ -12,7 +12,8 @@ from autojit.ir.op import Op
 from autojit.tensor import functions_elementwise as f
 from autojit.tensor.dispatch import apply_pair, number
 from autojit.tensor.functions_shape import adjoint, matmul, permute, transpose
-from autojit.tensor.inplace import in_place
+from autojit.tensor.inplace import copy_into, in_place
+from autojit.tensor.promotion import as_operand
 from autojit.tensor.tensor import Tensor, type_of
 
 _OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
@@ -85,6 +86,14 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     return transpose(self, -2, -1)
 
 
+def _set_real(self: Tensor, value: Any) -> None:
+    copy_into(f.real(self), as_operand(value), "copy_")
+
+
+def _set_imag(self: Tensor, value: Any) -> None:
+    copy_into(f.imag(self), as_operand(value), "copy_")
+
+
 METHODS: dict[str, Any] = {
     "__add__": _operator("add", f.add, "fc"),
     "__sub__": _operator("sub", f.sub, "fc"),
@@ -136,6 +145,6 @@ METHODS: dict[str, Any] = {
     "mT": property(_matrix_transposed),
     "H": property(adjoint),
     "mH": property(adjoint),
-    "real": property(f.real),
-    "imag": property(f.imag),
+    "real": property(f.real, _set_real),
+    "imag": property(f.imag, _set_imag),
 }

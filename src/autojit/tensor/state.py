@@ -158,6 +158,7 @@ def carry(source: Any, made: Any, with_history: bool = True) -> None:
         with below(layer):
             carry(source, made, with_history)
 
+
 guard_epoch = np.zeros(1, np.int64)
 """Counts changes of anything a trace may have baked in; native code compares it by address."""
 

@@ -1,0 +1,129 @@
+"""The keyword ``out=`` of functions: the result goes into a tensor (or tensors) that the caller gives.
+
+A function is written without it; ``with_out`` adds it. Nothing is recorded for such a call, so gradients may flow neither
+into the operands nor into ``out``. ``out`` takes the result's shape; its dtype must hold the result's kind of numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autojit.core.errors import UsageError
+from autojit.tensor.inplace import copy_into
+from autojit.tensor.memory import resize_
+from autojit.tensor.recording import shows_grad
+from autojit.tensor.state import grad_mode, state
+from autojit.tensor.tensor import Tensor, type_of
+
+# public functions that take out=, as in torch
+NAMES = frozenset(
+    """
+    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax angle any arccos arccosh
+    arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh atan atan2 atanh baddbmm bernoulli bitwise_and
+    bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm bucketize cat ceil cholesky
+    cholesky_inverse cholesky_solve clamp clamp_max clamp_min clip column_stack complex concat concatenate conj_physical
+    copysign cos cosh cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack eq erf erfc erfinv
+    exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac frexp gather gcd ge ger greater greater_equal gt
+    heaviside histc hstack hypot i0 igamma igammac index_add index_copy index_reduce index_select inner inverse isin
+    isneginf isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 log_softmax logaddexp
+    logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logsumexp lt masked_select matmul
+    matrix_power max maximum mean median min minimum mm mode msort mul multiply mv nan_to_num nanmean nanmedian nansum
+    narrow_copy ne neg negative nextafter nonzero norm not_equal outer polar polygamma pow prod quantile rad2deg reciprocal
+    remainder renorm round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted sgn sigmoid sign signbit sin
+    sinc sinh softmax sort sqrt square stack std sub subtract sum svd take take_along_dim tan tanh tensordot topk
+    tril triu true_divide trunc var vdot vstack where xlogy
+    """.split()
+)
+
+
+def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the keyword ``out``: a tensor, or a tuple of them for several results; it is returned.
+
+    Raises:
+        RuntimeError: an operand or ``out`` requires gradients, or ``out`` cannot hold the result's kind of numbers.
+
+    Example:
+        >>> import autojit as aj
+        >>> y = aj.zeros(2)
+        >>> aj.exp(aj.zeros(2), out=y) is y
+        True
+        >>> y
+        tensor([1., 1.])
+    """
+    code, short = function.__code__, (function.__defaults__, function.__kwdefaults__) == (None, None)
+    taken = code.co_varnames[: code.co_argcount] if short else ()
+    if taken == ("input",):  # short ways: what every call pays counts
+
+        def taking_out(input: Any, *, out: Any = None) -> Any:
+            return function(input) if out is None else _into(out, function, (input,), {})
+
+    elif taken == ("input", "other"):
+
+        def taking_out(input: Any, other: Any, *, out: Any = None) -> Any:
+            return function(input, other) if out is None else _into(out, function, (input, other), {})
+
+    else:
+
+        def taking_out(*arguments: Any, out: Any = None, **options: Any) -> Any:
+            return function(*arguments, **options) if out is None else _into(out, function, arguments, options)
+
+    return functools.wraps(function)(taking_out)
+
+
+def _into(out: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Call the function and put what it gives into ``out``."""
+    name = function.__name__
+    places = tuple(out) if isinstance(out, list | tuple) else (out,)
+    _refuse_gradients(name, (*arguments, *options.values(), *places))
+    with grad_mode(False):
+        found = function(*arguments, **options)
+    results = found if isinstance(found, tuple) else (found,)
+    if len(results) != len(places):
+        raise UsageError(f"{name}(): expected {len(results)} tensors in out=, got {len(places)}")
+    for place, result in zip(places, results, strict=True):
+        _put(name, place, result)
+    return out if not isinstance(found, tuple) else _like(found, places)
+
+
+def _like(found: tuple[Any, ...], places: tuple[Any, ...]) -> Any:
+    made = getattr(type(found), "_make", None)
+    return tuple(places) if made is None else made(places)
+
+
+def _refuse_gradients(name: str, given: Sequence[Any]) -> None:
+    if not state.grad_enabled:
+        return
+    for item in given:
+        members = item if isinstance(item, list | tuple) else (item,)
+        if any(isinstance(t, Tensor) and shows_grad(t) for t in members):
+            raise UsageError(
+                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                "arguments requires grad.",
+                fix="call it under no_grad(), or without out=",
+            )
+
+
+def _put(name: str, place: Tensor, result: Tensor) -> None:
+    made, wanted = type_of(result), type_of(place)
+    if made.dtype.category > wanted.dtype.category:
+        raise UsageError(f"result type {made.dtype.name} can't be cast to the desired output type {wanted.dtype.name}")
+    with grad_mode(False):
+        if made.shape != wanted.shape:
+            _resize(place, made.shape)
+        copy_into(place, result, name)
+
+
+def _resize(place: Tensor, shape: tuple[int, ...]) -> None:
+    if type_of(place).size:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(type_of(place).shape)}, which does "
+            f"not match the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch "
+            "release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t "
+            "by resizing it, inplace, to zero elements with t.resize_(0).",
+            UserWarning,
+            stacklevel=5,
+        )
+    resize_(place, *shape)
