@@ -194,6 +194,56 @@ def test_in_place_changes_of_duals_change_their_tangents(mode: Mode) -> None:
     equal(zeroed, [0, 0])
 
 
+def test_results_that_are_no_views_have_tangents_of_their_own(mode: Mode) -> None:
+    def run(x: Any, v: Any) -> Any:
+        with forward.dual_level():
+            dual = forward.make_dual(x, v)
+            found = []
+            for copy in (dual.clone(), dual + 0, dual.reshape(2, 1).clone(), dual.contiguous().clone().view(2)):
+                copy *= 5
+                found.append(tangent(copy).reshape(-1))
+            found.append(tangent(dual).clone())
+            return found
+
+    *scaled, own = mode(run)(aj.tensor([1.0, 2.0]), aj.tensor([1.0, 3.0]))
+    for found in scaled:
+        equal(found, [5, 15])
+    equal(own, [1, 3])
+
+
+def test_copies_have_tangents_of_their_own(mode: Mode) -> None:
+    def run(x: Any, v: Any) -> Any:
+        with forward.dual_level():
+            dual = forward.make_dual(x, v)
+            target = aj.zeros(2)
+            target.copy_(dual)
+            target *= 2
+            return tangent(dual).clone(), tangent(target).clone()
+
+    of_source, of_target = mode(run)(aj.tensor([1.0, 2.0]), aj.tensor([1.0, 3.0]))
+    equal(of_source, [1, 3])
+    equal(of_target, [2, 6])
+
+
+def test_writes_through_a_transposed_view_reach_the_base(mode: Mode) -> None:
+    def run(x: Any, v: Any) -> Any:
+        with forward.dual_level():
+            base = aj.zeros(2, 2)
+            view = base.t()
+            view += forward.make_dual(x, v)
+            before = tangent(base).clone()
+            view *= 2
+            compared = base == 0
+            assert tangent(compared) is None
+            return before, tangent(base).clone(), tangent(base.eq_(x)).clone()
+
+    v = np.array([[1.0, 2.0], [3.0, 4.0]])
+    before, after, constant = mode(run)(aj.ones(2, 2), aj.tensor(v, dtype=aj.float32))
+    equal(before, v.T)
+    equal(after, 2 * v.T)
+    equal(constant, np.zeros((2, 2)))
+
+
 def test_views_share_tangents_and_stop_at_make_dual(mode: Mode) -> None:
     def run(x: Any, v: Any) -> Any:
         x, v = x.clone(), v.clone()

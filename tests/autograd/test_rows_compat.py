@@ -322,6 +322,27 @@ def test_the_layer_of_variables_leaves_with_the_last_one() -> None:
     assert function.stats()["native_calls"] == 2
 
 
+def test_compiled_functions_take_and_give_variables() -> None:
+    @aj.jit
+    def loss_of(w: aj.Tensor, x: aj.Tensor) -> Any:
+        return {"loss": ((w * x).sum() - 1) ** 2, "count": 3}
+
+    w, x = Variable(aj.ones(2), requires_grad=True), Variable(aj.tensor([1.0, 2.0]))
+    for _ in range(3):
+        w.grad = None
+        found = loss_of(w, x)
+        assert type(found["loss"]) is Variable
+        assert found["count"] == 3
+        found["loss"].backward()
+        assert w.grad.tolist() == [4.0, 8.0]
+    assert loss_of.stats()["captures"] == 1
+    assert loss_of.stats()["python_calls"] <= 3
+    still = Variable(aj.tensor([1.0, 2.0]), volatile=True)
+    found = loss_of(w, still)["loss"]
+    assert found.volatile
+    assert not found.requires_grad
+
+
 # -- functions
 
 

@@ -18,9 +18,9 @@ from autojit.core.errors import IndexOutOfRangeError
 from autojit.core.source import here
 from autojit.ir import parse_graph
 from autojit.ir.graph import Node
+from autojit.runtime.failures import reported_error
 from autojit.runtime.llvm import optimised_ir
 from autojit.runtime.loader import load
-from autojit.runtime.plan import reported_error
 from autojit.runtime.pool import get_num_threads, set_num_threads
 from tests.fuzz_graphs import cut
 from tests.runtime.programs import compiled as object_of

@@ -304,8 +304,11 @@ def test_embedding_gathers_rows_and_leaves_the_padding_row_without_gradient() ->
     assert gradient.numpy().tolist() == [[1, 1], [0, 0], [1, 1], [0, 0]]
     (scaled,) = aj.autograd.grad(F.embedding(index, table, scale_grad_by_freq=True).sum(), table)
     assert scaled.numpy().tolist() == [[1, 1], [1, 1], [1, 1], [0, 0]]
-    with pytest.raises(NotImplementedError, match="sparse=True"):
-        F.embedding(index, table, sparse=True)
+    (sparse,) = aj.autograd.grad(F.embedding(index, table, sparse=True).sum(), table)
+    assert sparse.is_sparse
+    assert sparse.to_dense().tolist() == [[1, 1], [2, 2], [1, 1], [0, 0]]
+    with pytest.raises(RuntimeError, match="scale_grad_by_freq not supported with sparse"):
+        F.embedding(index, table, scale_grad_by_freq=True, sparse=True)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])

@@ -178,15 +178,22 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
     """
     now = state.__dict__
     if now["layers"]:
-        return call_in_layer(cls, arguments, options, call)
+        called = call_in_layer(cls, arguments, options, call)
+        if called is not None:
+            return called
     takes_context = cls.setup_context is _NO_SETUP
     given = [*arguments, *options.values()]
     ctx = cls._backward_cls()
     ctx.source = here(True)
-    slots = [i for i, a in enumerate(given) if isinstance(a, Tensor)]
+    slots: list[int] = []
+    parts: list[Tensor] = []
     flags = [False] * len(given)
-    for i in slots:
-        flags[i] = wants_grad(part_of(given[i]))
+    for i, a in enumerate(given):
+        if isinstance(a, Tensor):
+            part = part_of(a)
+            slots.append(i)
+            parts.append(part)
+            flags[i] = part._requires_grad if part._view is None else wants_grad(part)
     ctx.num_inputs = len(given)
     ctx.fewest_gradients = fewest
     ctx.needs_input_grad = tuple(flags)
@@ -195,10 +202,11 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
     if recorded:
         ctx.requires_grad = True
         ctx.slots = slots
-        parts = [part_of(given[i]) for i in slots]
         ctx.edges = [edge_of(t) for t in parts]
         ctx.input_metas = [meta_of(t) for t in parts]
-        ctx.input_forms = {k: given[i] for k, i in enumerate(slots) if given[i] is not parts[k]}
+        forms = {k: given[i] for k, i in enumerate(slots) if given[i] is not parts[k]}
+        if forms:
+            ctx.input_forms = forms
     forward = cls.forward
     if now["observer"] is not None:
         forward = now["observer"].function(cls.__name__, ctx.sequence, forward)

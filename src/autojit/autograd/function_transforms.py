@@ -36,14 +36,20 @@ class Called(NamedTuple):
     is_tuple: bool
 
 
-def call_in_layer(cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., Called]) -> Called:
-    """Call a custom function inside the innermost layer; ``call(cls, arguments, options)`` is the way to call one."""
+def call_in_layer(
+    cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Callable[..., Called]
+) -> Called | None:
+    """Call a custom function inside the innermost layer; ``call(cls, arguments, options)`` is the way to call one.
+
+    None: the layer is there for the ops inside the function only, which is to be called as without a layer.
+    """
     layer = state.layers[-1]
     if isinstance(layer, ForwardLevel):
         return _push(layer, cls, arguments, options, call)
     if isinstance(layer, BatchLayer):
         return _batch(layer, cls, arguments, options, call)
-    found: Called = layer.call_function(cls, arguments, options, call)  # type: ignore[attr-defined]
+    call_function = getattr(layer, "call_function", None)
+    found: Called | None = None if call_function is None else call_function(cls, arguments, options, call)
     return found
 
 

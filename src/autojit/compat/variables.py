@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autojit.autograd.variable import leaf_of
 from autojit.core.errors import UsageError
 from autojit.ir.op import Op
+from autojit.jit.pytree import flatten
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
 from autojit.tensor.factories import zeros_like
@@ -167,6 +168,25 @@ class VariableLayer:
                 if type(y) is Tensor:
                     as_variable(y, volatile)
         return called
+
+    def around_compiled(self, compiled: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a compiled function, whose ops know nothing of Variables; its results are Variables if an argument is.
+
+        While a volatile Variable is alive the function runs uncompiled, for the Variable may take part in it.
+        """
+        if self.volatile_count():
+            return compiled.function(*args, **kwargs)
+        with below(self):
+            found = compiled(*args, **kwargs)
+        if any(isinstance(x, Variable) for x in flatten((args, kwargs))[0]):
+            for y in flatten(found)[0]:
+                if type(y) is Tensor:
+                    as_variable(y)
+        return found
+
+    def volatile_count(self) -> int:
+        """How many volatile Variables are alive."""
+        return sum(is_volatile(reference()) for reference in list(self.alive.values()))
 
     def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
         """``made`` is a Variable, and volatile, where ``source`` is."""

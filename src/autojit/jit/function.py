@@ -166,8 +166,13 @@ class JitFunction:
 
     def _slow(self, *args: Any, **kwargs: Any) -> Any:
         now = state.__dict__
-        if config.disable or now["trace"] is not None or now["layers"] or now["detour"] == "eager":
+        if config.disable or now["trace"] is not None or now["detour"] == "eager":
             return self.function(*args, **kwargs)
+        if now[
+            "layers"
+        ]:  # some layers have no part in the ops of a compiled function, only in its arguments and results
+            around = getattr(now["layers"][-1], "around_compiled", None)
+            return self.function(*args, **kwargs) if around is None else around(self, args, kwargs)
         call = _Call(args, kwargs)
         with self._lock:
             call.bound = self.gathering.again(call.leaves)

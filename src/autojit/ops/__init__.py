@@ -36,13 +36,15 @@ from autojit.ops.views import *
 
 if TYPE_CHECKING:
     from autojit.ops.decompositions import *
+    from autojit.ops.incomplete_gamma import *
     from autojit.ops.linalg import *
+    from autojit.ops.matrix_exponential import *
     from autojit.ops.pseudo_inverse import *
 
 
 def _load_matrix_ops() -> None:
-    """Import the ops few programs need: factorisations and solutions."""
-    for module in ("linalg", "decompositions", "pseudo_inverse"):
+    """Import the ops few programs need: factorisations and solutions, incomplete gamma functions."""
+    for module in ("linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "incomplete_gamma"):
         found = vars(_import_module(f"autojit.ops.{module}"))
         globals().update({name: found[name] for name in found["__all__"]})
 

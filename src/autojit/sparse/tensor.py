@@ -182,7 +182,11 @@ class SparseTensor(Tensor):
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> Any:
         """As of a dense tensor; the hook gets a sparse gradient."""
-        return self._values_part.register_hook(lambda g: self._part_of(hook(self._from_part(g))))
+
+        def on_values(grad: Any) -> Any:
+            return self._part_of(hook(self.with_values(grad)))
+
+        return self._values_part.register_hook(on_values)
 
     # --------------------------------------------------------------------------------------------------- conversion
 

@@ -23,7 +23,7 @@ from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import copy_into, replace
 from autojit.tensor.recording import OpNode
-from autojit.tensor.state import below, set_layers, state
+from autojit.tensor.state import below, holders, made_like, set_layers, state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 from autojit.transforms.jvp import push_forward
 
@@ -66,6 +66,8 @@ class ForwardLevel:
             for y, y_dot in zip(results, pushed, strict=True):
                 if y_dot is None and type_of(y).dtype.is_differentiable:
                     y_dot = Tensor._literal_of(0, type_of(y)).clone()
+                elif not op.is_view and any(_shares_memory(y_dot, t) for t in tangents):
+                    y_dot = y_dot.clone()
                 if y_dot is not None:
                     self._keep(y, self._laid_out(y, y_dot))
             self._tell_node(op, results)
@@ -101,7 +103,7 @@ class ForwardLevel:
             if x_dot is not None:
                 copy_into(x_dot, x_dot.new_zeros(()) if new_dot is None else new_dot)
             elif new_dot is not None:
-                self.give(x, new_dot)
+                self.give(x, new_dot.clone())  # ``new`` may be a tensor of the user (``copy_``)
 
     def holder(self, x: Tensor) -> Tensor:
         """``x``: a dual tensor has its own history."""
@@ -150,7 +152,7 @@ class ForwardLevel:
         else:
             base, chain = (None, ()) if t._view is None else (t._view.base, t._view.chain)
         if base is not None:
-            base_dot = self._laid_out(base, Tensor._literal_of(0, type_of(base)))
+            base_dot = made_like(x_dot, self._laid_out(base, Tensor._literal_of(0, type_of(base))))
             self.give(base, base_dot)
             seen = _seen(base_dot, chain)
             copy_into(seen, x_dot)
@@ -261,6 +263,14 @@ def unpack_dual(level: ForwardLevel, t: Tensor) -> tuple[Tensor, Tensor | None]:
         if full is None or not isinstance(layer, BatchLayer):
             return found, dot
         return layer.element(found), None if dot is None else layer.element(dot)
+
+
+def _shares_memory(a: Tensor | None, b: Tensor | None) -> bool:
+    """Whether one tangent is the other, or a view of it: a rule may hand on what it was given."""
+    if a is None or b is None:
+        return False
+    a, b = (a, *holders(a))[-1], (b, *holders(b))[-1]
+    return a is b or (a._storage is not None and a._storage is b._storage)
 
 
 def _seen(base_dot: Tensor, chain: Sequence[Op]) -> Tensor:

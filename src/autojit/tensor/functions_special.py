@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit import ops
-from autojit.tensor.promotion import floating
+from autojit.tensor.promotion import floating, floating_together
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -37,6 +37,22 @@ def digamma(input: Any) -> Tensor:
 def polygamma(n: int, input: Any) -> Tensor:
     """The n-th derivative of ``digamma``."""
     return ops.polygamma(n, floating(input, "polygamma"))  # type: ignore[no-any-return]
+
+
+def igamma(input: Any, other: Any) -> Tensor:
+    """The regularised lower incomplete gamma function ``P(input, other)``; differentiable in ``other``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.igamma(aj.tensor(1.0), aj.tensor(1.0))
+        tensor(0.6321)
+    """
+    return ops.igamma(*floating_together(input, other, "igamma"))  # type: ignore[no-any-return]
+
+
+def igammac(input: Any, other: Any) -> Tensor:
+    """The regularised upper incomplete gamma function ``Q(input, other) = 1 - P``; differentiable in ``other``."""
+    return ops.igammac(*floating_together(input, other, "igammac"))  # type: ignore[no-any-return]
 
 
 def det(input: Tensor) -> Tensor:

@@ -77,6 +77,8 @@ def in_place(
         return x
     mark = sequence_mark()
     old = _old(x)
+    if arguments and arguments[0] is x and old._requires_grad:
+        arguments = (_with_history_of(alias(x), x), *arguments[1:])  # x itself, saved in its own history, is a cycle
     new = function(old, *arguments, **options)
     replace(x, new, method, old, mark)
     return x
@@ -110,12 +112,15 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
 def _old(x: Tensor) -> Tensor:
     """A stand-in for the present value of ``x`` with its history, which keeps both when ``x`` itself moves on."""
     is_concrete = state.trace is None or (x._array is None and x._value is None)
-    old = alias(x, own_version=True) if is_concrete else wrap_value(value_of(x))
-    old._requires_grad = wants_grad(x)
-    old._grad_fn, old._output_nr, old._accumulator = x._grad_fn, x._output_nr, x._accumulator
+    return _with_history_of(alias(x, own_version=True) if is_concrete else wrap_value(value_of(x)), x)
+
+
+def _with_history_of(made: Tensor, x: Tensor) -> Tensor:
+    made._requires_grad = wants_grad(x)
+    made._grad_fn, made._output_nr, made._accumulator = x._grad_fn, x._output_nr, x._accumulator
     if state.layers:
-        carry(x, old)
-    return old
+        carry(x, made)
+    return made
 
 
 def copy_into(x: Tensor, source: Tensor, method: str = "copy_") -> Tensor:

@@ -15,9 +15,12 @@ from autojit.tensor import (
     functions_derived,
     functions_elementwise,
     functions_indexing,
+    functions_matrix,
     functions_reduction,
+    functions_scatter,
     functions_shape,
     functions_special,
+    functions_statistics,
     functions_views,
     gradients,
     indexing,
@@ -38,7 +41,7 @@ from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, stora
 
 FAMILIES = (
     functions_elementwise, functions_reduction, functions_shape, functions_views, functions_indexing, functions_special,
-    functions_derived,
+    functions_derived, functions_scatter, functions_statistics, functions_matrix,
 )  # fmt: skip
 
 ALIASES = {
@@ -56,6 +59,7 @@ ONLY_FUNCTIONS = {
     "one_hot_like", "broadcastable_sum", "real", "imag", "concat", "concatenate", "row_stack", "neg_op",
     "sign_op", "square_op", "sizes_of", "vander", "view_as_real", "view_as_complex", "chain_matmul", "block_diag",
     "cartesian_prod", "combinations", "dstack", "atleast_3d", "trapezoid", "trapz", "cdist", "pdist",
+    "column_stack", "cumulative_trapezoid", "gradient", "lobpcg", "nuclear_norm", "pca_lowrank", "svd_lowrank",
 }  # fmt: skip
 ONLY_METHODS = {
     "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "sign_op", "square_op",
@@ -80,6 +84,7 @@ IN_PLACE = (
     "multiply", "divide", "negative", "absolute", "clip", "fix", "true_divide", "arccos", "arcsin", "arctan", "arccosh",
     "arcsinh", "arctanh", "arctan2", "greater", "greater_equal", "less", "less_equal", "not_equal", "sgn", "deg2rad",
     "rad2deg", "sinc", "ldexp", "float_power", "renorm", "mvlgamma", "polygamma", "addbmm", "conj_physical",
+    "igamma", "igammac", "scatter_reduce", "index_reduce",
 )  # fmt: skip
 COMPARING = (
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "greater",

@@ -16,6 +16,7 @@ from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import UsageError, register_operand_type
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
+from autojit.tensor.node import TYPES, new_type
 from autojit.tensor.size import Size
 from autojit.tensor.storage import INFERENCE_VIEW, Storage, View
 
@@ -189,23 +190,12 @@ def type_of(t: Tensor) -> TensorType:
         array = t._array
         if array is not None:
             key = (array.shape, array.dtype)
-            found = _TYPES.get(key)
-            t._type = found = _new_type(key) if found is None else found
+            found = TYPES.get(key)
+            t._type = found = new_type(key) if found is None else found
         else:
             assert t._value is not None
             found = t._type = t._value.type
     return found
-
-
-_TYPES: dict[Any, TensorType] = {}  # making one takes six times as long as finding it
-_TYPE_LIMIT = 4096
-
-
-def _new_type(key: tuple[tuple[int, ...], Any]) -> TensorType:
-    if len(_TYPES) >= _TYPE_LIMIT:
-        _TYPES.clear()
-    made = _TYPES[key] = TensorType(key[0], dtype_of_numpy(key[1]))
-    return made
 
 
 def wrap(array: NDArray[Any]) -> Tensor:

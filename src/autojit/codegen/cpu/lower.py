@@ -246,7 +246,7 @@ class _Lowering:
         if not text.partial_bytes:
             return []
         unread = len(program.loads) + len(program.stores)  # the combining function takes the same arguments
-        rest = [*(a.value for a in program.accumulators), *partials]
+        rest = [*(_combined(a.value, band) for a in program.accumulators), *partials]
         combine = Entry(text.text, "kernel_combine", (*([Immediate(0)] * unread), *rest), 1, 500.0, "combine")
         if band is None:
             self.entries.append(combine)
@@ -328,6 +328,12 @@ class _Lowering:
             return
         arguments = (*arguments, *self._report_arguments(found, kernel.nodes, [kernel.node] * len(kernel.operands)))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
+
+
+def _combined(value: Value, band: Band | None) -> Argument:
+    """A fold's result for the combining function, which leaves alone those that each slice keeps for itself."""
+    shown = _in_band(value, 0, 0, band)
+    return Immediate(0) if isinstance(shown, Sliced) and shown.is_local else value
 
 
 def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None) -> Argument:

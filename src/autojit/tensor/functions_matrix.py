@@ -1,0 +1,146 @@
+"""Decompositions and functions of matrices under torch's top-level names; ``autojit.linalg`` has the newer forms."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from autojit import ops
+from autojit.core.errors import ArgumentError, ShapeError
+from autojit.tensor.functions_shape import flip
+from autojit.tensor.functions_views import narrow
+from autojit.tensor.tensor import Tensor, type_of
+
+
+class SvdFactors(NamedTuple):
+    """``U @ diag(S) @ V^H``."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+class QrFactors(NamedTuple):
+    """``Q`` with orthonormal columns, ``R`` upper triangular."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class Solution(NamedTuple):
+    """What ``triangular_solve`` gives: the solution and the matrix as it was read."""
+
+    solution: Tensor
+    cloned_coefficient: Tensor
+
+
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors:
+    """Singular value decomposition ``U, S, V`` (not ``V^H``): ``f[..., m, n] -> f[..., m, k], f[..., k], f[..., n, k]``.
+
+    Args:
+        some: the reduced form; the full one needs a square matrix here.
+        compute_uv: without it ``U`` and ``V`` are zeros, and only ``S`` is differentiable.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.svd(aj.tensor([[3.0, 0.0], [0.0, 4.0]])).S
+        tensor([4., 3.])
+    """
+    *lead, rows, columns = type_of(input).shape
+    if not compute_uv:
+        singular = ops.svdvals(input)
+        shapes = ((*lead, rows, rows), (*lead, columns, columns))
+        zeros = [input.detach().new_zeros(shape) for shape in shapes]
+        return SvdFactors(zeros[0], singular, zeros[1])
+    if not some and rows != columns:
+        raise ArgumentError("svd: the full form needs a square matrix", {"input": input}, "use linalg.svd")
+    u, s, vh = ops.svd(input)
+    return SvdFactors(u, s, vh.mH)
+
+
+def qr(input: Tensor, some: bool = True) -> QrFactors:
+    """Orthonormal columns times upper triangle, in the reduced form."""
+    *_, rows, columns = type_of(input).shape
+    if not some and rows > columns:
+        raise ArgumentError("qr: only the reduced form is supported", {"input": input}, "use some=True")
+    return QrFactors(*ops.qr(input))
+
+
+def matrix_exp(input: Tensor) -> Tensor:
+    """The exponential of square matrices, the sum of ``A**k / k!``; differentiable to every order.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.matrix_exp(aj.zeros(2, 2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
+    return ops.matrix_exp(input)  # type: ignore[no-any-return]
+
+
+def triangular_solve(
+    b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Solution:
+    """``X`` with ``A @ X = b``, reading one triangle of ``A``."""
+    matrix = A.transpose(-2, -1) if transpose else A
+    return Solution(ops.triangular_solve(matrix, b, upper != transpose, True, unitriangular), A)
+
+
+def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The sum of the singular values of the matrices on two axes."""
+    return input.norm("nuc", dim, keepdim)  # type: ignore[no-any-return]
+
+
+def lobpcg(
+    A: Tensor,
+    k: int | None = None,
+    B: Tensor | None = None,
+    X: Tensor | None = None,
+    n: int | None = None,
+    iK: Tensor | None = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """The ``k`` largest (or smallest) eigenvalues of symmetric matrices and their vectors, ``A u = w B u``.
+
+    Computed by a complete decomposition, so that no starting vectors ``X``, preconditioner or tolerance is needed;
+    they are accepted and not read. Differentiable.
+
+    Shapes: ``f[..., n, n] -> f[..., k], f[..., n, k]``, in descending order (ascending for the smallest).
+
+    Raises:
+        ShapeError: ``A`` is not square, or ``n < 3 k``.
+    """
+    *_, rows, columns = type_of(A).shape
+    count = (type_of(X).shape[-1] if X is not None else 1) if k is None else k
+    if rows != columns or rows < 3 * count:
+        raise ShapeError(
+            f"LPBPCG algorithm is not applicable when the number of A rows (={rows}) is smaller than 3 x the number of "
+            f"requested eigenpairs (={count})"
+        )
+    if B is None:
+        values, vectors = ops.eigh(A)
+    else:
+        lower = ops.cholesky(B)
+        half = ops.triangular_solve(lower, A, False)
+        values, standard = ops.eigh(ops.triangular_solve(lower, half.mH, False))
+        vectors = ops.triangular_solve(lower.mH, standard, True)
+    if largest is False:
+        return narrow(values, -1, 0, count), narrow(vectors, -1, 0, count)
+    top, matching = narrow(values, -1, rows - count, count), narrow(vectors, -1, rows - count, count)
+    return flip(top, (-1,)), flip(matching, (-1,))
+
+
+def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) -> SvdFactors:
+    """The ``q`` largest singular values (of ``A - M``) and their vectors, by a complete decomposition."""
+    u, s, v = svd(A if M is None else A - M)
+    return SvdFactors(narrow(u, -1, 0, q), narrow(s, -1, 0, q), narrow(v, -1, 0, q))
+
+
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> SvdFactors:
+    """Principal components of the rows: ``svd_lowrank`` of the centred matrix."""
+    *_, rows, columns = type_of(A).shape
+    count = min(6, rows, columns) if q is None else q
+    return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, count)

@@ -1,0 +1,153 @@
+"""Folding elements into places by index: ``scatter_reduce`` and ``index_reduce``.
+
+A sum and a mean are scattered additions. Products, minima and maxima compare every source element with every place along
+the axis (a mask of ``places x elements``) and fold the masked elements, so that their derivatives are those of ``prod``,
+``amax`` and ``amin``: exact where factors are zero, shared equally among equal extremes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.core.errors import DTypeError, UsageError
+from autojit.ops.base import normalize_axis
+from autojit.tensor.functions_elementwise import add, clamp, div, eq, floor_divide, where
+from autojit.tensor.functions_indexing import index_add, scatter, scatter_add
+from autojit.tensor.functions_reduction import all as all_of
+from autojit.tensor.functions_reduction import amax, amin, prod
+from autojit.tensor.functions_shape import broadcast_to, cat, movedim, unsqueeze
+from autojit.tensor.functions_views import narrow
+from autojit.tensor.tensor import Tensor, type_of
+
+_REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """``input`` with the elements of ``src`` folded into the places ``index`` along ``dim``.
+
+    Shapes: ``f[.., n, ..], i64[.., k, ..], f[.., k, ..] -> f[.., n, ..]``; along other axes ``index`` may be smaller.
+    Time and memory O(n k) per line for ``prod``, ``amax`` and ``amin``.
+
+    Args:
+        reduce: ``"sum"``, ``"prod"``, ``"mean"``, ``"amax"`` or ``"amin"``.
+        include_self: whether the old element takes part where something is folded in.
+
+    Raises:
+        RuntimeError: ``reduce`` is unknown, or the dtypes of ``input`` and ``src`` differ.
+
+    Example:
+        >>> import autojit as aj
+        >>> x, i = aj.tensor([1.0, 2.0, 3.0, 4.0]), aj.tensor([0, 0, 1, 1])
+        >>> aj.zeros(3).scatter_reduce(0, i, x, reduce="amax", include_self=False)
+        tensor([2., 4., 0.])
+    """
+    _check("scatter_reduce", input, src, reduce)
+    if type_of(input).ndim == 0:
+        line = scatter_reduce(
+            input.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduce, include_self=include_self
+        )
+        return line.reshape(())  # type: ignore[no-any-return]
+    axis = normalize_axis(dim, type_of(input).ndim, "scatter_reduce")
+    piece = src
+    for other, extent in enumerate(type_of(index).shape):
+        piece = narrow(piece, other, 0, extent)
+    if reduce in ("sum", "mean"):
+        ones = piece.detach().new_ones(type_of(piece).shape)
+        counts = scatter_add(input.detach().new_zeros(type_of(input).shape), axis, index, ones)
+        kept = input if include_self else where(eq(counts, 0), input, 0)
+        total = scatter_add(kept, axis, index, piece)
+        return total if reduce == "sum" else _mean(total, counts, include_self)
+    reached = input
+    for other, extent in enumerate(type_of(index).shape):
+        if other != axis:
+            reached = narrow(reached, other, 0, extent)
+    done = _folded(reached, axis, index, piece, reduce, include_self)
+    if type_of(done).shape == type_of(input).shape:
+        return done
+    places = input.new_zeros((), dtype=type_of(index).dtype) + _counting(input, done, axis)
+    return scatter(input, axis, places, done)
+
+
+def _counting(input: Tensor, done: Tensor, axis: int) -> Tensor:
+    """The position along the axis, in the shape of ``done``: where ``scatter`` writes its lines."""
+    shape = type_of(done).shape
+    ones = done.detach().new_ones(shape).long()
+    return ones.cumsum(axis) - 1  # type: ignore[no-any-return]
+
+
+def index_reduce(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """``input`` with the slices of ``source`` along ``dim`` folded into the positions ``index``.
+
+    Args:
+        reduce: ``"prod"``, ``"mean"``, ``"amax"`` or ``"amin"``.
+        include_self: whether the old slice takes part where something is folded in.
+
+    Raises:
+        RuntimeError: ``reduce`` is unknown, or the dtypes of ``input`` and ``source`` differ.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.ones(2).index_reduce(0, aj.tensor([1, 1]), aj.tensor([3.0, 4.0]), "prod")
+        tensor([ 1., 12.])
+    """
+    _check("index_reduce", input, source, reduce)
+    axis = normalize_axis(dim, type_of(input).ndim, "index_reduce")
+    if reduce in ("sum", "mean"):
+        counts = index_add(input.detach() * 0, axis, index, source.detach() * 0 + 1)
+        kept = input if include_self else where(eq(counts, 0), input, 0)
+        total = index_add(kept, axis, index, source)
+        return total if reduce == "sum" else _mean(total, counts, include_self)
+    shape = [1] * type_of(input).ndim
+    shape[axis] = -1
+    places = broadcast_to(index.reshape(shape), type_of(source).shape)
+    return _folded(input, axis, places, source, reduce, include_self)
+
+
+def _check(name: str, input: Tensor, src: Tensor, reduce: str) -> None:
+    if reduce not in _REDUCTIONS:
+        raise UsageError(f"{name}(): reduce argument must be one of {', '.join(_REDUCTIONS)}, got {reduce}")
+    if type_of(src).dtype is not type_of(input).dtype:
+        raise DTypeError(f"{name}(): Expected self.dtype to be equal to src.dtype", {"input": input, "src": src})
+
+
+def _mean(total: Tensor, counts: Tensor, include_self: bool) -> Tensor:
+    divisor = add(counts, 1) if include_self else clamp(counts, min=1)
+    if type_of(total).dtype.is_differentiable:
+        return div(total, divisor)  # type: ignore[no-any-return]
+    return floor_divide(total, divisor)  # type: ignore[no-any-return]
+
+
+def _folded(input: Tensor, axis: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
+    """Fold along an axis; every other axis has one extent in all three operands."""
+    lines, places, pieces = (movedim(t, axis, -1) for t in (input, index, src))
+    count = type_of(lines).shape[-1]
+    positions = places.new_ones((count,)).cumsum(0) - 1
+    chosen = eq(unsqueeze(places, -2), unsqueeze(positions, -1))
+    elements, own = unsqueeze(pieces, -2), unsqueeze(lines, -1)
+    if not include_self:
+        untouched = unsqueeze(all_of(chosen.logical_not(), -1), -1)
+        taken = cat([broadcast_to(untouched, type_of(own).shape), chosen], -1)
+    else:
+        taken = cat([chosen.new_ones(type_of(own).shape), chosen], -1)
+    every = broadcast_to(elements, type_of(chosen).shape)
+    neutral = {"prod": 1, "amax": _extreme(input, -1), "amin": _extreme(input, 1)}[reduce]
+    candidates = where(taken, cat([own, every], -1), neutral)
+    fold: Any = {"prod": prod, "amax": amax, "amin": amin}[reduce]
+    return movedim(fold(candidates, -1), -1, axis)  # type: ignore[no-any-return]
+
+
+def _extreme(input: Tensor, sign: int) -> float | int:
+    """The greatest (or least) value of the dtype."""
+    dtype = type_of(input).dtype
+    if dtype.is_floating_point:
+        return sign * float("inf")
+    if dtype.name == "bool":
+        return sign > 0
+    bits = dtype.size_bytes * 8
+    if dtype.kind == "uint":
+        return (1 << bits) - 1 if sign > 0 else 0
+    return (1 << (bits - 1)) - 1 if sign > 0 else -(1 << (bits - 1))

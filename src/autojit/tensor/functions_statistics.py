@@ -1,0 +1,183 @@
+"""Statistics of values: medians without NaN, the most frequent value, histograms, differences on a grid, integrals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.core.dtypes import int64
+from autojit.core.errors import ShapeError, UsageError
+from autojit.ops.base import normalize_axis
+from autojit.tensor.functions_elementwise import (
+    clamp,
+    div,
+    eq,
+    floor,
+    ge,
+    isnan,
+    le,
+    logical_and,
+    mul,
+    sub,
+    where,
+)  # fmt: skip
+from autojit.tensor.functions_indexing import gather, scatter_add
+from autojit.tensor.functions_reduction import ValuesIndices, cumsum, sort
+from autojit.tensor.functions_reduction import sum as sum_of
+from autojit.tensor.functions_shape import cat, movedim, reshape, squeeze, unsqueeze
+from autojit.tensor.functions_views import narrow
+from autojit.tensor.promotion import cast
+from autojit.tensor.tensor import Tensor, type_of
+
+
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of the elements that are not NaN (NaN when all are); with ``dim``, (values, indices) along it.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.nanmedian(aj.tensor([1.0, float("nan"), 3.0]))
+        tensor(1.)
+    """
+    if dim is None:
+        flat = reshape(input, -1)
+        if not type_of(flat).size:
+            return sum_of(flat) + float("nan")
+        return nanmedian(flat, 0)[0]
+    x = reshape(input, 1) if type_of(input).ndim == 0 else input
+    axis = normalize_axis(dim, type_of(x).ndim, "nanmedian")
+    if type_of(x).shape[axis] == 0:
+        raise ShapeError("nanmedian(): Expected reduction dim to have non-zero size.", {"input": input})
+    values, places = sort(x, axis)  # NaN last
+    counted = sum_of(cast(isnan(x).logical_not(), int64), axis, keepdim=True)
+    middle = clamp(counted - 1, min=0).div(2, rounding_mode="floor")
+    found = gather(values, axis, middle), gather(places, axis, middle)
+    if type_of(input).ndim == 0:
+        return ValuesIndices(*(reshape(t, ()) for t in found))
+    return ValuesIndices(*(found if keepdim else (squeeze(t, axis) for t in found)))
+
+
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
+    """The most frequent value along ``dim``, the least of several, and where it is last.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.mode(aj.tensor([3, 1, 3, 2])).values
+        tensor(3)
+    """
+    x = reshape(input, 1) if type_of(input).ndim == 0 else input
+    axis = normalize_axis(dim, type_of(x).ndim, "mode")
+    values, places = sort(x, axis, stable=True)
+    line, order = movedim(values, axis, -1), movedim(places, axis, -1)
+    equal = eq(unsqueeze(line, -1), unsqueeze(line, -2))
+    often = sum_of(cast(equal, int64), -1)
+    first = unsqueeze(often.argmax(-1), -1)
+    value = gather(line, -1, first)
+    last = gather(order, -1, first + gather(often, -1, first) - 1)
+    found = [movedim(t, -1, axis) for t in (value, last)]
+    if type_of(input).ndim == 0:
+        return ValuesIndices(*(reshape(t, ()) for t in found))
+    return ValuesIndices(*(found if keepdim else (squeeze(t, axis) for t in found)))
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each of ``bins`` equal intervals of [min, max]; both 0 mean the range of the elements.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.histc(aj.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
+        tensor([0., 2., 1., 0.])
+    """
+    x = reshape(input.detach(), -1)
+    low: Any = min
+    high: Any = max
+    if min == max == 0 and type_of(x).size:
+        low, high = x.min(), x.max()
+    elif min > max:
+        raise UsageError("torch.histc: max must be larger than min")
+    width = sub(high, low)
+    flat = eq(width, 0) if isinstance(width, Tensor) else width == 0
+    span = where(flat, 2, width) if isinstance(width, Tensor) else (2 if flat else width)
+    start = where(flat, low - 1, low) if isinstance(width, Tensor) else (low - 1 if flat else low)
+    place = cast(clamp(floor(mul(div(sub(x, start), span), bins)), 0, bins - 1), int64)
+    inside = logical_and(ge(x, start), le(x, start + span))
+    return scatter_add(x.new_zeros((bins,)), 0, where(inside, place, 0), cast(inside, type_of(x).dtype))
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Operands side by side: vectors as columns, matrices as they are."""
+    return cat([reshape(t, (-1, 1)) if type_of(t).ndim < 2 else t for t in tensors], 1)
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
+    """Running integral by the trapezoidal rule along ``dim``, one element fewer.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.cumulative_trapezoid(aj.tensor([1.0, 5.0, 10.0]))
+        tensor([ 3.0000, 10.5000])
+    """
+    axis = normalize_axis(dim, type_of(y).ndim, "cumulative_trapezoid")
+    n = type_of(y).shape[axis]
+    heights = (narrow(y, axis, 1, n - 1) + narrow(y, axis, 0, n - 1)) / 2
+    if x is None:
+        return cumsum(mul(heights, dx), axis)
+    if type_of(x).ndim == 1:
+        shape = [1] * type_of(y).ndim
+        shape[axis] = -1
+        x = reshape(x, shape)
+    along = axis if type_of(x).ndim == type_of(y).ndim else axis - type_of(y).ndim
+    count = type_of(x).shape[along]
+    return cumsum(heights * (narrow(x, along, 1, count - 1) - narrow(x, along, 0, count - 1)), axis)
+
+
+def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
+    """Derivatives of samples on a grid along each axis, by central differences, one-sided at the edges.
+
+    Args:
+        spacing: the distance of samples, one per axis, or a vector of coordinates per axis.
+        edge_order: 1 or 2, the order of accuracy at the edges.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.gradient(aj.tensor([1.0, 2.0, 4.0, 8.0]))[0]
+        tensor([1.0000, 1.5000, 3.0000, 4.0000])
+    """
+    if edge_order not in (1, 2):
+        raise UsageError(f"torch.gradient only supports edge_order=1 and edge_order=2, got {edge_order}")
+    ndim = type_of(input).ndim
+    axes = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    axes = [normalize_axis(axis, ndim, "gradient") for axis in axes]
+    several = isinstance(spacing, list | tuple)
+    if several and len(spacing) != len(axes):
+        raise UsageError(
+            f"torch.gradient expected spacing to be unspecified, a scalar or a list of length {len(axes)}, got "
+            f"{len(spacing)}"
+        )
+    steps = spacing if several else [spacing] * len(axes)
+    return [_along(input, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True)]
+
+
+def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
+    line = movedim(y, axis, -1)
+    n = type_of(line).shape[-1]
+    if n < edge_order + 1:
+        raise ShapeError(
+            "torch.gradient expected each dimension size to be at least edge_order+1", {"input": y}, "add samples"
+        )
+    if isinstance(spacing, Tensor) and type_of(spacing).ndim == 1:
+        h = narrow(spacing, 0, 1, n - 1) - narrow(spacing, 0, 0, n - 1)
+    else:
+        h = cast(line.detach().new_ones((n - 1,)), type_of(line).dtype) * spacing
+    rise = narrow(line, -1, 1, n - 1) - narrow(line, -1, 0, n - 1)
+    slope = rise / h
+    if n == 2:
+        return movedim(cat([slope, slope], -1), -1, axis)  # type: ignore[no-any-return]
+    before, after = narrow(h, 0, 0, n - 2), narrow(h, 0, 1, n - 2)
+    left, right = narrow(slope, -1, 0, n - 2), narrow(slope, -1, 1, n - 2)
+    inner = (left * after + right * before) / (before + after)
+    first, last = narrow(slope, -1, 0, 1), narrow(slope, -1, n - 2, 1)
+    if edge_order == 2:
+        bend = (right - left) / (before + after)
+        first = first - narrow(bend, -1, 0, 1) * narrow(h, 0, 0, 1)
+        last = last + narrow(bend, -1, n - 3, 1) * narrow(h, 0, n - 2, 1)
+    return movedim(cat([first, inner, last], -1), -1, axis)  # type: ignore[no-any-return]
