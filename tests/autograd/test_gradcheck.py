@@ -9,6 +9,7 @@ import pytest
 
 import autojit as aj
 from autojit.autograd import Function, GradcheckError, gradcheck, gradgradcheck
+from tests.autograd.registry import first_samples, function_of, samples, tensors
 
 
 def leaf(*values: Any) -> aj.Tensor:
@@ -303,3 +304,47 @@ def test_compiled_functions_are_checked_as_they_are() -> None:
     wrong = aj.jit(lambda x: WrongSine.apply(x))
     assert not gradcheck(wrong, x, raise_exception=False)
     assert not gradgradcheck(aj.jit(lambda x: WrongSecond.apply(x)), x, raise_exception=False)
+
+
+# -- all ops
+
+
+def narrows(op: Any) -> bool:
+    """Whether the op rounds to a smaller dtype, which differences of 1e-6 cannot judge."""
+    return op.name == "cast" and op.dtype not in (aj.float64, aj.complex128)
+
+
+def check_everything(op: Any, arrays: Any) -> None:
+    given, function = tensors(arrays), function_of(op)
+    everything = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
+    assert gradcheck(function, given, atol=1e-4, **everything)
+    assert gradgradcheck(function, given, atol=1e-3, check_fwd_over_rev=True, check_batched_grad=True, fast_mode=True)
+
+
+def has_gradient(op: Any, arrays: Any) -> bool:
+    return any(y.requires_grad for y in function_of(op)(*tensors(arrays)))
+
+
+def test_both_modes_alone_and_in_batches_for_one_sample_of_every_op() -> None:
+    count = 0
+    for name, op, arrays in first_samples(aj.float64, largest=12):
+        if op.is_random or narrows(op) or not has_gradient(op, arrays):
+            continue
+        try:
+            check_everything(op, arrays)
+        except Exception as error:
+            raise AssertionError(name) from error
+        count += 1
+    assert count > 90
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [aj.float64, aj.complex128], ids=lambda d: d.name)
+def test_both_modes_alone_and_in_batches_for_all_samples(dtype: Any) -> None:
+    for name, op, arrays in samples(dtype, largest=12):
+        if op.is_random or narrows(op) or not has_gradient(op, arrays):
+            continue
+        try:
+            check_everything(op, arrays)
+        except Exception as error:
+            raise AssertionError(name) from error

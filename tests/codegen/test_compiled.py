@@ -44,6 +44,10 @@ def test_compiled_equals_eager(op_class: type[Op]) -> None:
             check_op(op_class, dtype)
 
 
+def test_a_fold_that_each_slice_of_a_band_keeps_for_itself() -> None:
+    assert check_seed(10_864, "fine")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("op_class", OPS, ids=lambda op: op.name)
 def test_compiled_equals_eager_in_every_dtype(op_class: type[Op]) -> None:

@@ -132,6 +132,17 @@ def test_histories_after_a_compiled_call_are_the_eager_ones(scenario: Scenario) 
     assert step.stats()["fallbacks"] == 0
 
 
+def test_leaves_and_results_are_told_apart_by_native_code() -> None:
+    step = aj.jit(lambda x: (aj.autograd.grad((x * x).sum(), x)[0], x.is_leaf))
+    x = leaf(1.0, 2.0)
+    for given, is_leaf in [(x, True)] * 3 + [(x * 2, False)] * 3 + [(x, True), (x * 2, False)]:
+        grad, found = step(given)
+        assert found == is_leaf
+        assert grad.tolist() == (2 * given).tolist()
+    assert step.stats()["captures"] == 2
+    assert step.stats()["native_calls"] >= 2
+
+
 def refused(message: str, run: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match=message):
         run()

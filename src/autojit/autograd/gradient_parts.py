@@ -93,7 +93,7 @@ def _check_memory(x: Tensor, place: int) -> None:
     array = x._array
     if array is None:
         raise ValueError(f"gradcheck: input {place} is a tensor of a captured step; check outside of the capture")
-    if any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
+    if array.size and any(step == 0 and n > 1 for step, n in zip(array.strides, array.shape, strict=True)):
         what = "has a dimension with stride 0"
     elif shares_elements(array):
         what = "has elements that overlap in memory"

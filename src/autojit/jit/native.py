@@ -181,6 +181,8 @@ class NativeStep:
         slots: tuple[tuple[str, object], ...] = (("_requires_grad", leaf.requires_grad),)
         if leaf.requires_grad:
             slots += (("_grad", None),)
+            if leaf.is_leaf:
+                slots += (("_grad_fn", None),)
         if self.written and k not in self.views:
             slots += (("_storage", None),)
         return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots)
@@ -235,6 +237,7 @@ def can_be_native(step: CompiledStep) -> bool:
         and not step.segment.copies_out
         and not step.compiled.lowered.fallbacks
         and all(leaf.kind != "twin" and leaf.grad_value is None for leaf in arguments)
+        and all(leaf.is_leaf or not leaf.requires_grad for leaf in arguments)
     )
 
 

@@ -22,7 +22,7 @@ from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normalize_axis
 from autojit.ops.elementwise_arithmetic import cast, div, mul, where
 from autojit.ops.elementwise_base import REALS, sample_array
-from autojit.ops.elementwise_logic import eq, to_bool
+from autojit.ops.elementwise_logic import eq, logical_or, ne, to_bool
 from autojit.ops.samples import Samples
 from autojit.ops.shape import broadcast_to, flip, pad, permute, reshape, slice_axis
 from autojit.ops.sources import ones
@@ -195,6 +195,8 @@ class Extreme(Fold, abstract=True):
     def _shares(self, x: Any, result: Any) -> tuple[Any, Any]:
         """(where the extremum is attained, how many times per fold)."""
         attained = eq(x, restore_axes(result, x.spec.shape, self.axes))
+        if x.spec.dtype.is_floating_point:
+            attained = logical_or(attained, ne(x, x))  # where there is a NaN the extremum is NaN
         return attained, bind(Sum(self.axes), cast(attained, x.spec.dtype))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:

@@ -16,7 +16,9 @@ from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.reductions import fold_over
 from autojit.tensor.dispatch import apply_single, number
 from autojit.tensor.functions_elementwise import (
+    add,
     div,
+    eq,
     isnan,
     maximum,
     minimum,
@@ -25,7 +27,7 @@ from autojit.tensor.functions_elementwise import (
     where,
 )  # fmt: skip
 from autojit.tensor.promotion import as_operand, cast, floating
-from autojit.tensor.recording import rename_node
+from autojit.tensor.recording import rename_node, shows_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -373,8 +375,19 @@ def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool, is_line: bool) 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
     if dim is None:
-        return ops.median(input.reshape(-1), 0)[0]
+        flat = input.reshape(-1)
+        return shared_among_equals(flat, ops.median(flat, 0)[0], "MedianBackward0")
     return _kept(ops.median(input, dim), dim, keepdim, input.ndim > 0)
+
+
+def shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
+    """An element of ``x`` whose gradient goes in equal shares to all elements equal to it (NaN equals NaN)."""
+    if not (state.grad_enabled and shows_grad(x)) or not type_of(x).dtype.is_differentiable:
+        return value
+    value = value.detach()
+    equal = where(isnan(value), isnan(x), eq(x, value))
+    count = sum(cast(equal, type_of(x).dtype))
+    return rename_node(add(value, div(sum(where(equal, sub(x, value), 0)), count)), name)
 
 
 def quantile(

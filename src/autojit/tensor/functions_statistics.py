@@ -22,7 +22,7 @@ from autojit.tensor.functions_elementwise import (
     where,
 )  # fmt: skip
 from autojit.tensor.functions_indexing import gather, scatter_add
-from autojit.tensor.functions_reduction import ValuesIndices, cumsum, sort
+from autojit.tensor.functions_reduction import ValuesIndices, cumsum, shared_among_equals, sort
 from autojit.tensor.functions_reduction import sum as sum_of
 from autojit.tensor.functions_shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.tensor.functions_views import narrow
@@ -42,7 +42,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
         flat = reshape(input, -1)
         if not type_of(flat).size:
             return sum_of(flat) + float("nan")
-        return nanmedian(flat, 0)[0]
+        return shared_among_equals(flat, nanmedian(flat, 0)[0], "NanmedianBackward0")
     x = reshape(input, 1) if type_of(input).ndim == 0 else input
     axis = normalize_axis(dim, type_of(x).ndim, "nanmedian")
     if type_of(x).shape[axis] == 0:
@@ -94,12 +94,12 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         low, high = x.min(), x.max()
     elif min > max:
         raise UsageError("torch.histc: max must be larger than min")
-    width = sub(high, low)
-    flat = eq(width, 0) if isinstance(width, Tensor) else width == 0
-    span = where(flat, 2, width) if isinstance(width, Tensor) else (2 if flat else width)
-    start = where(flat, low - 1, low) if isinstance(width, Tensor) else (low - 1 if flat else low)
-    place = cast(clamp(floor(mul(div(sub(x, start), span), bins)), 0, bins - 1), int64)
-    inside = logical_and(ge(x, start), le(x, start + span))
+    flat = eq(low, high) if isinstance(low, Tensor) else low == high
+    start, end = (where(flat, low - 1, low), where(flat, high + 1, high)) if isinstance(flat, Tensor) else (
+        (low - 1, high + 1) if flat else (low, high)
+    )
+    place = cast(clamp(floor(mul(div(sub(x, start), sub(end, start)), bins)), 0, bins - 1), int64)
+    inside = logical_and(ge(x, start), le(x, end))
     return scatter_add(x.new_zeros((bins,)), 0, where(inside, place, 0), cast(inside, type_of(x).dtype))
 
 

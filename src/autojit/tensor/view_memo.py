@@ -17,7 +17,7 @@ from autojit.ir.op import Op
 from autojit.tensor.dispatch import attach_views
 from autojit.tensor.recording import OpNode, edge_of, shows_grad
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, storage_chain, type_of, wrap
+from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, type_of, wrap
 
 _LIMIT = 4096
 _PLAIN = frozenset((int, str, type(None), type(Ellipsis)))
@@ -50,6 +50,8 @@ def recall(what: Any, x: Tensor) -> tuple[Any, Tensor | None]:
     if array is None or now["divert"] is not None or now["observer"] is not None:
         return None, None
     if x._type is not None and x._type.device is not CPU:
+        return None, None
+    if x._view is not None and made_in_inference(x):  # such views are not recorded
         return None, None
     recorded = now["grad_enabled"] and (x._requires_grad if x._view is None else shows_grad(x))
     key = (what, array.shape, array.strides, array.dtype, recorded)

@@ -9,7 +9,7 @@ from autojit.ir.op import Op
 from autojit.tensor.recording import edge_of, symbolic_node
 from autojit.tensor.state import state
 from autojit.tensor.storage import INFERENCE, MULTIPLE_VIEWS
-from autojit.tensor.tensor import Tensor, relative_chain, type_of
+from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, type_of
 from autojit.tensor.view_history import Parts, Restrided, ViewChain
 
 
@@ -29,7 +29,7 @@ def one_node(found: Tensor, input: Tensor, name: str) -> Tensor:
 
 def several_views(input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: Any, name: str) -> tuple[Tensor, ...]:
     """The views that ``make`` gives, as outputs of one node; ``part`` is (axis, whether it is dropped)."""
-    recorded = state.grad_enabled
+    recorded = state.grad_enabled and not made_in_inference(input)
     edge = edge_of(input) if recorded else None
     if recorded and not state.layers:
         state.grad_enabled = False
