@@ -13,6 +13,8 @@ from autojit.autograd.grad_mode import is_grad_enabled, is_inference_mode_enable
 from autojit.autograd.graph import (
     Node,
     SavedTensor,
+    _current_autograd_node,
+    _current_graph_task_execution_order,
     _current_graph_task_id,
     _will_engine_execute_node,
     increment_version,
@@ -21,6 +23,7 @@ from autojit.autograd.graph import (
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import state
+from autojit.tensor.tensor import storage_of
 
 
 class _UndefinedGrad(Function):
@@ -50,6 +53,46 @@ class UndefinedGrad:
 
     def __call__(self, *tensors: Tensor) -> Any:
         return _UndefinedGrad.apply(*tensors)
+
+
+class DelayedError:
+    """``DelayedError(message, n)(*tensors)`` gives the tensors back; a gradient that reaches them is an error.
+
+    ``n`` is the number of tensors.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.ones(1, requires_grad=True)
+        >>> DelayedError("not differentiable", 1)(x).backward()
+        Traceback (most recent call last):
+            ...
+        RuntimeError: not differentiable
+    """
+
+    def __init__(self, message: str, num_inputs: int) -> None:
+        self.message = message
+        self.num_inputs = num_inputs
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        if len(tensors) != self.num_inputs:
+            raise TypeError(f"DelayedError: expected {self.num_inputs} tensors, got {len(tensors)}")
+        return Error.apply(self.message, *tensors)
+
+
+class Error(Function):
+    """The identity, whose backward raises RuntimeError with the message it was given."""
+
+    @staticmethod
+    def forward(ctx: Any, message: str, *tensors: Any) -> Any:
+        """The tensors as they are."""
+        ctx.message = message
+        made = tuple(t.detach() for t in tensors)
+        return made[0] if len(made) == 1 else made
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Never a gradient."""
+        raise RuntimeError(ctx.message)
 
 
 class _WeakTensorRef:
@@ -90,16 +133,28 @@ def _pop_hooks() -> None:
     state.recording_hooks = state.recording_hooks[:-1] or None
 
 
-_functions = SimpleNamespace(AccumulateGrad=AccumulateGrad, Node=Node, UndefinedGrad=UndefinedGrad)
+def _set_version_counter(tensors: tuple[Tensor, ...], versions: tuple[int, ...]) -> None:
+    """Let each tensor have been changed so many times, as far as backward passes can tell."""
+    for t, version in zip(tensors, versions, strict=True):
+        if version < 0:
+            raise RuntimeError(f"Cannot set a version counter to {version}, a number below 0")
+        storage_of(t).version = version
+
+
+_functions = SimpleNamespace(
+    AccumulateGrad=AccumulateGrad, DelayedError=DelayedError, Error=Error, Node=Node, UndefinedGrad=UndefinedGrad
+)
 _autograd = SimpleNamespace(
     SavedTensor=SavedTensor,
     _push_saved_tensors_default_hooks=_push_hooks,
     _pop_saved_tensors_default_hooks=_pop_hooks,
+    _unsafe_set_version_counter=_set_version_counter,
 )
 _ImperativeEngine = ExecutionEngine
 
 __all__ = [
-    "UndefinedGrad", "_ImperativeEngine", "_WeakTensorRef", "_autograd", "_current_graph_task_id", "_functions",
+    "DelayedError", "Error", "UndefinedGrad", "_ImperativeEngine", "_WeakTensorRef", "_autograd",
+    "_current_autograd_node", "_current_graph_task_execution_order", "_current_graph_task_id", "_functions",
     "_increment_version", "_set_grad_enabled", "_will_engine_execute_node", "is_grad_enabled",
     "is_inference_mode_enabled",
 ]  # fmt: skip

@@ -41,6 +41,7 @@ from autojit.tensor.conversion import is_complex, is_floating_point, is_inferenc
 from autojit.tensor.factories import (
     arange,
     as_tensor,
+    asarray,
     empty,
     empty_like,
     eye,
@@ -138,7 +139,18 @@ _LAZY_NAMES = {
     "save": "autojit.io", "load": "autojit.io",
     "jvp": "autojit.func", "vmap": "autojit.func",
     "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
+    "vmap": "autojit.func",
 }  # fmt: skip
+
+
+_NETWORK_FUNCTIONS = frozenset(
+    """
+    alpha_dropout batch_norm bilinear binary_cross_entropy_with_logits celu celu_ channel_shuffle cosine_embedding_loss
+    cosine_similarity ctc_loss dropout embedding_bag feature_alpha_dropout group_norm hardshrink hinge_embedding_loss
+    instance_norm kl_div layer_norm margin_ranking_loss pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss
+    rms_norm rrelu rrelu_ selu selu_ threshold threshold_ triplet_margin_loss
+    """.split()
+)  # of nn.functional, at the top level too
 
 
 def __getattr__(name: str) -> Any:
@@ -146,6 +158,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY_NAMES:
         module = _importlib.import_module(_LAZY_NAMES[name])
         found = getattr(module, name, module)
+    elif name in _NETWORK_FUNCTIONS:
+        found = getattr(_importlib.import_module("autojit.nn.functional"), name)
     elif name in _LAZY_MODULES:
         try:
             found = _importlib.import_module(f"autojit.{name}")
@@ -167,6 +181,7 @@ __all__ = [  # and every function of ``autojit.tensor``, and the names of ``tens
     "Tensor",
     "arange",
     "as_tensor",
+    "asarray",
     "autograd",
     "bernoulli",
     "bfloat16",

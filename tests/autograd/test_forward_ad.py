@@ -365,6 +365,15 @@ def test_gradients_accumulate_with_their_tangents(mode: Mode) -> None:
     equal(pushed, [14, -20])
 
 
+def test_out_arguments_take_no_duals() -> None:
+    with forward.dual_level():
+        dual, plain = forward.make_dual(aj.ones(2), aj.ones(2)), aj.ones(2)
+        for arguments, place in (((plain, plain), dual), ((dual, plain), plain)):
+            with pytest.raises(NotImplementedError, match="because it is an out= function"):
+                aj.add(*arguments, out=place)
+        assert aj.add(plain, plain, out=plain) is plain
+
+
 def test_custom_functions_push_with_their_jvp(mode: Mode) -> None:
     class Cube(Function):
         @staticmethod
@@ -415,6 +424,26 @@ def test_a_jitted_function_inside_a_level_pushes_tangents() -> None:
     with forward.dual_level():
         pushed = tangent(jitted(forward.make_dual(x, v)))
     equal(pushed, 2 * np.cos(2 * x.numpy()) * v.numpy())
+    assert "called inside a forward-mode level" in jitted.explain()
+
+
+def test_levels_leave_no_reference_cycles() -> None:
+    x, v = aj.ones(3), aj.ones(3)
+
+    def push() -> None:
+        with forward.dual_level():
+            forward.unpack_dual((forward.make_dual(x, v) * 2).sin())
+
+    push()
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for _ in range(50):
+            push()
+        assert len(gc.get_objects()) - before < 10
+    finally:
+        gc.enable()
 
 
 def test_complex_tangents(mode: Mode) -> None:

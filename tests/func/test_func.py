@@ -185,6 +185,24 @@ def test_the_callers_history_goes_through() -> None:
     close(through, jacobian_of(lambda w: (2 * (aj.tensor(M) @ w)[:, None] * aj.tensor(M)).sum(), X))
 
 
+def test_random_numbers_are_the_same_different_or_refused(mode: Any) -> None:
+    x = aj.zeros(3, 100, dtype=aj.float64)
+    draw = lambda x: x + aj.rand(100, dtype=aj.float64)
+    same = mode(vmap(draw, randomness="same"))(x).numpy()
+    np.testing.assert_array_equal(same[0], same[2])
+    different = mode(vmap(draw, randomness="different"))(x).numpy()
+    assert np.abs(np.corrcoef(different) - np.eye(3)).max() < 0.4
+    assert ((different >= 0) & (different < 1)).all()
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        vmap(draw)(x)
+    with pytest.raises(ValueError, match="randomness must be"):
+        vmap(draw, randomness="other")
+    aj.manual_seed(3)
+    first = vmap(draw, randomness="different")(x).numpy()
+    aj.manual_seed(3)
+    np.testing.assert_array_equal(vmap(draw, randomness="different")(x).numpy(), first)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     x, m = aj.tensor(X), aj.tensor(M)
     with pytest.raises(RuntimeError, match="return a scalar tensor"):

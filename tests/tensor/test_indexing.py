@@ -116,3 +116,18 @@ def test_bad_subscripts_raise_what_torch_raises(name: str) -> None:
     attempt, error = BAD[name]
     with pytest.raises(error):
         attempt(aj.tensor(ramp()))
+
+
+@pytest.mark.parametrize(
+    "index", [[slice(None), [1, 0]], [[0, 1], [1, 2]], [aj.tensor([0, 1]), Ellipsis], [None], [(0, 1), slice(1, 3)]]
+)
+def test_a_list_that_holds_more_than_numbers_means_a_tuple(index: list[Any]) -> None:
+    x = aj.arange(12.0).view(3, 4)
+    y = x.clone()
+    with pytest.warns(UserWarning, match=r"use x\[tuple\(seq\)\]"):
+        found = x[index]
+    assert aj.equal(found, x[tuple(index)])
+    with pytest.warns(UserWarning, match=r"use x\[tuple\(seq\)\]"):
+        y[index] = 7.0
+    assert (y[tuple(index)] == 7).all()
+    assert aj.equal(x[[0, 2]], x[aj.tensor([0, 2])])  # numbers alone are an index array

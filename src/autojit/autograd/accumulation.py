@@ -19,8 +19,10 @@ from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.promotion import cast
+from autojit.tensor.recording import edge_of, symbolic_node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of, wrap
+from autojit.tensor.view_history import Copied
 
 _LOCKS = [threading.RLock() for _ in range(16)]
 
@@ -91,7 +93,7 @@ def _add_in_place(total: Tensor, grad: Tensor) -> None:
 def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
     """The gradient in memory of its own, laid out like ``leaf``."""
     if state.grad_enabled and grad._requires_grad:
-        return clone(grad)
+        return _copied(grad)
     if state.layers:
         return clone(grad)
     if type(grad) is not Tensor:
@@ -108,6 +110,15 @@ def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
     made_array = np.empty_like(like, dtype=array.dtype)
     np.copyto(made_array, array)
     return wrap(made_array)
+
+
+def _copied(grad: Tensor) -> Tensor:
+    """A copy with a history, which calls it a copy into new memory."""
+    made = clone(grad)
+    if made._grad_fn is not None and not state.layers:
+        edges, types = [None, edge_of(grad)], [type_of(grad)] * 2
+        made._grad_fn = symbolic_node(Copied(), edges, types, "CopyBackwards", instead_of=made._grad_fn)
+    return made
 
 
 def _is_dense(array: Any) -> bool:

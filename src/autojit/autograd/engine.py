@@ -59,11 +59,13 @@ class Walk:
         self.missing: dict[Node, int] = {}
         self.needed: set[Node] | None = None  # None: all
         self.callbacks: list[Callable[[], Any]] = []
+        self.order: list[Node] = []  # the nodes of the pass, later ones first
+        self.current: Node | None = None  # the node whose rule runs
         self.observer = state.observer  # the profiler's, or None
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> dict[Edge, Any]:
         """Push the roots' cotangents through the history; the cotangents that arrived at the targets."""
-        order = self._plan([edge[0] for edge, _ in roots])
+        order = self.order = self._plan([edge[0] for edge, _ in roots])
         arrived, missing = self.arrived, self.missing
         if self.observer is None:
             self._start(roots)
@@ -80,6 +82,25 @@ class Walk:
     def _start(self, roots: Sequence[tuple[Edge, Any]]) -> None:
         for edge, grad in roots:
             self._arrive(edge, grad)
+
+    def expected_order(self) -> list[Node]:
+        """All nodes of the pass, those that ran already too, in the order in which they run."""
+        members = set(self.order)
+        missing = dict.fromkeys(members, 0)
+        for node in members:
+            for edge in node.edges:
+                if edge is not None and edge[0] in members:
+                    missing[edge[0]] += 1
+        found: dict[Node, None] = {}
+        for node in self.order:
+            if type(node) is not AccumulateGrad or not missing[node]:
+                found[node] = None
+            for edge in node.edges:
+                if edge is not None and edge[0] in members:
+                    missing[edge[0]] -= 1
+                    if type(edge[0]) is AccumulateGrad and not missing[edge[0]]:
+                        found[edge[0]] = None
+        return list(found)
 
     def will_run(self, node: Node) -> bool:
         """Whether the hooks of ``node`` run in this pass: it is reached, and needed for what was asked for."""
@@ -155,10 +176,12 @@ class Walk:
             _fill_zeros(node, grads)
             grads = through_pre_hooks(node.pre_hooks, grads)
         if is_leaf:
+            self.current = node
             if self.observer is None:
                 accumulate(node, grads)  # type: ignore[arg-type]
             else:
                 self.observer.node(node, grads, accumulate, node, grads)
+            self.current = None
             if node.post_hooks:
                 through_post_hooks(node.post_hooks, (), grads)
         else:
@@ -180,14 +203,18 @@ class Walk:
             wanted = tuple(
                 [e is not None and (e[0] in needed or (targets is not None and e in targets)) for e in node.edges]
             )
+        is_watched = bool(node.post_hooks)
+        self.current = node
         if self.observer is None:
             results = anomaly.guarded(node, grads, wanted)
         else:
             results = self.observer.node(node, grads, anomaly.guarded, node, grads, wanted)
+        self.current = None
         if node.post_hooks:
             _fill_zeros(node, grads)
             shown = [zeros_of(e) if r is ZERO and e is not None else r for r, e in zip(results, node.edges)]
-            results = through_post_hooks(node.post_hooks, shown, grads)
+            given = grads if is_watched else [None] * len(grads)  # hooks registered by the rule come too late for them
+            results = through_post_hooks(node.post_hooks, shown, given)
         if not self.keep_graph:
             node.release()
         grads.clear()
@@ -228,6 +255,11 @@ def current_walk() -> Walk | None:
     return _running.walks[-1] if _running.walks else None
 
 
+def current_node() -> Node | None:
+    """The node whose rule the thread is running, or None."""
+    return next((walk.current for walk in reversed(_running.walks) if walk.current is not None), None)
+
+
 def run_backward(
     roots: Sequence[tuple[Edge, Any]],
     keep_graph: bool,
@@ -245,13 +277,14 @@ def run_backward(
 
 
 def _entered(walk: Walk, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
-    before, depth = _running.walks, _running.depth
+    before, depth, hooks = _running.walks, _running.depth, state.recording_hooks
     _running.walks, _running.depth = (*before, walk), depth + 1
     try:
         with grad_mode(create_graph):
             return anomaly.watched(walk.run, roots) if state.anomaly else walk.run(roots)
     finally:
         _running.walks, _running.depth = before, depth
+        state.recording_hooks = hooks  # whatever an unpack hook entered or left
 
 
 def _in_new_thread(job: Callable[[], dict[Edge, Any]]) -> dict[Edge, Any]:
@@ -324,4 +357,4 @@ def edge_type(edge: Edge) -> TensorType:
     return type_of_meta(node.out_metas[number])
 
 
-__all__ = ["ExecutionEngine", "Walk", "current_walk", "edge_type", "fresh", "run_backward", "zeros_of"]
+__all__ = ["ExecutionEngine", "Walk", "current_node", "current_walk", "edge_type", "fresh", "run_backward", "zeros_of"]

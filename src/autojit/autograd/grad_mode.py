@@ -327,6 +327,49 @@ def is_multithreading_enabled() -> bool:
     return _multithreading.enabled
 
 
+class _force_original_view_tracking(_DecoratorContextManager):
+    """Whether the history of a view whose base was changed names the view's function, or says ``as_strided``.
+
+    Takes effect at once and stays; as a context manager it is restored at the end.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.ones(2, 2, requires_grad=True)
+        >>> with aj.autograd._force_original_view_tracking(True):
+        ...     y = x.clone().view(-1).add_(1)
+        ...     y.grad_fn.name()
+        'ViewBackward0'
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.prev = state.view_replay
+        self.mode = mode
+        state.view_replay = mode
+
+    def __call__(self, orig_func: F) -> F:
+        state.view_replay = self.prev
+        return super().__call__(orig_func)
+
+    def __enter__(self) -> None:
+        state.view_replay = self.mode
+
+    def __exit__(self, *exception: object) -> None:
+        state.view_replay = self.prev
+
+    def clone(self) -> Self:
+        """A manager with the same flag; the flag in force is not touched until it is entered."""
+        before = state.view_replay
+        try:
+            return type(self)(self.mode)
+        finally:
+            state.view_replay = before
+
+
+def is_view_replay_enabled() -> bool:
+    """The flag of ``_force_original_view_tracking``."""
+    return state.view_replay
+
+
 class _unsafe_preserve_version_counter(_DecoratorContextManager):
     """In-place changes inside are not counted, so that no backward pass notices them.
 
@@ -355,6 +398,7 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_multithreading_enabled",
+    "is_view_replay_enabled",
     "no_grad",
     "set_grad_enabled",
     "set_multithreading_enabled",

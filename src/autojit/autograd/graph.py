@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from autojit.autograd.derivatives import GradientEdge, get_gradient_edge
-from autojit.autograd.engine import current_walk
+from autojit.autograd.engine import current_node, current_walk
+from autojit.autograd.grad_mode import is_multithreading_enabled
 from autojit.autograd.saved_mutation import allow_mutation_on_saved_tensors
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
@@ -154,6 +155,29 @@ def _will_engine_execute_node(node: Node) -> bool:
     if walk is None:
         raise UsageError("_get_should_execute_nodes should only be called during the backward pass")
     return walk.will_run(node)
+
+
+def _current_autograd_node() -> Node | None:
+    """The node whose rule the present backward pass is running; None outside a rule."""
+    return current_node()
+
+
+def _current_graph_task_execution_order() -> list[Node]:
+    """The nodes of the present backward pass in the order in which it runs them.
+
+    Raises:
+        RuntimeError: no backward pass is running, or threads are not ruled out by ``set_multithreading_enabled``.
+    """
+    walk = current_walk()
+    if walk is None:
+        raise UsageError("_current_graph_task_execution_order should only be called during the backward pass")
+    if is_multithreading_enabled():
+        raise UsageError(
+            "_current_graph_task_execution_order expects the current backward to be executed with multithreading "
+            "disabled",
+            fix="call backward inside autograd.set_multithreading_enabled(False)",
+        )
+    return walk.expected_order()
 
 
 class _MultiHandle:

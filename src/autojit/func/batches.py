@@ -23,10 +23,12 @@ def vmap(func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         in_dims: where the batch axis is in each argument: an integer, None for an argument that is the same for all
             elements, or a nest of these like the arguments.
         out_dims: where to put it in the results: an integer, or one per result.
-        randomness: "same" lets random ops draw once for the whole batch; "error" promises that there are none.
+        randomness: what random ops in ``func`` do: draw the "same" numbers for all elements, "different" ones, or raise
+            an "error".
 
     Raises:
         ValueError: ``in_dims`` does not fit the arguments, or the batch axes have different lengths.
+        RuntimeError: ``func`` draws random numbers and ``randomness`` is "error", or needs a tensor's single value.
 
     Example:
         >>> import autojit as aj
@@ -34,6 +36,8 @@ def vmap(func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         >>> dot(aj.tensor([[1.0, 2.0], [3.0, 4.0]]), aj.tensor([1.0, 10.0]))
         tensor([21., 43.])
     """
+    if randomness not in ("error", "same", "different"):
+        raise ValueError(f"vmap: randomness must be 'error', 'different' or 'same', got {randomness!r}")
 
     @functools.wraps(func)
     def batched(*args: Any, **kwargs: Any) -> Any:
@@ -47,7 +51,7 @@ def vmap(func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
                 if sizes
                 else f"vmap({_name(func)}, in_dims={in_dims}): at least one argument must have a batch axis"
             )
-        layer = BatchLayer(sizes.pop())
+        layer = BatchLayer(sizes.pop(), randomness)
         elements = [
             x if axis is None else layer.element(x if axis == 0 else x.movedim(axis, 0))
             for x, axis in zip(leaves, axes, strict=True)

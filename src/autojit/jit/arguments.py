@@ -20,11 +20,12 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
+from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.functions_elementwise import add
 from autojit.tensor.gradients import hook_keys
 from autojit.tensor.node import ZERO, LeafHooks, Node
 from autojit.tensor.recording import wants_grad
-from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, made_in_inference, type_of, wrap, wrap_value
 
 BAKED = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 
@@ -72,6 +73,7 @@ class ArgumentLeaf:
     grad_shell: Tensor | None = None
     is_leaf: bool = True
     requires_grad: bool = False
+    inference: bool = False  # made in inference mode
     tensor_type: type = Tensor
     entry: Tensor | None = None  # the shell with the history it had at the start; None without gradients
 
@@ -118,6 +120,9 @@ def _tensor_leaf(trace: Trace, leaf: Tensor) -> ArgumentLeaf:
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
     found.requires_grad, found.tensor_type = shell._requires_grad, type(leaf)
+    if leaf._view is not None and made_in_inference(leaf):
+        found.inference = True
+        mark_inference(shell)
     if shell._requires_grad:
         found.entry = shell
         if leaf._grad_fn is not None:
@@ -152,14 +157,15 @@ def signature(leaves: Sequence[Any], tree: TreeSpec, dynamic_floats: Collection[
     parts: list[Any] = []
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
+            made = leaf._view is not None and made_in_inference(leaf)
             if wants_grad(leaf):
                 twin = first.setdefault(id(leaf), k)
                 hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
                 parts.append(
-                    (type_of(leaf), True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks)
+                    (type_of(leaf), True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks, made)
                 )
             else:
-                parts.append((type_of(leaf), False, type(leaf)))
+                parts.append((type_of(leaf), False, type(leaf), made))
         else:
             parts.append(_plain_signature(leaf, k in dynamic_floats))
     return tree, tuple(parts)

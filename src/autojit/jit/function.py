@@ -168,11 +168,8 @@ class JitFunction:
         now = state.__dict__
         if config.disable or now["trace"] is not None or now["detour"] == "eager":
             return self.function(*args, **kwargs)
-        if now[
-            "layers"
-        ]:  # some layers have no part in the ops of a compiled function, only in its arguments and results
-            around = getattr(now["layers"][-1], "around_compiled", None)
-            return self.function(*args, **kwargs) if around is None else around(self, args, kwargs)
+        if now["layers"]:
+            return self._in_layer(now["layers"][-1], args, kwargs)
         call = _Call(args, kwargs)
         with self._lock:
             call.bound = self.gathering.again(call.leaves)
@@ -185,6 +182,13 @@ class JitFunction:
                 except _Conflict as conflict:  # nothing has been written yet
                     call.bound |= conflict.leaves
                     call.restart()
+
+    def _in_layer(self, layer: Any, args: Any, kwargs: Any) -> Any:
+        """A call inside a layer: its ops pass through one by one, unless only arguments and results need to."""
+        if hasattr(layer, "around_compiled"):
+            return layer.around_compiled(self, args, kwargs)
+        self.counts.note("called inside a forward-mode level or batch: ops ran one by one; jit the outer function")
+        return self.function(*args, **kwargs)
 
     def _run(self, call: _Call) -> Any:
         root = self._root(call)

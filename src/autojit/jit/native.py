@@ -37,6 +37,7 @@ from autojit.runtime.entry_spec import (
 from autojit.runtime.memory import allocate_array
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.state import guard_epoch
+from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class NativeStep:
             if leaf.is_leaf:
                 slots += (("_grad_fn", None),)
         if self.written and k not in self.views:
-            slots += (("_storage", None),)
+            slots += (("_storage", None), ("_view", INFERENCE_VIEW if leaf.inference else None))
         return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots)
 
     def _guards(self) -> list[Any]:

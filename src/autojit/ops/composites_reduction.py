@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from autojit.core.dtypes import int64
-from autojit.ir.op import Operand
+from autojit.ir.op import Operand, bind
 from autojit.ops.base import Axes, normalize_axes, normalize_axis
 from autojit.ops.elementwise_arithmetic import (
     add,
@@ -25,7 +25,7 @@ from autojit.ops.elementwise_arithmetic import (
 )  # fmt: skip
 from autojit.ops.elementwise_base import is_complex
 from autojit.ops.elementwise_complex import abs, imag, real
-from autojit.ops.elementwise_exponential import exp, log, pow, sqrt
+from autojit.ops.elementwise_exponential import PowNumber, exp, log, pow, sqrt
 from autojit.ops.elementwise_logic import eq, isfinite, to_bool
 from autojit.ops.indexing import gather
 from autojit.ops.reductions import amax, amin, argmax, argmin, restore_axes, sum
@@ -91,8 +91,7 @@ def norm(x: Operand, p: float = 2.0, axes: Axes = None, keep: bool = False) -> A
         squares = add(square(real(x)), square(imag(x))) if is_complex(x) else square(x)
         return safe_sqrt(sum(squares, axes, keep))
     if p == 0:
-        magnitude_dtype = x.spec.dtype.to_real()
-        return sum(cast(to_bool(x), magnitude_dtype), axes, keep)
+        return sum(where(to_bool(x), bind(PowNumber(0), abs(x)), 0), axes, keep)
     magnitude = abs(x)
     if math.isinf(p):
         return amax(magnitude, axes, keep) if p > 0 else amin(magnitude, axes, keep)

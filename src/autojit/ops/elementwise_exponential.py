@@ -19,7 +19,7 @@ from autojit.ops.elementwise_arithmetic import add, mul, reciprocal, square, sub
 from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, sample_inputs, widened
 from autojit.ops.elementwise_logic import eq, ge, logical_and
 from autojit.ops.samples import Samples
-from autojit.ops.sources import NUMBERS, ones_like, pair
+from autojit.ops.sources import NUMBERS, literal, ones_like, pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -247,7 +247,7 @@ class PowNumber(Pointwise):
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         (x,) = primals
         if self.exponent == 0:
-            return (None,)
+            return (lambda: literal(x, 0),)
         return (lambda: mul(pow(x, self.exponent - 1), self.exponent),)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:

@@ -109,8 +109,16 @@ class _IncompleteGamma(Pointwise, abstract=True):
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         a, x = primals
-        density = lambda: _density(a, x)  # noqa: E731
-        return (lambda: _missing(self.name), density if self.which == 0 else lambda: neg(density()))
+        lower = self.which == 0
+        return (lambda: _missing(self.name), lambda: _density(a, x) if lower else neg(_density(a, x)))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        if tangents[0] is not None:
+            raise NotImplementedError(
+                f"Trying to use forward AD with {self.name} that does not support it because it has not been "
+                "implemented yet: its derivative by the first operand has no closed form."
+            )
+        return super().jvp(primals, result, tangents)
 
     @classmethod
     def samples(cls, dtype: DType) -> Samples:

@@ -177,6 +177,8 @@ class Unique(DataDependent):
     remedy: ClassVar[str] = "call it outside the compiled function"
     axis: int | None
 
+    vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
+
     def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         wide = x.astype(np.float32) if x.dtype in _HALVES else x
         values, places, counts = np.unique(
@@ -194,6 +196,8 @@ class UniqueConsecutive(DataDependent):
 
     n_outputs: ClassVar[int] = 3
     remedy: ClassVar[str] = "call it outside the compiled function"
+
+    vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
 
     def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         rows = x.reshape(-1) if self.axis is None else np.moveaxis(x, self.axis, 0)

@@ -184,7 +184,7 @@ class SparseTensor(Tensor):
         """As of a dense tensor; the hook gets a sparse gradient."""
 
         def on_values(grad: Any) -> Any:
-            return self._part_of(hook(self.with_values(grad)))
+            return self._part_of(hook(self._from_part(grad)))
 
         return self._values_part.register_hook(on_values)
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from autojit.tensor.factories import tensor as _factory
 from autojit.tensor.methods import attach
+from autojit.tensor.out_arguments import factories_with_out
 from autojit.tensor.tensor import Tensor
 
-FUNCTIONS = attach()
+FUNCTIONS = attach() | factories_with_out()
 
 
 class _Package(ModuleType):

@@ -12,7 +12,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.core.errors import ShapeError
+import numpy as np
+
+from autojit.core.errors import ShapeError, UsageError
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import replace
@@ -20,12 +22,18 @@ from autojit.tensor.state import below, carry, set_layers, state
 from autojit.tensor.tensor import Tensor, alias, type_of, wrap
 from autojit.transforms.batch import batch_node
 
+_SEED_STEP = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio: seeds of elements lie far apart
+
 
 class BatchLayer:
-    """One batch of ``size`` elements that the running thread computes at once."""
+    """One batch of ``size`` elements that the running thread computes at once.
 
-    def __init__(self, size: int) -> None:
+    ``randomness`` says what a draw in the batch is: "same" for all elements, "different", or an "error".
+    """
+
+    def __init__(self, size: int, randomness: str = "same") -> None:
         self.size = size
+        self.randomness = randomness
         self._full: dict[int, tuple[Any, Tensor]] = {}
 
     # -- in and out
@@ -56,14 +64,15 @@ class BatchLayer:
         self._full.clear()
 
     def _own(self, t: Tensor, full: Tensor) -> None:
-        key, known = id(t), self._full
+        key, this = id(t), weakref.ref(self)
 
         def forget(reference: Any) -> None:
-            found = known.get(key)
-            if found is not None and found[0] is reference:
-                del known[key]
+            layer = this()
+            found = None if layer is None else layer._full.get(key)
+            if layer is not None and found is not None and found[0] is reference:
+                del layer._full[key]
 
-        known[key] = (weakref.ref(t, forget), full)
+        self._full[key] = (weakref.ref(t, forget), full)
 
     # -- the layer
 
@@ -73,11 +82,27 @@ class BatchLayer:
             fulls = [self.full(t) for t in operands]
             flags = [f is not None for f in fulls]
             if not any(flags):
-                return apply(op, *operands)
+                if not op.is_random or self.randomness == "same":
+                    return apply(op, *operands)
+                return self._drawn(op, operands[0])
             args = [t if f is None else f for t, f in zip(operands, fulls, strict=True)]
             results, _ = batch_node(op, args, flags, args[0])
         elements = [self.element(y) for y in results]
         return elements[0] if op.n_outputs == 1 else tuple(elements)
+
+    def _drawn(self, op: Op, key: Tensor) -> Tensor:
+        """Different random numbers per element: each has a seed of its own."""
+        if self.randomness == "error":
+            raise UsageError(
+                "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+                "'different' randomness flags on vmap or perform the randomness operation out of vmap.",
+                {"op": op.name, "batch": self.size},
+                'vmap(f, randomness="different")',
+            )
+        seeds = np.zeros((self.size, 2), np.uint64)
+        seeds[:, 0] = np.arange(1, self.size + 1, dtype=np.uint64) * np.uint64(_SEED_STEP)
+        results, _ = batch_node(op, [key + wrap(seeds.view(np.int64))], [True], key)
+        return self.element(results[0])
 
     def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
         """``made`` has the values that ``source`` has now; also their history, if so wanted."""

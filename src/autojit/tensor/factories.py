@@ -119,6 +119,34 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
     return finish(_from_data(data, dtype, copy=False), False, device)
 
 
+def asarray(
+    obj: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The data as a tensor: sharing memory where possible, a copy with ``copy=True``; a tensor keeps its history.
+
+    Raises:
+        ValueError: ``copy=False`` but another dtype asks for a copy.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.asarray([1.0, 2.0])
+        tensor([1., 2.])
+    """
+    if copy:
+        made = clone(obj) if isinstance(obj, Tensor) else tensor(obj, dtype=dtype)
+        found = made if dtype is None else cast(made, dtype)
+    else:
+        found = _from_data(obj, dtype, copy=False)
+    if copy is False and isinstance(obj, Tensor) and found is not obj:
+        raise ValueError("can't alias tensor: another dtype needs a copy; pass copy=None")
+    return finish(found, requires_grad, device)
+
+
 def from_numpy(array: Any) -> Tensor:
     """A tensor that shares memory with a NumPy array."""
     if not isinstance(array, np.ndarray):

@@ -182,13 +182,13 @@ class ForwardLevel:
             part.tangent = x_dot
 
     def _owner(self, t: Tensor) -> Any:
-        key = id(t)
-        parts = self.parts
+        key, this = id(t), weakref.ref(self)
 
         def forget(reference: Any) -> None:
-            found = parts.get(key)
-            if found is not None and found.owner is reference:
-                del parts[key]
+            level = this()
+            found = None if level is None else level.parts.get(key)
+            if level is not None and found is not None and found.owner is reference:
+                del level.parts[key]
 
         return weakref.ref(t, forget)
 

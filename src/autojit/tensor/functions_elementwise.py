@@ -13,6 +13,7 @@ from autojit.core.dtypes import bool_, complex128, float64, int64, promote_with_
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import broadcast_shapes
+from autojit.ops.elementwise_exponential import PowNumber
 from autojit.tensor.dispatch import apply, apply_single, number
 from autojit.tensor.promotion import (
     NUMBERS,
@@ -169,6 +170,8 @@ def pow(input: Any, exponent: Any) -> Tensor:
         x = cast(input, dtype)
         if exponent == 1:
             return mul(x, 1)
+        if exponent == 0:
+            return apply_single(PowNumber(0), x)
         found: Tensor = ops.pow(x, exponent)
         return found
     _refuse_numbers("pow", ONE, input, exponent)

@@ -117,8 +117,8 @@ def _check(name: str, input: Tensor, src: Tensor, reduce: str) -> None:
 def _mean(total: Tensor, counts: Tensor, include_self: bool) -> Tensor:
     divisor = add(counts, 1) if include_self else clamp(counts, min=1)
     if type_of(total).dtype.is_differentiable:
-        return div(total, divisor)  # type: ignore[no-any-return]
-    return floor_divide(total, divisor)  # type: ignore[no-any-return]
+        return div(total, divisor)
+    return floor_divide(total, divisor)
 
 
 def _folded(input: Tensor, axis: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
@@ -137,7 +137,7 @@ def _folded(input: Tensor, axis: int, index: Tensor, src: Tensor, reduce: str, i
     neutral = {"prod": 1, "amax": _extreme(input, -1), "amin": _extreme(input, 1)}[reduce]
     candidates = where(taken, cat([own, every], -1), neutral)
     fold: Any = {"prod": prod, "amax": amax, "amin": amin}[reduce]
-    return movedim(fold(candidates, -1), -1, axis)  # type: ignore[no-any-return]
+    return movedim(fold(candidates, -1), -1, axis)
 
 
 def _extreme(input: Tensor, sign: int) -> float | int:

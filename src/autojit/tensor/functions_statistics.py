@@ -95,8 +95,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     elif min > max:
         raise UsageError("torch.histc: max must be larger than min")
     flat = eq(low, high) if isinstance(low, Tensor) else low == high
-    start, end = (where(flat, low - 1, low), where(flat, high + 1, high)) if isinstance(flat, Tensor) else (
-        (low - 1, high + 1) if flat else (low, high)
+    start, end = (
+        (where(flat, low - 1, low), where(flat, high + 1, high))
+        if isinstance(flat, Tensor)
+        else ((low - 1, high + 1) if flat else (low, high))
     )
     place = cast(clamp(floor(mul(div(sub(x, start), sub(end, start)), bins)), 0, bins - 1), int64)
     inside = logical_and(ge(x, start), le(x, end))
@@ -145,8 +147,8 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     if edge_order not in (1, 2):
         raise UsageError(f"torch.gradient only supports edge_order=1 and edge_order=2, got {edge_order}")
     ndim = type_of(input).ndim
-    axes = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    axes = [normalize_axis(axis, ndim, "gradient") for axis in axes]
+    asked = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    axes = [normalize_axis(axis, ndim, "gradient") for axis in asked]
     several = isinstance(spacing, list | tuple)
     if several and len(spacing) != len(axes):
         raise UsageError(
@@ -171,7 +173,7 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     rise = narrow(line, -1, 1, n - 1) - narrow(line, -1, 0, n - 1)
     slope = rise / h
     if n == 2:
-        return movedim(cat([slope, slope], -1), -1, axis)  # type: ignore[no-any-return]
+        return movedim(cat([slope, slope], -1), -1, axis)
     before, after = narrow(h, 0, 0, n - 2), narrow(h, 0, 1, n - 2)
     left, right = narrow(slope, -1, 0, n - 2), narrow(slope, -1, 1, n - 2)
     inner = (left * after + right * before) / (before + after)
@@ -180,4 +182,4 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
         bend = (right - left) / (before + after)
         first = first - narrow(bend, -1, 0, 1) * narrow(h, 0, 0, 1)
         last = last + narrow(bend, -1, n - 3, 1) * narrow(h, 0, n - 2, 1)
-    return movedim(cat([first, inner, last], -1), -1, axis)  # type: ignore[no-any-return]
+    return movedim(cat([first, inner, last], -1), -1, axis)

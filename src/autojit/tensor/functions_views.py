@@ -205,6 +205,11 @@ def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor,
     return tuple(clone(piece) for piece in ops.split(tensor, split_size, dim))
 
 
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """``split_with_sizes`` as copies, which may be changed in place."""
+    return unsafe_split(input, list(split_sizes), dim)
+
+
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """``chunk`` as copies, which may be changed in place."""
     return tuple(clone(piece) for piece in ops.chunk(input, chunks, dim))

@@ -7,6 +7,7 @@ follows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,6 +57,8 @@ def getitem(x: Tensor, index: Any) -> Tensor:
             found = one_node(_basic(x, index), x, _node_name(index))
             keep(key, x, found)
         return found
+    if isinstance(index, list):
+        index = _as_tuple(index)
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
         _refuse_captured_mask(index)
         return x.masked_select(index)  # type: ignore[no-any-return]
@@ -64,6 +67,21 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     if not subscript.is_advanced:
         return seen if seen is not x else x.view(x.shape)
     return _gather(seen, subscript)
+
+
+def _as_tuple(index: list[Any]) -> Any:
+    """A list that holds more than numbers means a tuple, as in old NumPy; longer ones are index arrays."""
+    if len(index) >= 32 or not any(
+        i is None or i is Ellipsis or isinstance(i, Tensor | Sequence | slice | np.ndarray) for i in index
+    ):
+        return index
+    warnings.warn(
+        "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], "
+        "or x[tensor(seq)] for an index array",
+        UserWarning,
+        stacklevel=3,
+    )
+    return tuple(index)
 
 
 def _basic(x: Tensor, index: Any) -> Tensor:
@@ -109,6 +127,8 @@ def _node_name(index: Any) -> str:
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """``x[index] = value``; the value is broadcast and converted to the dtype of ``x``."""
     value = _value(x, value)
+    if isinstance(index, list):
+        index = _as_tuple(index)
     row = _row_for_mask(x, (index,), value)
     if row is not None:
         aligned = _aligned_mask(x, index)

@@ -32,7 +32,7 @@ from autojit.tensor.tensor import (
     type_of,
     wrap_value,
 )
-from autojit.tensor.view_history import Copied
+from autojit.tensor.view_history import Copied, ViewChain
 from autojit.tensor.view_rules import forbidden_view, inference_written, leaf_written, view_of_leaf_written
 
 _DIRECT: dict[str, Any] = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.divide}
@@ -57,7 +57,7 @@ def check_writable(x: Tensor, method: str, others: Sequence[Any] = ()) -> None:
     assert view is not None
     if view.creation and (shows_grad(x) or any(isinstance(o, Tensor) and shows_grad(o) for o in others)):
         raise forbidden_view(x, method)
-    if base._requires_grad and base._grad_fn is None:
+    if base._grad_fn is None and shows_grad(x):
         raise view_of_leaf_written(x, base, method)
 
 
@@ -112,7 +112,13 @@ def _write_directly(x: Tensor, method: str, arguments: tuple[Any, ...], options:
 def _old(x: Tensor) -> Tensor:
     """A stand-in for the present value of ``x`` with its history, which keeps both when ``x`` itself moves on."""
     is_concrete = state.trace is None or (x._array is None and x._value is None)
-    return _with_history_of(alias(x, own_version=True) if is_concrete else wrap_value(value_of(x)), x)
+    made = _with_history_of(alias(x, own_version=True) if is_concrete else wrap_value(value_of(x)), x)
+    node, view = x._grad_fn, x._view
+    if node is not None and node.tensor_hooks and view is not None and view.base is not None:
+        base = view.base  # the change is one of the base: hooks on the view's own gradient have no part in it
+        made._grad_fn = symbolic_node(ViewChain(relative_chain(x)), [edge_of(base)], [type_of(base)], node.name())
+        made._output_nr = 0
+    return made
 
 
 def _with_history_of(made: Tensor, x: Tensor) -> Tensor:

@@ -330,6 +330,7 @@ def set_(
         steps = _row_major(shape) if stride is None else stride
         found = alias(found).as_strided(shape, steps, storage_offset)
     set_data(self, alias(found))
+    self._accumulator = None  # what was recorded of the leaf before is not about the tensor it is now
     storage_of(self).bump("set_", here())
     return self
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.tensor import factories, random
+from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.inplace import copy_into
 from autojit.tensor.memory import resize_
 from autojit.tensor.recording import shows_grad
@@ -39,6 +41,14 @@ NAMES = frozenset(
 )
 
 
+FACTORIES = (
+    factories.zeros, factories.ones, factories.empty, factories.full, factories.arange, factories.range, factories.eye,
+    factories.linspace, factories.logspace, random.rand, random.randn, random.randint, random.randperm, random.normal,
+    random.multinomial, random.bernoulli,
+)  # fmt: skip
+_OF_A_SIZE = frozenset({"zeros", "ones", "empty", "rand", "randn"})
+
+
 def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with the keyword ``out``: a tensor, or a tuple of them for several results; it is returned.
 
@@ -57,20 +67,31 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
     taken = code.co_varnames[: code.co_argcount] if short else ()
     if taken == ("input",):  # short ways: what every call pays counts
 
-        def taking_out(input: Any, *, out: Any = None) -> Any:
+        def of_one(input: Any, *, out: Any = None) -> Any:
             return function(input) if out is None else _into(out, function, (input,), {})
 
-    elif taken == ("input", "other"):
+        return _named_like(function, of_one)
 
-        def taking_out(input: Any, other: Any, *, out: Any = None) -> Any:
+    if taken == ("input", "other"):
+
+        def of_two(input: Any, other: Any, *, out: Any = None) -> Any:
             return function(input, other) if out is None else _into(out, function, (input, other), {})
 
-    else:
+        return _named_like(function, of_two)
 
-        def taking_out(*arguments: Any, out: Any = None, **options: Any) -> Any:
-            return function(*arguments, **options) if out is None else _into(out, function, arguments, options)
+    def taking_out(*arguments: Any, out: Any = None, **options: Any) -> Any:
+        return function(*arguments, **options) if out is None else _into(out, function, arguments, options)
 
-    return functools.wraps(function)(taking_out)
+    name = function.__name__
+    taking_out.__code__ = taking_out.__code__.replace(co_name=name, co_qualname=name)  # what errors and profiles show
+    return _named_like(function, taking_out)
+
+
+def _named_like(function: Callable[..., Any], wrapper: Any) -> Callable[..., Any]:
+    """The wrapper under the function's name, also where errors and profiles look: in its code."""
+    name = function.__name__
+    wrapper.__code__ = wrapper.__code__.replace(co_name=name, co_qualname=name)
+    return functools.wraps(function)(wrapper)
 
 
 def _into(out: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -88,12 +109,41 @@ def _into(out: Any, function: Callable[..., Any], arguments: tuple[Any, ...], op
     return out if not isinstance(found, tuple) else _like(found, places)
 
 
+def factories_with_out() -> dict[str, Callable[..., Any]]:
+    """The factories with the keywords ``out`` (whose dtype is then the default) and, where extents are listed, ``size``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.ones(size=(2,), out=aj.empty(0))
+        tensor([1., 1.])
+    """
+    return {function.__name__: _making(function) for function in FACTORIES}
+
+
+def _making(function: Callable[..., Any]) -> Callable[..., Any]:
+    lists_extents = function.__name__ in _OF_A_SIZE
+    keeps_dtype = "dtype" in (function.__kwdefaults__ or {})
+
+    def making(*arguments: Any, out: Any = None, **options: Any) -> Any:
+        if lists_extents and "size" in options:
+            arguments = (options.pop("size"),)
+        if out is None:
+            return function(*arguments, **options)
+        if keeps_dtype:
+            options.setdefault("dtype", type_of(out).dtype)
+        return _into(out, function, arguments, options)
+
+    return _named_like(function, making)
+
+
 def _like(found: tuple[Any, ...], places: tuple[Any, ...]) -> Any:
     made = getattr(type(found), "_make", None)
     return tuple(places) if made is None else made(places)
 
 
 def _refuse_gradients(name: str, given: Sequence[Any]) -> None:
+    if state.layers:
+        _refuse_tangents(name, given)
     if not state.grad_enabled:
         return
     for item in given:
@@ -103,6 +153,17 @@ def _refuse_gradients(name: str, given: Sequence[Any]) -> None:
                 f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                 "arguments requires grad.",
                 fix="call it under no_grad(), or without out=",
+            )
+
+
+def _refuse_tangents(name: str, given: Sequence[Any]) -> None:
+    members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
+    tensors = [t for t in members if isinstance(t, Tensor)]
+    for level in state.layers:
+        if isinstance(level, ForwardLevel) and any(level.tangent(t) is not None for t in tensors):
+            raise NotImplementedError(
+                f"Trying to use forward AD with {name}_out that does not support it because it is an out= function. "
+                "Call it without out=."
             )
 
 
@@ -119,10 +180,8 @@ def _put(name: str, place: Tensor, result: Tensor) -> None:
 def _resize(place: Tensor, shape: tuple[int, ...]) -> None:
     if type_of(place).size:
         warnings.warn(
-            f"An output with one or more elements was resized since it had shape {list(type_of(place).shape)}, which does "
-            f"not match the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch "
-            "release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t "
-            "by resizing it, inplace, to zero elements with t.resize_(0).",
+            f"An output with one or more elements was resized since it had shape {list(type_of(place).shape)}, which does"
+            f" not match the required output shape {list(shape)}; give it no elements before: out.resize_(0)",
             UserWarning,
             stacklevel=5,
         )

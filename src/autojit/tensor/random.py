@@ -147,7 +147,7 @@ def randn(
 
 
 def randint(
-    low: int,
+    low: Any = 0,
     high: Any = None,
     size: Any = None,
     *,

@@ -474,6 +474,8 @@ def refresh_view(t: Tensor) -> None:
     if view.creation:
         raise forbidden_view(t, "", indirectly=True)
     view.base_fn = base._grad_fn
-    node = symbolic_node(ViewChain(relative_chain(t)), [edge], [type_of(base)], "AsStridedBackward0")
+    chain = relative_chain(t)
+    name = backward_name(chain[-1].name) if state.view_replay and chain else "AsStridedBackward0"
+    node = symbolic_node(ViewChain(chain), [edge], [type_of(base)], name)
     move_retained(t, node)
     t._requires_grad, t._grad_fn, t._output_nr = True, node, 0

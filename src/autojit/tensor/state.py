@@ -35,6 +35,7 @@ class State(threading.local):
     capture: Callable[..., Any] | None = None  # how ops enter the active trace: set by ``dispatch``
     infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
     observer: Any  # whom to tell what runs (the profiler's), or None
+    view_replay: bool  # whether the history of a changed base's view names the function that made the view
     detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
 
     def __init__(self) -> None:
@@ -50,6 +51,7 @@ class State(threading.local):
         self.anomaly_check_nan = True
         self.recording_hooks = None
         self.mutation = None
+        self.view_replay = False
         self.quiet: Any = contextvars.Context()
         self.quiet.run(np.seterr, all="ignore")
         self.run: Any = self.quiet.run

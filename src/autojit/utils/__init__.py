@@ -1,6 +1,7 @@
-"""Utilities beside the tensor API: ``data`` loads batches, ``checkpoint`` computes again what backward needs.
+"""Utilities beside the tensor API: ``data`` loads batches, ``checkpoint`` computes again what backward needs, ``hooks``
+has the handles of hooks.
 
-Both are imported on first use.
+They are imported on first use.
 """
 
 from importlib import import_module as _import_module
@@ -9,6 +10,6 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """Import a part when it is first used."""
-    if name in ("checkpoint", "data"):
+    if name in ("checkpoint", "data", "hooks"):
         return _import_module(f"autojit.utils.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -49,6 +49,7 @@ from autojit.nn.functional.classification import (
     multilabel_soft_margin_loss,
     nll_loss,
 )  # fmt: skip
+from autojit.nn.functional.ctc import ctc_loss
 from autojit.nn.functional.distance import cosine_similarity, normalize, pairwise_distance, pdist
 from autojit.nn.functional.dropout import (
     alpha_dropout,
@@ -76,19 +77,20 @@ from autojit.nn.functional.loss import (
 )  # fmt: skip
 from autojit.nn.functional.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from autojit.nn.functional.padding import pad
+from autojit.nn.functional.resampling import interpolate, upsample
 from autojit.nn.functional.vision import channel_shuffle, pixel_shuffle, pixel_unshuffle
 
 __all__ = [
     "alpha_dropout", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu",
-    "celu_", "channel_shuffle", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "dropout", "dropout1d",
+    "celu_", "channel_shuffle", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "dropout1d",
     "dropout2d", "dropout3d", "elu", "elu_", "embedding", "embedding_bag", "feature_alpha_dropout",
     "gaussian_nll_loss", "gelu", "glu", "group_norm", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish",
-    "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "kl_div", "l1_loss", "layer_norm",
+    "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "interpolate", "kl_div", "l1_loss", "layer_norm",
     "leaky_relu", "leaky_relu_", "linear", "log_softmax", "logsigmoid", "margin_ranking_loss", "mish", "mse_loss",
     "multi_head_attention_forward", "multi_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize",
     "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu",
     "relu", "relu6", "relu_", "rms_norm", "rrelu", "rrelu_", "scaled_dot_product_attention", "selu", "selu_",
     "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink",
     "softsign", "tanh", "tanhshrink", "threshold", "threshold_", "triplet_margin_loss",
-    "triplet_margin_with_distance_loss",
+    "triplet_margin_with_distance_loss", "upsample",
 ]  # fmt: skip

@@ -28,6 +28,20 @@ def _maybe_in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace
     return input.copy_(function(source))
 
 
+def _without_backward(result: Tensor, name: str, what: str) -> Tensor:
+    """The result of an in-place form whose operand cannot be told from it: reaching it in backward is an error."""
+    if result.grad_fn is not None:
+
+        def refuse(grads: object) -> None:
+            raise UsageError(
+                f"{name}: the gradient of the in-place form with a negative {what} cannot be computed",
+                fix="call out-of-place version",
+            )
+
+        result.grad_fn.register_prehook(refuse)
+    return result
+
+
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0), elementwise."""
     return input.relu_() if inplace else input.relu()
@@ -60,7 +74,8 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else ``negative_slope * x``."""
-    return _maybe_in_place(lambda x: aj.where(x > 0, x, x * negative_slope), input, inplace)
+    found = _maybe_in_place(lambda x: aj.where(x > 0, x, x * negative_slope), input, inplace)
+    return _without_backward(found, "leaky_relu", "slope") if inplace and negative_slope < 0 else found
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -106,7 +121,8 @@ def _elu(x: Tensor, alpha: float, scale: float = 1.0, input_scale: float = 1.0) 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)."""
-    return _maybe_in_place(lambda x: _elu(x, alpha), input, inplace)
+    found = _maybe_in_place(lambda x: _elu(x, alpha), input, inplace)
+    return _without_backward(found, "elu", "alpha") if inplace and alpha < 0 else found
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -128,7 +144,8 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     if alpha == 0:
         raise UsageError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return _maybe_in_place(lambda x: _elu(x, alpha, 1.0, 1.0 / alpha), input, inplace)
+    found = _maybe_in_place(lambda x: _elu(x, alpha, 1.0, 1.0 / alpha), input, inplace)
+    return _without_backward(found, "celu", "alpha") if inplace and alpha < 0 else found
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import autojit as aj
@@ -146,6 +147,14 @@ def embedding_bag(
 
     Shapes: ``i[bags, m], f[rows, n] -> f[bags, n]``, or ``i[total]`` with ``offsets`` i[bags] where each bag begins.
     """
+    if not weight.is_floating_point() and input.is_floating_point():
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+            UserWarning,
+            stacklevel=2,
+        )
+        input, weight = weight, input
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and mode != "sum":

@@ -1,0 +1,62 @@
+"""Strides, storages, contiguity, and tensors that are given other memory."""
+
+from __future__ import annotations
+
+import pytest
+
+import autojit as aj
+
+
+def test_new_data_keeps_the_version_counter() -> None:
+    x = aj.rand(1, 2)
+    x.add_(1).add_(1)
+    view = x[:]
+    x.data = aj.rand(2, 3)
+    assert (x.shape, x._version) == ((2, 3), 2)
+    x.add_(1)
+    assert x._version == view._version == 3
+    view.add_(1)
+    assert x._version == view._version == 4
+    with pytest.raises(TypeError, match="Variable data has to be a tensor"):
+        x.data = None  # type: ignore[assignment]
+    leaf = aj.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="must be floating point or complex"):
+        leaf.data = aj.ones(2, dtype=aj.int64)
+
+
+def test_set_and_resize_give_other_memory() -> None:
+    x = aj.arange(6.0)
+    kept = x[:2]
+    assert x.resize_(2, 2).tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert x.resize_as_(aj.ones(8)).shape == (8,)
+    assert x.tolist()[:4] == [0.0, 1.0, 2.0, 3.0]
+    x.set_(aj.zeros(5))
+    assert x.tolist() == [0.0] * 5
+    assert kept.tolist() == [0.0, 1.0]
+    leaf = aj.ones(3, requires_grad=True)
+    for write in (lambda: leaf.resize_(2), lambda: (leaf * 1).resize_(2), lambda: leaf.resize_as_(aj.ones(1))):
+        with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
+            write()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        leaf.set_(aj.zeros(2))
+    with aj.no_grad():
+        leaf.set_(leaf[1:])
+    aj.cat((leaf, leaf)).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [2.0, 2.0]
+
+
+def test_layout_questions() -> None:
+    x = aj.ones(4, 3, dtype=aj.float64)
+    assert (x.stride(), x.t().stride(), x[1:].storage_offset()) == ((3, 1), (1, 3), 3)
+    assert (x.is_contiguous(), x.t().is_contiguous()) == (True, False)
+    assert x.data_ptr() == x.t().data_ptr()
+    assert x[1:].data_ptr() - x.data_ptr() == 24
+    assert x.untyped_storage().data_ptr() == x[2:].untyped_storage().data_ptr()
+    assert (len(x.storage()), x.untyped_storage().nbytes()) == (12, 96)
+    assert x.is_set_to(x.detach())
+    assert not x.is_set_to(x[1:])
+    assert aj.empty_strided((2, 3), (1, 2)).stride() == (1, 2)
+    last = aj.ones(2, 3, 4, 5).contiguous(memory_format=aj.channels_last)
+    assert last.stride() == (60, 1, 15, 3)
+    assert last.is_contiguous(memory_format=aj.channels_last)
