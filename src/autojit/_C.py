@@ -16,6 +16,7 @@ from autojit.autograd.graph import (
     _current_autograd_node,
     _current_graph_task_execution_order,
     _current_graph_task_id,
+    _saved_tensors_hooks_is_enabled,
     _will_engine_execute_node,
     increment_version,
     saved_tensors_hooks,
@@ -133,6 +134,13 @@ def _pop_hooks() -> None:
     state.recording_hooks = state.recording_hooks[:-1] or None
 
 
+def _make_saved_tensor(tensor: Tensor, is_output: bool, is_inplace_on_view: bool = False) -> SavedTensor:
+    """``tensor`` as an op would save it, through the saved-tensor hooks that are active."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"_make_saved_tensor(): incompatible function arguments: {type(tensor).__name__} is no tensor")
+    return SavedTensor.alone(tensor, is_output)
+
+
 def _set_version_counter(tensors: tuple[Tensor, ...], versions: tuple[int, ...]) -> None:
     """Let each tensor have been changed so many times, as far as backward passes can tell."""
     for t, version in zip(tensors, versions, strict=True):
@@ -146,15 +154,18 @@ _functions = SimpleNamespace(
 )
 _autograd = SimpleNamespace(
     SavedTensor=SavedTensor,
+    _make_saved_tensor=_make_saved_tensor,
+    _saved_tensors_hooks_is_enabled=_saved_tensors_hooks_is_enabled,
     _push_saved_tensors_default_hooks=_push_hooks,
     _pop_saved_tensors_default_hooks=_pop_hooks,
     _unsafe_set_version_counter=_set_version_counter,
 )
 _ImperativeEngine = ExecutionEngine
+has_lapack = True
 
 __all__ = [
     "DelayedError", "Error", "UndefinedGrad", "_ImperativeEngine", "_WeakTensorRef", "_autograd",
     "_current_autograd_node", "_current_graph_task_execution_order", "_current_graph_task_id", "_functions",
-    "_increment_version", "_set_grad_enabled", "_will_engine_execute_node", "is_grad_enabled",
+    "_increment_version", "_set_grad_enabled", "_will_engine_execute_node", "has_lapack", "is_grad_enabled",
     "is_inference_mode_enabled",
 ]  # fmt: skip

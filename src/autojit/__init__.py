@@ -139,18 +139,16 @@ _LAZY_NAMES = {
     "save": "autojit.io", "load": "autojit.io",
     "jvp": "autojit.func", "vmap": "autojit.func",
     "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
-    "vmap": "autojit.func",
 }  # fmt: skip
 
 
-_NETWORK_FUNCTIONS = frozenset(
-    """
-    alpha_dropout batch_norm bilinear binary_cross_entropy_with_logits celu celu_ channel_shuffle cosine_embedding_loss
-    cosine_similarity ctc_loss dropout embedding_bag feature_alpha_dropout group_norm hardshrink hinge_embedding_loss
-    instance_norm kl_div layer_norm margin_ranking_loss pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss
-    rms_norm rrelu rrelu_ selu selu_ threshold threshold_ triplet_margin_loss
-    """.split()
-)  # of nn.functional, at the top level too
+_NETWORK_FUNCTIONS = frozenset({  # of nn.functional, at the top level too
+    "alpha_dropout", "batch_norm", "bilinear", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle",
+    "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout", "embedding_bag", "feature_alpha_dropout",
+    "group_norm", "hardshrink", "hinge_embedding_loss", "instance_norm", "kl_div", "layer_norm",
+    "margin_ranking_loss", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "rms_norm",
+    "rrelu", "rrelu_", "selu", "selu_", "threshold", "threshold_", "triplet_margin_loss",
+})  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

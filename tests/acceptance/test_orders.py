@@ -7,7 +7,7 @@ takes one sample per op; ``--slow`` takes all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ import autojit as aj
 from autojit.ir import Op
 from autojit.ops.base import Elementwise
 from autojit.tensor.dispatch import apply
+from tests.autograd.registry import Sample, first_samples, samples
 
 TOLERANCE = 1e-10  # relative to the largest element
 DTYPES = (aj.float64, aj.complex128)
-LARGEST = 64  # elements of a sample in a fast run
 
 
 def weights(like: Any, seed: int) -> Any:
@@ -63,27 +63,9 @@ def derivatives(op: Op, order: int) -> Callable[..., list[Any]]:
     return gradients
 
 
-def cases() -> Iterator[tuple[str, Op, tuple[Any, ...]]]:
-    """(name, op, arrays) of all samples in double precision whose op has a derivative."""
-    for name, cls in sorted(Op.registry.load().items()):
-        if cls.__module__.split(".")[1] != "ops":
-            continue
-        for dtype in DTYPES:
-            for number, (op, arrays) in enumerate(cls.samples(dtype)):  # type: ignore[attr-defined]
-                if op.is_differentiable and any(a.dtype == dtype.numpy for a in arrays):
-                    yield f"{name}-{dtype.name}-{number}", op, arrays
-
-
-ALL = list(cases())
-
-
-def one_per_op() -> list[tuple[str, Op, tuple[Any, ...]]]:
-    """The first sample of each op and dtype that is neither empty nor large."""
-    found: dict[str, tuple[str, Op, tuple[Any, ...]]] = {}
-    for name, op, arrays in ALL:
-        if all(0 < a.size <= LARGEST for a in arrays):
-            found.setdefault(name.rsplit("-", 1)[0], (name, op, arrays))
-    return list(found.values())
+def one_per_op() -> list[Sample]:
+    """A sample per op and dtype."""
+    return [(f"{name}-{dtype.name}", op, arrays) for dtype in DTYPES for name, op, arrays in first_samples(dtype)]
 
 
 def check(op: Op, arrays: Sequence[Any]) -> None:
@@ -108,6 +90,12 @@ def test_derivatives_of_all_orders_are_the_same_compiled(op: Op, arrays: tuple[A
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("op", "arrays"), [pytest.param(op, arrays, id=name) for name, op, arrays in ALL])
-def test_derivatives_of_all_orders_are_the_same_compiled_on_every_sample(op: Op, arrays: tuple[Any, ...]) -> None:
-    check(op, arrays)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+def test_derivatives_of_all_orders_are_the_same_compiled_on_every_sample(dtype: Any) -> None:
+    wrong = []
+    for name, op, arrays in samples(dtype, largest=1 << 20, smallest=0):
+        try:
+            check(op, arrays)
+        except AssertionError as error:
+            wrong.append(f"{name}: {error}")
+    assert not wrong, "\n".join(wrong)

@@ -14,14 +14,14 @@ from autojit.tensor.dispatch import apply
 Sample = tuple[str, Op, tuple[Any, ...]]
 
 
-def samples(dtype: Any, largest: int = 64) -> Iterator[Sample]:
-    """(name, op, arrays) of the differentiable ops' samples in a dtype that are neither empty nor large."""
+def samples(dtype: Any, largest: int = 64, smallest: int = 1) -> Iterator[Sample]:
+    """(name, op, arrays) of the differentiable ops' samples in a dtype, by the sizes of their operands."""
     for name, cls in sorted(Op.registry.load().items()):
         if cls.__module__.split(".")[1] != "ops":
             continue
         for number, (op, arrays) in enumerate(cls.samples(dtype)):  # type: ignore[attr-defined]
             has_dtype = any(a.dtype == dtype.numpy for a in arrays)
-            if op.is_differentiable and has_dtype and all(0 < a.size <= largest for a in arrays):
+            if op.is_differentiable and has_dtype and all(smallest <= a.size <= largest for a in arrays):
                 yield f"{name}-{number}", op, arrays
 
 

@@ -204,6 +204,16 @@ def test_S1_15_decorated_functions_record_under_no_grad(mode: Mode) -> None:
     assert z.requires_grad
     assert w.requires_grad
 
+    def view(x: aj.Tensor) -> aj.Tensor:
+        return x[:1]
+
+    x = leaf()
+    for function in (mode(doubler), mode(tripler), mode(aj.enable_grad(view)), aj.enable_grad(mode(doubler))):
+        with aj.no_grad():
+            for _ in range(3):
+                assert function(x).requires_grad
+                assert function(x).grad_fn is not None
+
 
 # -- no_grad
 

@@ -83,6 +83,10 @@ class Walk:
         for edge, grad in roots:
             self._arrive(edge, grad)
 
+    def captures(self, node: Node) -> bool:
+        """Whether the pass hands out what arrives at ``node`` instead of running it."""
+        return self.targets is not None and not self.accumulate and any(node is target for target, _ in self.targets)
+
     def expected_order(self) -> list[Node]:
         """All nodes of the pass, those that ran already too, in the order in which they run."""
         members = set(self.order)

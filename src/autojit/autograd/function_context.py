@@ -31,6 +31,7 @@ class FunctionCtx:
     dirty_tensors: Any = None
     non_differentiable: Any = None
     materialize_grads: bool = True
+    _is_pure_view = False  # set in ``forward``: the output is a view of the input as any op would make it
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors (or None) for ``backward``; in-place changes of them are noticed.
@@ -126,7 +127,7 @@ class BackwardCFunction(Node, FunctionCtx):
             assert isinstance(self._saved, list)
             self._saved[place] = (packed, result)
 
-        return SavedTensor.of(get, put, result)
+        return SavedTensor.of(get, put, lambda: self._unpack(self._saved[place], place), result)
 
     @property
     def num_outputs(self) -> int:

@@ -19,7 +19,7 @@ from autojit.tensor.dispatch import attach_views
 from autojit.tensor.inplace import rebase
 from autojit.tensor.recording import meta_of, wants_grad
 from autojit.tensor.saved import connected
-from autojit.tensor.storage import CUSTOM_FUNCTION, MULTIPLE_VIEWS
+from autojit.tensor.storage import CUSTOM_FUNCTION, MULTIPLE_VIEWS, NORMAL
 from autojit.tensor.tensor import alias, storage_of, type_of
 
 
@@ -29,6 +29,11 @@ def connect(ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ..
     Raises:
         RuntimeError: what ``mark_dirty`` and ``mark_non_differentiable`` said does not fit the outputs.
     """
+    if ctx._is_pure_view and (len(outputs) > 1 or sum([isinstance(a, Tensor) for a in arguments]) > 1):
+        raise RuntimeError(
+            "Pure view custom Function can only have one input Tensor and one output Tensor. Open an issue if you need to "
+            f"support more. ({ctx.name()} has {len(arguments)} arguments and {len(outputs)} outputs)"
+        )
     if recorded and len(outputs) == 1 and _is_new(outputs[0], arguments) and _is_unmarked(ctx):
         t = outputs[0]
         t._requires_grad, t._grad_fn, t._output_nr = True, ctx, 0
@@ -146,7 +151,7 @@ def _finish(ctx: BackwardCFunction, results: list[Any], rebased: Set[int] = froz
     for t in views:
         view = t._view
         if id(t) not in rebased and view is not None and view.base is not None:
-            view.creation = MULTIPLE_VIEWS if several else CUSTOM_FUNCTION
+            view.creation = NORMAL if ctx._is_pure_view else MULTIPLE_VIEWS if several else CUSTOM_FUNCTION
             view.base_fn = view.base._grad_fn
 
 

@@ -100,6 +100,11 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 _disabled = threading.local()
 
 
+def _saved_tensors_hooks_is_enabled() -> bool:
+    """Whether saved-tensor hooks may be entered in this thread."""
+    return getattr(_disabled, "message", None) is None
+
+
 def _refuse_when_disabled() -> None:
     message = getattr(_disabled, "message", None)
     if message is not None:
@@ -154,6 +159,13 @@ def _will_engine_execute_node(node: Node) -> bool:
     walk = current_walk()
     if walk is None:
         raise UsageError("_get_should_execute_nodes should only be called during the backward pass")
+    if type(node) is AccumulateGrad and walk.captures(node):
+        raise UsageError(
+            "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). This is "
+            "currently not supported.",
+            {"node": node},
+            "ask about the node of a result, or call backward()",
+        )
     return walk.will_run(node)
 
 

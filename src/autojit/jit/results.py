@@ -156,7 +156,7 @@ class Results:
         else:
             t = place.what
         if place.chain:
-            with grad_mode(state.grad_enabled and place.creation not in (NO_GRAD, INFERENCE)):
+            with grad_mode(place.creation not in (NO_GRAD, INFERENCE)):
                 for op in place.chain:
                     t = apply(op, t)
             if t._view is not None and t._view.base is not None:

@@ -25,6 +25,7 @@ from autojit.jit.trace import Split, Trace
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import check_writable, rebase
 from autojit.tensor.recording import wants_grad
+from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
@@ -247,7 +248,8 @@ class CompiledStep:
             else:
                 operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
         operands += self.other_leaves
-        found = apply(self.call, *operands)
+        with grad_mode(True):  # of the body, whatever the caller's is
+            found = apply(self.call, *operands)
         found = found if isinstance(found, tuple) else (found,)
         count = len(self.results.values)
         with uninterrupted():

@@ -31,8 +31,11 @@ class _Gradients:
         return grads
 
     def on_input(self, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        if self.grad_output is None:
+            return grads  # a second derivative reaches the inputs without passing the outputs: not a gradient of the call
+        grad_output, self.grad_output = self.grad_output, None
         for hook in self.hooks:
-            grads = _replaced(hook(self.module, grads, self.grad_output), grads)
+            grads = _replaced(hook(self.module, grads, grad_output), grads)
         return grads
 
 

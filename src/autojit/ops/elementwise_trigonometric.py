@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from autojit.ir.op import Operand, Operands, bind
-from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub
+from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, is_complex
 from autojit.ops.elementwise_exponential import sqrt
+from autojit.ops.elementwise_logic import eq
 from autojit.ops.sources import pair
 
 __all__ = [
@@ -212,7 +214,9 @@ class Atan2(Pointwise):
         return lambda: div(x, self._radius2(y, x)), lambda: neg(div(y, self._radius2(y, x)))
 
     def _radius2(self, y: Any, x: Any) -> Any:
-        return add(square(y), square(x))
+        """The square of the radius; infinite at the origin, so that the angle, undefined there, has slope zero."""
+        squared = add(square(y), square(x))
+        return where(eq(squared, 0), math.inf, squared)
 
     def lower(self, emit: Any, y: Any, x: Any) -> Any:
         return emit.atan2(y, x)

@@ -10,6 +10,6 @@ from autojit.tensor.functions_special import igammac as gammaincc
 from autojit.tensor.functions_special import lgamma as gammaln
 
 __all__ = [
-    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "log1p", "log_softmax", "logit",
-    "logsumexp", "polygamma", "psi", "round", "softmax", "xlogy",
+    "digamma", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "log1p",
+    "log_softmax", "logit", "logsumexp", "polygamma", "psi", "round", "softmax", "xlogy",
 ]  # fmt: skip

@@ -34,7 +34,9 @@ class Solution(NamedTuple):
 
 
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors:
-    """Singular value decomposition ``U, S, V`` (not ``V^H``): ``f[..., m, n] -> f[..., m, k], f[..., k], f[..., n, k]``.
+    """Singular value decomposition ``U, S, V`` (not ``V^H``).
+
+    Shapes: ``f[..., m, n] -> f[..., m, k], f[..., k], f[..., n, k]`` with k the smaller of m and n.
 
     Args:
         some: the reduced form; the full one needs a square matrix here.

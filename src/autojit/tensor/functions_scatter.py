@@ -1,8 +1,8 @@
 """Folding elements into places by index: ``scatter_reduce`` and ``index_reduce``.
 
-A sum and a mean are scattered additions. Products, minima and maxima compare every source element with every place along
-the axis (a mask of ``places x elements``) and fold the masked elements, so that their derivatives are those of ``prod``,
-``amax`` and ``amin``: exact where factors are zero, shared equally among equal extremes.
+A sum and a mean are scattered additions. Products, minima and maxima compare every source element with every place
+along the axis (a mask of ``places x elements``) and fold the masked elements, so that their derivatives are those of
+``prod``, ``amax`` and ``amin``: exact where factors are zero, shared equally among equal extremes.
 """
 
 from __future__ import annotations

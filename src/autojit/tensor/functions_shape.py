@@ -216,13 +216,22 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     op = _concatenation(tensors, dim)
     if op is not None:
         return apply(op, *tensors)  # type: ignore[no-any-return]
-    kept = [x for x in tensors if type_of(x).shape != (0,)] or list(tensors[:1])
-    if not kept:
+    if not tensors:
         raise ArgumentError("cat(): expected a non-empty list of Tensors")
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
-    if any(type_of(x).ndim == 0 for x in kept):
+    if any(type_of(x).ndim == 0 for x in tensors):
         raise UsageError("zero-dimensional tensor (at position 0) cannot be concatenated")
-    return ops.concatenate([cast(x, dtype) for x in kept], dim)  # type: ignore[no-any-return]
+    return ops.concatenate([cast(x, dtype) for x in _fitting_empty(tensors, dim)], dim)  # type: ignore[no-any-return]
+
+
+def _fitting_empty(tensors: Sequence[Tensor], dim: int) -> Sequence[Tensor]:
+    """The operands, empty vectors beside operands of another rank in a shape that joins them."""
+    shape = next((type_of(x).shape for x in tensors if type_of(x).shape != (0,)), (0,))
+    if len(shape) == 1:
+        return tensors
+    axis = normalize_axis(dim, len(shape), "cat")
+    nothing = (*shape[:axis], 0, *shape[axis + 1 :])
+    return [reshape(x, nothing) if type_of(x).shape == (0,) else x for x in tensors]
 
 
 def _concatenation(tensors: Sequence[Tensor], dim: int) -> Op | None:

@@ -1,7 +1,7 @@
 """The keyword ``out=`` of functions: the result goes into a tensor (or tensors) that the caller gives.
 
-A function is written without it; ``with_out`` adds it. Nothing is recorded for such a call, so gradients may flow neither
-into the operands nor into ``out``. ``out`` takes the result's shape; its dtype must hold the result's kind of numbers.
+A function is written without it; ``with_out`` adds it. Nothing is recorded for such a call, so gradients may flow
+neither into the operands nor into ``out``. ``out`` takes the result's shape; its dtype must hold the result's kind of numbers.
 """
 
 from __future__ import annotations
@@ -21,24 +21,28 @@ from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
 # public functions that take out=, as in torch
-NAMES = frozenset(
-    """
-    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax angle any arccos arccosh
-    arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh atan atan2 atanh baddbmm bernoulli bitwise_and
-    bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor bmm bucketize cat ceil cholesky
-    cholesky_inverse cholesky_solve clamp clamp_max clamp_min clip column_stack complex concat concatenate conj_physical
-    copysign cos cosh cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack eq erf erfc erfinv
-    exp exp2 expm1 fix float_power floor floor_divide fmax fmin fmod frac frexp gather gcd ge ger greater greater_equal gt
-    heaviside histc hstack hypot i0 igamma igammac index_add index_copy index_reduce index_select inner inverse isin
-    isneginf isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma log log10 log1p log2 log_softmax logaddexp
-    logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logit logsumexp lt masked_select matmul
-    matrix_power max maximum mean median min minimum mm mode msort mul multiply mv nan_to_num nanmean nanmedian nansum
-    narrow_copy ne neg negative nextafter nonzero norm not_equal outer polar polygamma pow prod quantile rad2deg reciprocal
-    remainder renorm round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted sgn sigmoid sign signbit sin
-    sinc sinh softmax sort sqrt square stack std sub subtract sum svd take take_along_dim tan tanh tensordot topk
-    tril triu true_divide trunc var vdot vstack where xlogy
-    """.split()
-)
+NAMES = frozenset({
+    "abs", "absolute", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "all",
+    "amax", "amin", "aminmax", "angle", "any", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
+    "arctanh", "argmax", "argmin", "argsort", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm", "bernoulli",
+    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm",
+    "bucketize", "cat", "ceil", "cholesky", "cholesky_inverse", "cholesky_solve", "clamp", "clamp_max", "clamp_min",
+    "clip", "column_stack", "complex", "concat", "concatenate", "conj_physical", "copysign", "cos", "cosh", "cross",
+    "cummax", "cummin", "cumprod", "cumsum", "deg2rad", "diag", "diff", "digamma", "div", "divide", "dot", "dstack",
+    "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fix", "float_power", "floor", "floor_divide", "fmax",
+    "fmin", "fmod", "frac", "frexp", "gather", "gcd", "ge", "ger", "greater", "greater_equal", "gt", "heaviside",
+    "histc", "hstack", "hypot", "i0", "igamma", "igammac", "index_add", "index_copy", "index_reduce", "index_select",
+    "inner", "inverse", "isin", "isneginf", "isposinf", "kron", "kthvalue", "lcm", "ldexp", "le", "lerp", "less",
+    "less_equal", "lgamma", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp", "lt", "masked_select", "matmul",
+    "matrix_power", "max", "maximum", "mean", "median", "min", "minimum", "mm", "mode", "msort", "mul", "multiply",
+    "mv", "nan_to_num", "nanmean", "nanmedian", "nansum", "narrow_copy", "ne", "neg", "negative", "nextafter",
+    "nonzero", "norm", "not_equal", "outer", "polar", "polygamma", "pow", "prod", "quantile", "rad2deg", "reciprocal",
+    "remainder", "renorm", "round", "row_stack", "rsqrt", "scatter", "scatter_add", "scatter_reduce", "searchsorted",
+    "sgn", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softmax", "sort", "sqrt", "square", "stack", "std",
+    "sub", "subtract", "sum", "svd", "take", "take_along_dim", "tan", "tanh", "tensordot", "topk", "tril", "triu",
+    "true_divide", "trunc", "var", "vdot", "vstack", "where", "xlogy",
+})  # fmt: skip
 
 
 FACTORIES = (
@@ -110,7 +114,7 @@ def _into(out: Any, function: Callable[..., Any], arguments: tuple[Any, ...], op
 
 
 def factories_with_out() -> dict[str, Callable[..., Any]]:
-    """The factories with the keywords ``out`` (whose dtype is then the default) and, where extents are listed, ``size``.
+    """The factories with the keywords ``out`` (whose dtype is then the default) and ``size``, where extents are listed.
 
     Example:
         >>> import autojit as aj
@@ -180,8 +184,8 @@ def _put(name: str, place: Tensor, result: Tensor) -> None:
 def _resize(place: Tensor, shape: tuple[int, ...]) -> None:
     if type_of(place).size:
         warnings.warn(
-            f"An output with one or more elements was resized since it had shape {list(type_of(place).shape)}, which does"
-            f" not match the required output shape {list(shape)}; give it no elements before: out.resize_(0)",
+            f"An output with one or more elements was resized since it had shape {list(type_of(place).shape)}, which "
+            f"does not match the required output shape {list(shape)}; give it no elements before: out.resize_(0)",
             UserWarning,
             stacklevel=5,
         )

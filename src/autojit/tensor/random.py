@@ -21,7 +21,7 @@ from autojit.tensor.dispatch import number
 from autojit.tensor.factories import constant, finish
 from autojit.tensor.functions_elementwise import add, mul, where
 from autojit.tensor.functions_shape import sizes_of
-from autojit.tensor.inplace import copy_into
+from autojit.tensor.inplace import check_writable, copy_into
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import grad_mode, state
@@ -298,8 +298,9 @@ def _require_weights(input: Tensor, num_samples: int) -> None:
 
 
 def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:
-    with grad_mode(False):
-        return copy_into(self, values, method)
+    """Numbers drawn take the place of the old ones, whose gradient is 0 from then on."""
+    check_writable(self, method)
+    return copy_into(self, values.detach(), method)
 
 
 def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:

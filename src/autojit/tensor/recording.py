@@ -144,7 +144,9 @@ class OpNode(Node):
     def _raw(self, kind: str, place: int) -> SavedTensor:
         kept = self.primals if kind == "primal" else self.results
         result = -1 if kind == "primal" else place
-        return SavedTensor.of(lambda: kept[place], lambda packed: kept.__setitem__(place, packed), result)
+        return SavedTensor.of(
+            lambda: kept[place], lambda packed: kept.__setitem__(place, packed), lambda: self._saved(kind, place), result
+        )
 
 
 class NotImplementedNode(OpNode):

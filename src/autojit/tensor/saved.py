@@ -106,23 +106,73 @@ class SavedTensor:
         tensor(3., requires_grad=True)
     """
 
-    __slots__ = ("_get", "_result", "_set")
+    __slots__ = ("_get", "_result", "_set", "_unpack")
     _get: Callable[[], Any]
     _set: Callable[[Any], None]
+    _unpack: Callable[[], Any]
     _result: int
 
     def __init__(self) -> None:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
 
     @classmethod
-    def of(cls, get: Callable[[], Any], set: Callable[[Any], None], result: int = -1) -> SavedTensor:
+    def of(
+        cls, get: Callable[[], Any], set: Callable[[Any], None], unpack: Callable[[], Any], result: int = -1
+    ) -> SavedTensor:
         """The saved tensor that ``get`` reads and ``set`` replaces; ``result`` is -1 for an operand of the node.
 
-        ``get`` gives a Tensor, a ``Packed``, FREED, or anything else when no tensor was saved.
+        ``get`` gives a Tensor, a ``Packed``, FREED, or anything else when no tensor was saved; ``unpack`` gives the tensor
+        as backward sees it.
         """
         made = object.__new__(cls)
-        made._get, made._set, made._result = get, set, result
+        made._get, made._set, made._unpack, made._result = get, set, unpack, result
         return made
+
+    @classmethod
+    def alone(cls, t: Tensor, is_output: bool) -> SavedTensor:
+        """``t`` saved by no node, through the saved-tensor hooks that are active now."""
+        hooks = state.recording_hooks
+        version = storage_of(t).version
+        kept: Any = Packed(t, hooks[-1], is_output) if hooks else t.detach() if is_output else t
+
+        def put(packed: Any) -> None:
+            nonlocal kept
+            kept = packed
+
+        def unpack() -> Any:
+            if type(kept) is Packed:
+                return kept.unpack_operand()
+            if storage_of(kept).version != version:
+                raise changed_error(None, kept, version)
+            return kept
+
+        return cls.of(lambda: kept, put, unpack, 0 if is_output else -1)
+
+    @property
+    def data(self) -> Any:
+        """What is kept: what the pack hook returned, or the tensor (detached where it is a result); None for none.
+
+        Raises:
+            RuntimeError: it was freed.
+        """
+        kept = self._get()
+        if type(kept) is Packed:
+            return kept.what
+        return kept if isinstance(kept, Tensor) else self._unpack()
+
+    @property
+    def unpack_hook(self) -> Any:
+        """The function that gives the tensor back, or None."""
+        kept = self._get()
+        return kept.unpack_hook if type(kept) is Packed else None
+
+    def unpack(self) -> Any:
+        """The tensor as backward sees it, or None where none was saved.
+
+        Raises:
+            RuntimeError: it was freed, or changed in place since.
+        """
+        return self._unpack()
 
     def register_hooks(self, *hooks: Any) -> None:
         """Pack the tensor now with the first of two functions; the second gives it back in backward.
@@ -206,7 +256,7 @@ def freed_error(node: Node) -> RuntimeError:
     )
 
 
-def changed_error(node: Node, t: Tensor, expected: int, result: int = -1) -> RuntimeError:
+def changed_error(node: Node | None, t: Tensor, expected: int, result: int = -1) -> RuntimeError:
     """What torch raises when a saved tensor (a ``result`` of the node, or an operand) was changed in place."""
     storage = t._storage
     assert storage is not None
@@ -218,7 +268,7 @@ def changed_error(node: Node, t: Tensor, expected: int, result: int = -1) -> Run
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind}]{made_by} is at version {storage.version}; expected version {expected} instead.",
         {
-            "needed by": f"{node.name()}  {node.source}",
+            "needed by": "SavedTensor.unpack" if node is None else f"{node.name()}  {node.source}",
             "changed by": f"{storage.changed_by}  {storage.changed_at}",
         },
         "use the out-of-place form, or clone() the tensor before changing it",

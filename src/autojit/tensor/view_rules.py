@@ -13,8 +13,10 @@ _WHY = {
     "the output views to be modified inplace.",
     CUSTOM_FUNCTION: "This view was created inside a custom Function (or because an input was returned as-is), whose "
     "own backward the history of the write would bypass.",
-    NO_GRAD: "Given that this use case is ambiguous and error-prone, it is forbidden.",
-    INFERENCE: "Given that this use case is ambiguous and error-prone, it is forbidden.",
+    NO_GRAD: "Given that this use case is ambiguous and error-prone, it is forbidden: make the view and write to it both "
+    "inside the no_grad block (the write is not recorded) or both outside (it is).",
+    INFERENCE: "Given that this use case is ambiguous and error-prone, it is forbidden: make the view and write to it both "
+    "inside the inference_mode block (the write is not recorded) or both outside (it is).",
 }
 _FIX = {
     MULTIPLE_VIEWS: "use the out-of-place form, or index the tensor for each view",
@@ -30,8 +32,12 @@ def forbidden_view(x: Tensor, method: str, indirectly: bool = False) -> Differen
     assert view is not None
     how = "its base or another view of its base has been modified" if indirectly else "is being modified"
     made = None if x._grad_fn is None else f"Output {x._output_nr} of {op_of_node(x._grad_fn.name())}"
+    facts: dict[str, object] = {"method": method, "view": x} if method else {}
     if made is not None and view.creation not in (NO_GRAD, INFERENCE):
+        assert x._grad_fn is not None
         what = f"{made} is a view and {how} inplace."
+        node = f"Output {x._output_nr} of {x._grad_fn.name()}"
+        facts["node"] = f"{node} is a view and {how} inplace. {_WHY[view.creation]}"
     else:
         start = "A view was" if made is None else f"{made} is a view of a view which was"
         if view.creation == INFERENCE:
@@ -39,7 +45,7 @@ def forbidden_view(x: Tensor, method: str, indirectly: bool = False) -> Differen
         else:
             what = f"{start} created in no_grad mode and {how} inplace with grad mode enabled."
     return DifferentiationError(
-        f"{what} {_WHY[view.creation]}", {"method": method, "view": x} if method else {}, _FIX[view.creation]
+        f"{what} {_WHY[view.creation]}", facts, _FIX[view.creation]
     )
 
 

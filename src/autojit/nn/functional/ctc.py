@@ -27,8 +27,9 @@ def ctc_loss(
 ) -> Tensor:
     """The negative log-likelihood of label sequences without alignment.
 
-    Shapes: ``f[frames, batch, classes], i64[batch, labels] -> f[]`` (``f[batch]`` for ``reduction="none"``); targets may
-    also be one vector of all labels; ``log_probs`` without the batch axis gives the loss of one sequence. Units: nats.
+    Shapes: ``f[frames, batch, classes], i64[batch, labels] -> f[]`` (``f[batch]`` for ``reduction="none"``); targets
+    may also be one vector of all labels; ``log_probs`` without the batch axis gives the loss of one sequence. Units:
+    nats.
 
     Args:
         input_lengths, target_lengths: frames and labels of each sequence.

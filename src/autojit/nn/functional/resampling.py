@@ -88,7 +88,7 @@ def _along(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: 
     ratio = old / new if scale is None else 1.0 / scale
     if mode.startswith("nearest"):
         shift = 0.5 if mode == "nearest-exact" else 0.0
-        places = [min(int(math.floor((k + shift) * ratio)), old - 1) for k in range(new)]
+        places = [min(math.floor((k + shift) * ratio), old - 1) for k in range(new)]
         return x.index_select(axis, aj.tensor(places, dtype=aj.int64))
     if align:
         ratio = (old - 1) / (new - 1) if new > 1 else 0.0
