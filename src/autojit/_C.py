@@ -126,6 +126,11 @@ def _set_grad_enabled(enabled: bool) -> None:
     state.grad_enabled = enabled
 
 
+def _set_fwd_grad_enabled(enabled: bool) -> None:
+    """Let tangents be carried along, or not, in this thread."""
+    state.forward_enabled = enabled
+
+
 def _push_hooks(pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
     saved_tensors_hooks(pack_hook, unpack_hook).__enter__()
 

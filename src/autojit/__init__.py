@@ -115,6 +115,7 @@ globals().update(_KINDS)
 _LAZY_MODULES = frozenset(
     {
         "_C",
+        "backends",
         "cache",
         "cuda",
         "profiler",
@@ -155,7 +156,7 @@ def __getattr__(name: str) -> Any:
     """Import the heavier parts when they are first used."""
     if name in _LAZY_NAMES:
         module = _importlib.import_module(_LAZY_NAMES[name])
-        found = getattr(module, name, module)
+        found = module if name == "jit" else getattr(module, name)  # the package jit is callable
     elif name in _NETWORK_FUNCTIONS:
         found = getattr(_importlib.import_module("autojit.nn.functional"), name)
     elif name in _LAZY_MODULES:

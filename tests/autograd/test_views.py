@@ -387,3 +387,17 @@ def test_a_view_may_be_made_a_leaf_and_is_protected_as_one(mode: Mode) -> None:
     (x * 2).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_numbers_drawn_in_place_cut_the_gradient_of_the_old_ones(mode: Mode) -> None:
+    def step(x: aj.Tensor, fill: str) -> aj.Tensor:
+        y = x * 2
+        getattr(y, fill)()
+        return aj.autograd.grad((y * x).sum() - (y.detach() * x).sum(), x)[0]
+
+    run = mode(step)
+    for fill in ("uniform_", "normal_", "bernoulli_", "exponential_", "random_", "zero_"):
+        for _ in range(2):
+            assert run(aj.ones(3, requires_grad=True), fill).abs().max().item() == 0.0
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        aj.ones(3, requires_grad=True).uniform_()

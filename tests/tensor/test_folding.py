@@ -183,3 +183,23 @@ def test_distinct_values_require_grad_but_have_no_derivative() -> None:
     assert not counts.requires_grad
     with pytest.raises(NotImplementedError, match="derivative"):
         values.sum().backward()
+
+
+def test_an_empty_vector_joins_and_gets_an_empty_gradient() -> None:
+    empty, matrix = aj.empty(0, requires_grad=True), aj.ones(2, 3, requires_grad=True)
+    for axis in (0, 1):
+        joined = aj.cat((empty, matrix), axis)
+        assert joined.shape == (2, 3)
+        joined.sum().backward()
+    assert empty.grad is not None
+    assert empty.grad.shape == (0,)
+    assert aj.cat((empty, aj.ones(2))).requires_grad
+
+
+def test_fillings_follow_their_distributions() -> None:
+    aj.manual_seed(0)
+    x = aj.empty(20_000, dtype=aj.float64)
+    assert x.log_normal_(0.5, 0.2).log().mean().item() == pytest.approx(0.5, abs=0.01)
+    assert x.cauchy_(3.0, 2.0).median().item() == pytest.approx(3.0, abs=0.1)
+    assert x.geometric_(0.25).mean().item() == pytest.approx(4.0, abs=0.15)
+    assert x.min().item() == 1.0

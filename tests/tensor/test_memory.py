@@ -60,3 +60,14 @@ def test_layout_questions() -> None:
     last = aj.ones(2, 3, 4, 5).contiguous(memory_format=aj.channels_last)
     assert last.stride() == (60, 1, 15, 3)
     assert last.is_contiguous(memory_format=aj.channels_last)
+
+
+def test_compiled_changes_of_new_data_are_counted() -> None:
+    p = aj.zeros(3)
+    view = p[:1]
+    p.data = aj.ones(3)
+    step = aj.jit(lambda g: p.add_(g) is None)
+    for calls in range(1, 5):
+        step(aj.ones(3))
+        assert p._version == view._version == calls
+    assert p.tolist() == [5.0, 5.0, 5.0]

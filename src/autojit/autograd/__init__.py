@@ -5,13 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.autograd import graph
 from autojit.autograd.anomaly import detect_anomaly, set_detect_anomaly
-from autojit.autograd.derivatives import backward, grad
+from autojit.autograd.derivatives import _calculate_shape, backward, grad
 from autojit.autograd.function import Function
+from autojit.autograd.grad_mode import (
+    _force_original_view_tracking as _force_original_view_tracking,
+)
+from autojit.autograd.grad_mode import (
+    _unsafe_preserve_version_counter as _unsafe_preserve_version_counter,
+)
 from autojit.autograd.grad_mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
     is_multithreading_enabled,
+    is_view_replay_enabled,
     no_grad,
     set_grad_enabled,
     set_multithreading_enabled,
@@ -23,21 +30,22 @@ from autojit.tensor.saved import SavedTensor
 if TYPE_CHECKING:
     from autojit.autograd import forward_ad, functional, profiler
 
-_LAZY_MODULES = frozenset({"forward_ad", "functional", "profiler", "profiler_util"})
+_LAZY_MODULES = frozenset({"_functions", "forward_ad", "functional", "profiler", "profiler_util"})
+_OF_PROFILER = {"_profiler_enabled": "_is_profiler_enabled", "kineto_available": "kineto_available"}
 
 
 def __getattr__(name: str) -> Any:
     """Import the functional forms, forward mode and the profiler when they are first used."""
     if name in _LAZY_MODULES:
         return _import_module(f"autojit.autograd.{name}")
-    if name == "_profiler_enabled":
-        return _import_module("autojit.autograd.profiler")._is_profiler_enabled
+    if name in _OF_PROFILER:
+        return getattr(_import_module("autojit.autograd.profiler"), _OF_PROFILER[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
-    "Function", "GradcheckError", "SavedTensor", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad",
-    "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
-    "is_multithreading_enabled", "no_grad", "profiler", "set_detect_anomaly", "set_grad_enabled",
-    "set_multithreading_enabled",
+    "Function", "GradcheckError", "SavedTensor", "Variable", "_calculate_shape", "backward", "detect_anomaly", "enable_grad",
+    "forward_ad", "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
+    "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "profiler", "set_detect_anomaly",
+    "set_grad_enabled", "set_multithreading_enabled",
 ]  # fmt: skip

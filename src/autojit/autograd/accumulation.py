@@ -21,7 +21,7 @@ from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import edge_of, symbolic_node
 from autojit.tensor.state import state
-from autojit.tensor.tensor import type_of, wrap
+from autojit.tensor.tensor import LIKE_LEAF, type_of, wrap
 from autojit.tensor.view_history import Copied
 
 _LOCKS = [threading.RLock() for _ in range(16)]
@@ -33,8 +33,9 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
     grad = grads[0]
     if grad is None:
         return
-    if type_of(grad).dtype is not type_of(leaf).dtype:
-        grads[0] = grad = cast(grad, type_of(leaf).dtype)
+    dtype = type_of(leaf).dtype if leaf._grad_dtype is LIKE_LEAF else _dtype_here(leaf)
+    if dtype is not None and type_of(grad).dtype is not dtype:
+        grads[0] = grad = cast(grad, dtype)
     with _LOCKS[id(leaf) >> 5 & 15]:  # threads that share a leaf take turns
         before = leaf.grad
         if before is not None:
@@ -51,6 +52,12 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
             if returned is not None:
                 raise TypeError(f"post accumulate grad hooks must return None, not {type(returned).__name__}")
+
+
+def _dtype_here(leaf: Tensor) -> Any:
+    """The dtype that a gradient is converted to: what the user set, else that of the gradient it is added to."""
+    before = leaf.grad if leaf._grad_dtype is None and not state.grad_enabled else None
+    return leaf._grad_dtype if before is None else type_of(before).dtype
 
 
 def _is_free(leaf: Tensor, grad: Tensor) -> bool:

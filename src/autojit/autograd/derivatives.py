@@ -159,6 +159,12 @@ def _cotangent(output: Any, grad: Any, number: int, is_batched: bool) -> Any:
     return one if t.shape else one.clone()
 
 
+def _calculate_shape(output: Tensor | GradientEdge, grad: Tensor, is_grads_batched: bool) -> tuple[Size, Size]:
+    """The shapes that must agree: of an output, and of its cotangent without the axis of a batch of them."""
+    t = type_of(output) if isinstance(output, Tensor) else edge_type((output.node, output.output_nr))
+    return Size(t.shape), Size(type_of(grad).shape[1:] if is_grads_batched else type_of(grad).shape)
+
+
 def _checked(grad: Any, t: TensorType, number: int, is_batched: bool) -> Tensor:
     """A cotangent of the output's shape and dtype, or torch's error."""
     if not isinstance(grad, Tensor):

@@ -92,7 +92,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     dual tensor.
 
     Raises:
-        RuntimeError: no level is entered, the sizes differ, or ``tensor`` has a tangent already.
+        RuntimeError: no level is entered, the sizes differ, or ``tensor`` or ``tangent`` has a tangent already.
         ValueError: primal or tangent is neither floating nor complex.
     """
     entered = _level(level)
@@ -109,6 +109,10 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise RuntimeError(
             f"Making a dual Tensor based on a Tensor that already has a forward gradient at the same level "
             f"{level or 0} is not supported."
+        )
+    if forward_level.unpack_dual(entered, tangent)[1] is not None:
+        raise RuntimeError(
+            f"Setting a forward grad that itself has a forward gradient at the same level{level or 0} is not supported."
         )
     return forward_level.make_dual(entered, tensor, tangent)
 

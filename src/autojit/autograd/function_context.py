@@ -7,6 +7,7 @@ node class of its own, named after it, so that ``type(y.grad_fn).__name__`` tell
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,6 @@ class FunctionCtx:
     dirty_tensors: Any = None
     non_differentiable: Any = None
     materialize_grads: bool = True
-    _is_pure_view = False  # set in ``forward``: the output is a view of the input as any op would make it
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors (or None) for ``backward``; in-place changes of them are noticed.
@@ -140,7 +140,7 @@ class BackwardCFunction(Node, FunctionCtx):
         if entry is FREED:
             raise freed_error(self)
         t, result = entry
-        if type(t) is Packed:
+        if type(t) is Packed or type(t) is _ChangedView:
             return t.unpack(self, result)
         storage = t._storage
         if storage is not None and storage.version != self._versions[place]:
@@ -157,7 +157,8 @@ class BackwardCFunction(Node, FunctionCtx):
         hooks = state.recording_hooks
         saved: list[Any] = []
         versions: list[int] = []
-        for place, t in enumerate(self._tuple_of("to_save")):
+        given, self.to_save = self._tuple_of("to_save"), None  # outputs among them would keep the node alive
+        for place, t in enumerate(given):
             if t is None:
                 saved.append(None)
                 versions.append(0)
@@ -174,9 +175,14 @@ class BackwardCFunction(Node, FunctionCtx):
             kept: Any = with_part(t, alias(part)) if is_result else t
             if hooks:
                 kept = Packed(t, hooks[-1], is_result)
+            elif not is_result and part._view is not None and part._grad_fn is not None and self._changed(part):
+                kept = _ChangedView(t, part)
             saved.append((kept, part._output_nr if is_result else -1))
             versions.append(storage.version)
         self._saved, self._versions = saved, versions
+
+    def _changed(self, part: Tensor) -> bool:
+        return any(part_of(d) is part for d in self.dirty_tensors or ())
 
     def _tuple_of(self, attribute: str) -> tuple[Any, ...]:
         found = getattr(self, attribute)
@@ -271,6 +277,25 @@ class BackwardCFunction(Node, FunctionCtx):
                 )
             grad = cast(grad, wanted.dtype)
         return grad
+
+
+class _ChangedView:
+    """A saved view that the call itself changed: its history contains the call, so it is not kept alive from here."""
+
+    __slots__ = ("node", "number", "tensor", "version")
+
+    def __init__(self, t: Tensor, part: Tensor) -> None:
+        assert part._grad_fn is not None
+        self.tensor = with_part(t, alias(part))
+        self.node, self.number = weakref.ref(part._grad_fn), part._output_nr
+        self.version = storage_of(t).version
+
+    def unpack(self, call: Node, result: int) -> Tensor:
+        """The view with its history, which ``call`` is part of."""
+        node = self.node()
+        if node is None or storage_of(self.tensor).version != self.version:
+            raise changed_error(call, self.tensor, self.version, result)
+        return with_part(self.tensor, connected(part_of(self.tensor), (node, self.number)))
 
 
 def part_of(t: Any) -> Any:

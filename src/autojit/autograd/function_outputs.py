@@ -79,12 +79,13 @@ def _connect_parts(
     for t in ctx.dirty_tensors or ():
         storage_of(part_of(t)).bump(ctx.name(), here())
     if not dirty <= given:
-        warnings.warn(
-            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
-            "should be passed to ctx.mark_dirty().",
-            UserWarning,
-            stacklevel=3,
+        what = (
+            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should be "
+            "passed to ctx.mark_dirty()."
         )
+        if any(id(o) in dirty - given and o._view is not None and o._view.base is not None for o in outputs):
+            raise RuntimeError(what)  # a view of a tensor that nobody outside knows: nothing there to change
+        warnings.warn(what, UserWarning, stacklevel=3)
     return _connect_marked(ctx, given, outputs, recorded, dirty, constant)
 
 

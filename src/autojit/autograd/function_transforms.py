@@ -84,6 +84,8 @@ def _tangents(cls: Any, called: Called, given: Sequence[Any], x_dots: Sequence[A
         if x_dot is None and ctx.materialize_grads and isinstance(x, Tensor) and type_of(x).dtype.is_differentiable:
             x_dot = Tensor._literal_of(0, type_of(x)).clone()
         passed.append(x_dot)
+    if ctx.saved_for_forward is None:
+        ctx.saved_for_forward = ()  # what was saved for backward only is not for jvp to read
     found = cls.jvp(ctx, *passed)
     y_dots = list(found) if isinstance(found, tuple) else [found]
     if len(y_dots) != len(called.results):
@@ -117,12 +119,8 @@ def _give(level: ForwardLevel, ctx: Any, number: int, y: Any, y_dot: Any, given:
         _give_changed(level, y, y_dot, changed[1], changed[2])
         return
     for x, x_dot, _ in given:
-        if x_dot is not None and _share_base(x, y) and (y_dot is x_dot or storage_of(y_dot) is not storage_of(x_dot)):
-            raise RuntimeError(
-                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a "
-                "view. Return the same view of the tangent (x_dot.view_as(x_dot) for an input as it is), or a clone() "
-                "from forward."
-            )
+        if x_dot is not None and _share_base(x, y):
+            _check_same_view(x, x_dot, y_dot)
     if y._view is None or y._view.base is None:
         y_dot = level._laid_out(y, y_dot)
     level._keep(y, y_dot)
@@ -135,6 +133,22 @@ def _give_changed(level: ForwardLevel, y: Tensor, y_dot: Tensor, x_dot: Tensor |
         raise RuntimeError(
             "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
             "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+        )
+
+
+def _check_same_view(x: Tensor, x_dot: Tensor, y_dot: Tensor) -> None:
+    """Raise unless the tangent of a view of ``x`` is a view of the tangent of ``x``."""
+    fix = (
+        "Return the same view of the tangent (x_dot.view_as(x_dot) for an input as it is), or a clone() from forward."
+    )
+    if y_dot is x_dot or y_dot._view is None or y_dot._view.base is None:
+        raise RuntimeError(
+            f"A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view. {fix}"
+        )
+    if storage_of(y_dot) is not storage_of(x_dot):
+        of_what = "the given" if x._view is None or x._view.base is None else "the same base as the given"
+        raise RuntimeError(
+            f"A custom Function is returning a view but the jvp is not returning a view of {of_what} grad input. {fix}"
         )
 
 

@@ -15,39 +15,54 @@ from autojit.tensor import Tensor
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.state import grad_mode, state
-from autojit.tensor.tensor import alias, storage_of, wrap_value
+from autojit.tensor.tensor import alias, storage_of, type_of, wrap_value
 
 
 class _Saved:
-    """A saved tensor: the memory it was saved from until that is changed, then its copy."""
+    """A saved tensor: the memory it was saved from until that is changed, then its copy.
 
-    __slots__ = ("__weakref__", "contents", "context")
+    ``key`` says what it is in the context's ``tid_to_weakhandle``: the elements that it shows, at one version.
+    """
 
-    def __init__(self, contents: Tensor, context: AllowedMutation) -> None:
+    __slots__ = ("__weakref__", "contents", "key")
+
+    def __init__(self, contents: Tensor, key: Any = None) -> None:
         self.contents: Tensor | None = contents
-        self.context = context
+        self.key = key
 
 
 class AllowedMutation:
-    """The memory that was saved from in one context; ``clear`` forgets it."""
+    """The memory that was saved from in one context; ``clear`` forgets it.
+
+    ``cloned`` has the copies made so far that something still needs, by saved tensor; ``tid_to_weakhandle`` the saved
+    tensors whose memory is unchanged: what is saved twice is kept, and copied, once.
+    """
 
     def __init__(self) -> None:
         self.is_open = True
+        self.cloned: weakref.WeakKeyDictionary[_Saved, Tensor] = weakref.WeakKeyDictionary()
+        self.tid_to_weakhandle: weakref.WeakValueDictionary[Any, _Saved] = weakref.WeakValueDictionary()
         self._of_memory: dict[int, weakref.WeakSet[_Saved]] = {}
 
     def clear(self) -> None:
         """Forget what was saved: backward through it is an error from now on."""
-        for kept in self._of_memory.values():
-            for saved in tuple(kept):
-                saved.contents = None
+        for saved in (*self.tid_to_weakhandle.values(), *self.cloned):
+            saved.contents = None
+        self.cloned.clear()
+        self.tid_to_weakhandle.clear()
         self._of_memory.clear()
 
     def pack(self, t: Tensor) -> _Saved:
         """The pack hook."""
         if state.trace is not None:
-            return _Saved(wrap_value(value_of(t)), self)  # a capture's values never change
-        saved = _Saved(alias(t), self)
-        self._of_memory.setdefault(id(storage_of(t).array), weakref.WeakSet()).add(saved)
+            return _Saved(wrap_value(value_of(t)))  # a capture's values never change
+        storage, array = storage_of(t), t._array
+        where = None if storage.array is t._array else (array.__array_interface__["data"][0], array.strides)
+        key = (id(storage), storage.version, type_of(t), where)
+        saved = self.tid_to_weakhandle.get(key)
+        if saved is None:
+            saved = self.tid_to_weakhandle[key] = _Saved(alias(t), key)
+            self._of_memory.setdefault(id(storage.array), weakref.WeakSet()).add(saved)
         return saved
 
     def unpack(self, saved: _Saved) -> Tensor:
@@ -66,8 +81,9 @@ class AllowedMutation:
             return
         with grad_mode(False):
             for saved in tuple(kept):
+                self.tid_to_weakhandle.pop(saved.key, None)
                 if saved.contents is not None:
-                    saved.contents = clone(saved.contents)
+                    self.cloned[saved] = saved.contents = clone(saved.contents)
 
 
 @contextmanager

@@ -10,8 +10,11 @@ from types import ModuleType
 from typing import Any
 
 from autojit.jit.function import JitFunction, eager, jit
+from autojit.jit.scripting import Future, fork, script, trace, wait
 
-__all__ = ["JitFunction", "eager", "jit"]
+_fork, _wait = fork, wait  # as TorchScript calls them
+
+__all__ = ["Future", "JitFunction", "eager", "fork", "jit", "script", "trace", "wait"]
 
 
 class _CallableModule(ModuleType):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from autojit.tensor.memory import TwinStorage
 from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class WrittenStorage(Storage):
 
 def count_calls(storage: Storage, step: NativeStep) -> None:
     """From now on calls of ``step`` count as changes of ``storage``."""
+    while isinstance(storage, TwinStorage):
+        storage = storage.twin  # which has the counter
     if type(storage) is Storage:
         storage.__class__ = WrittenStorage
     _writers.setdefault(storage, []).append(_Calls(step))

@@ -89,7 +89,8 @@ def concatenate(operands: Sequence[Operand], axis: int = 0) -> Any:
     for k, x in enumerate(operands):
         if x.spec.ndim == 0:
             raise ShapeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated", {"operand": x})
-    kept = [x for x in operands if x.spec.shape != (0,)] or [operands[0]]
+    others = any(x.spec.ndim > 1 for x in operands)  # beside them an empty vector does not count
+    kept = [x for x in operands if not others or x.spec.shape != (0,)]
     axis = normalize_axis(axis, kept[0].spec.ndim, "cat")
     return kept[0] if len(kept) == 1 else bind(Concatenate(axis), *kept)
 

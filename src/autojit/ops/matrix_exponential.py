@@ -1,8 +1,8 @@
 """The exponential of a matrix, by scaling, a diagonal Pade approximant and squaring.
 
 Its derivative in the direction E is the upper right block of the exponential of ``[[A, E], [0, A]]``, so the rules
-apply the op itself and hold for every order. Sources: Higham, SIAM J. Matrix Anal. Appl. 26(4), 2005 (the approximant of
-degree 13); Mathias, SIAM J. Matrix Anal. Appl. 17(3), 1996 (the block form).
+apply the op itself and hold for every order. Sources: Higham, SIAM J. Matrix Anal. Appl. 26(4), 2005 (the approximant
+of degree 13); Mathias, SIAM J. Matrix Anal. Appl. 17(3), 1996 (the block form).
 """
 
 from __future__ import annotations

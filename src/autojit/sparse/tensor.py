@@ -180,7 +180,7 @@ class SparseTensor(Tensor):
 
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
-    def register_hook(self, hook: Callable[[Tensor], Any]) -> Any:
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """As of a dense tensor; the hook gets a sparse gradient."""
 
         def on_values(grad: Any) -> Any:

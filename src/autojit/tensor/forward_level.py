@@ -22,6 +22,7 @@ from autojit.ir.op import Op
 from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import copy_into, replace
+from autojit.tensor.memory import storage_offset
 from autojit.tensor.recording import OpNode
 from autojit.tensor.state import below, holders, made_like, set_layers, state
 from autojit.tensor.tensor import Tensor, type_of, wrap
@@ -199,7 +200,8 @@ class ForwardLevel:
             return x_dot
         steps = zip(array.strides, like.strides, like.shape, strict=True)
         if array.flags.writeable and all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps):
-            return x_dot
+            if not array.size or _place(x_dot) == _place(t):
+                return x_dot
         made = wrap(np.empty_like(like, array.dtype))
         copy_into(made, x_dot)
         return made
@@ -271,6 +273,14 @@ def _shares_memory(a: Tensor | None, b: Tensor | None) -> bool:
         return False
     a, b = (a, *holders(a))[-1], (b, *holders(b))[-1]
     return a is b or (a._storage is not None and a._storage is b._storage)
+
+
+def _place(t: Tensor) -> tuple[int, int]:
+    """Where a tensor lies in its memory: how many elements come before it, and how many there are."""
+    storage = t._storage
+    if storage is None or storage.array is None or storage.array is t._array:
+        return 0, int(t._array.size)
+    return storage_offset(t), storage.array.nbytes // int(t._array.itemsize)
 
 
 def _seen(base_dot: Tensor, chain: Sequence[Op]) -> Tensor:

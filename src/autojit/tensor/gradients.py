@@ -11,12 +11,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
 from autojit.core.ports import ports
 from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import bump_guard_epoch, state
-from autojit.tensor.tensor import Tensor, lent_gradient, type_of
+from autojit.tensor.tensor import LIKE_LEAF, Tensor, lent_gradient, type_of
 
 
 def get_grad(self: Tensor) -> Tensor | None:
@@ -34,6 +35,48 @@ def get_grad(self: Tensor) -> Tensor | None:
     return lent_gradient(self)
 
 
+_LEGACY = {"float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double"}
+
+
+def get_grad_dtype(self: Tensor) -> DType | None:
+    """The dtype that ``.grad`` of this leaf has: the leaf's own unless it was set; None allows any.
+
+    Raises:
+        RuntimeError: the tensor is no leaf.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.ones(2, requires_grad=True)
+        >>> x.grad_dtype = aj.float64
+        >>> (x * 2).sum().backward()
+        >>> x.grad.dtype
+        autojit.float64
+    """
+    if wants_grad(self) and self._grad_fn is not None:
+        raise UsageError("grad_dtype can only be accessed on leaf tensors.", {"tensor": self})
+    return type_of(self).dtype if self._grad_dtype is LIKE_LEAF else self._grad_dtype
+
+
+def set_grad_dtype(self: Tensor, dtype: DType | None) -> None:
+    """``t.grad_dtype = dtype``: gradients are converted to it before they are added up; None leaves them as they are.
+
+    Raises:
+        RuntimeError: the tensor is no leaf, or has a gradient of another dtype.
+    """
+    if wants_grad(self) and self._grad_fn is not None:
+        raise UsageError("grad_dtype can only be set on leaf tensors.", {"tensor": self})
+    grad = get_grad(self)
+    if dtype is not None and grad is not None and type_of(grad).dtype is not dtype:
+        raise UsageError(
+            f"Cannot set grad_dtype to '{_LEGACY.get(dtype.name, dtype.name)}' because there is already a gradient "
+            f"assigned with dtype '{_LEGACY.get(grad.dtype.name, grad.dtype.name)}'.",
+            {"tensor": self},
+            "set .grad to None first",
+        )
+    self._grad_dtype = dtype
+    bump_guard_epoch()
+
+
 def assign_grad(self: Tensor, grad: Tensor | None) -> None:
     """``t.grad = g``: None, or a tensor of the same shape, dtype and device."""
     if grad is not None:
@@ -42,9 +85,14 @@ def assign_grad(self: Tensor, grad: Tensor | None) -> None:
         if grad is self:
             raise UsageError("can't assign Variable as its own grad")
         have, want = type_of(grad), type_of(self)
-        if have.dtype is not want.dtype:
+        wanted = want.dtype if self._grad_dtype is LIKE_LEAF else self._grad_dtype
+        if wanted is not None and have.dtype is not wanted:
             raise UsageError(
-                f"assigned grad has data of a different type: got {have.dtype.name}, expected {want.dtype.name}"
+                "assigned grad has data of a different type: attempting to assign a gradient with dtype "
+                f"'{_LEGACY.get(have.dtype.name, have.dtype.name).lower()}' to a tensor with grad_dtype "
+                f"'{_LEGACY.get(wanted.name, wanted.name)}'",
+                {"tensor": self, "gradient": grad},
+                "convert the gradient, or set .grad_dtype of the tensor to its dtype or to None",
             )
         if have.device != want.device:
             raise UsageError(
@@ -205,9 +253,11 @@ def get_post_accumulate_hooks(self: Tensor) -> Any:
 
 
 def hook_keys(leaf: Tensor) -> tuple[tuple[Any, ...], ...]:
-    """Which hooks a leaf has, as keys that are never used again: what a compiled step bakes in."""
+    """Which hooks a leaf has, as keys that are never used again, and its grad_dtype: what a compiled step bakes in."""
     hooks = leaf._leaf_hooks
-    keys = ((), ()) if hooks is None else (tuple(hooks[0]), tuple(hooks[1]))
+    keys: tuple[tuple[Any, ...], ...] = ((), ()) if hooks is None else (tuple(hooks[0]), tuple(hooks[1]))
+    if leaf._grad_dtype is not LIKE_LEAF:
+        keys = (*keys, ("grad_dtype", leaf._grad_dtype))
     node = None if leaf._accumulator is None else leaf._accumulator()
     if node is None or (node.pre_hooks is None and node.post_hooks is None):
         return keys
@@ -237,6 +287,7 @@ METHODS: dict[str, Any] = {
     "reinforce": reinforce,
     "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
     "grad": property(get_grad, assign_grad, delete_grad),
+    "grad_dtype": property(get_grad_dtype, set_grad_dtype),
     "_backward_hooks": property(get_backward_hooks, set_backward_hooks),
     "_post_accumulate_grad_hooks": property(get_post_accumulate_hooks),
 }

@@ -113,8 +113,15 @@ def _old(x: Tensor) -> Tensor:
     """A stand-in for the present value of ``x`` with its history, which keeps both when ``x`` itself moves on."""
     is_concrete = state.trace is None or (x._array is None and x._value is None)
     made = _with_history_of(alias(x, own_version=True) if is_concrete else wrap_value(value_of(x)), x)
+    if is_concrete and state.recording_hooks is not None and state.grad_enabled and made._array is not None:
+        made._array, made._storage, made._view = made._array.copy(), None, None  # what a pack hook keeps must not change
     node, view = x._grad_fn, x._view
-    if node is not None and node.tensor_hooks and view is not None and view.base is not None:
+    if (
+        node is not None
+        and (node.tensor_hooks or node._is_pure_view)
+        and view is not None
+        and view.base is not None
+    ):
         base = view.base  # the change is one of the base: hooks on the view's own gradient have no part in it
         made._grad_fn = symbolic_node(ViewChain(relative_chain(x)), [edge_of(base)], [type_of(base)], node.name())
         made._output_nr = 0

@@ -251,7 +251,7 @@ def _is_on(kind: str) -> property:
     return property(lambda self: type_of(self).device.type == kind, doc=f"Whether the tensor is on a {kind} device.")
 
 
-class _TwinStorage(Storage):
+class TwinStorage(Storage):
     """Memory whose version counter is another storage's."""
 
     __slots__ = ("twin",)
@@ -284,7 +284,7 @@ def _look_at(self: Tensor, other: Tensor) -> None:
     assert root is not None
     made = alias(other)
     self._view = made._view
-    self._storage = Storage(root, None) if before is None else _TwinStorage(root, before)
+    self._storage = Storage(root, None) if before is None else TwinStorage(root, before)
 
 
 def get_data(self: Tensor) -> Tensor:

@@ -142,6 +142,7 @@ class Node:
     edges: Sequence[Edge | None]
     out_metas: Sequence[Meta]
     source: SourceLocation
+    _is_pure_view = False  # whether a write through the result replaces the node by the view it stands for
 
     def __init__(self, sequence: int | None = None) -> None:
         self.edges = ()
@@ -225,7 +226,7 @@ class Node:
         """Forget what was saved for ``run``."""
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{type(self).__name__} object at {id(self):#x}>"
 
 
 class AccumulateGrad(Node):
@@ -236,6 +237,10 @@ class AccumulateGrad(Node):
     def __init__(self, variable: Tensor) -> None:
         super().__init__(LAST)  # as early as possible, so that gradients can be freed
         self.variable = variable
+
+    def name(self) -> str:
+        """torch's name of the node, which has its namespace."""
+        return "torch::autograd::AccumulateGrad"
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn((), grad_outputs)`` after the gradient was accumulated."""

@@ -1,7 +1,8 @@
 """The keyword ``out=`` of functions: the result goes into a tensor (or tensors) that the caller gives.
 
 A function is written without it; ``with_out`` adds it. Nothing is recorded for such a call, so gradients may flow
-neither into the operands nor into ``out``. ``out`` takes the result's shape; its dtype must hold the result's kind of numbers.
+neither into the operands nor into ``out``. ``out`` takes the result's shape; its dtype must hold the result's kind of
+numbers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from math import prod
+from math import log, pi, prod
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from autojit.core.errors import UsageError
 from autojit.ops import random as draws
 from autojit.tensor.dispatch import number
 from autojit.tensor.factories import constant, finish
-from autojit.tensor.functions_elementwise import add, mul, where
+from autojit.tensor.functions_elementwise import add, ceil, clamp, exp, log1p, mul, neg, sub, tan, where
 from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.inplace import check_writable, copy_into
 from autojit.tensor.promotion import cast
@@ -334,6 +334,32 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | Non
     return _fill(self, mul(draws.exponential(key, t.shape, t.dtype), 1.0 / lambd), "exponential_")
 
 
+def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with numbers of the Cauchy distribution."""
+    if sigma <= 0:
+        raise UsageError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    t = type_of(self)
+    angle = mul(sub(_uniform(t.shape, t.dtype, generator), 0.5), pi)
+    return _fill(self, add(mul(tan(angle), sigma), median), "cauchy_")
+
+
+def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
+    """Fill with numbers whose logarithms are normal."""
+    _require_spread(std)
+    t = type_of(self)
+    return _fill(self, exp(add(mul(_normal(t.shape, t.dtype, generator), std), mean)), "log_normal_")
+
+
+def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
+    """Fill with the number of trials until the first success, each successful in probability ``p``."""
+    if not 0 < p < 1:
+        raise UsageError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    t = type_of(self)
+    wide = t.dtype if t.dtype.is_floating_point else float32
+    trials = ceil(mul(log1p(neg(_uniform(t.shape, wide, generator))), 1.0 / log(1.0 - p)))
+    return _fill(self, cast(clamp(trials, min=1), t.dtype), "geometric_")
+
+
 def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Generator | None = None) -> Tensor:
     """Fill with integers in [low, high), or in [0, low) when only one bound is given."""
     t = type_of(self)
@@ -348,6 +374,9 @@ METHODS: dict[str, Any] = {
     "bernoulli_": bernoulli_,
     "exponential_": exponential_,
     "random_": random_,
+    "cauchy_": cauchy_,
+    "log_normal_": log_normal_,
+    "geometric_": geometric_,
     "bernoulli": bernoulli,
     "multinomial": multinomial,
 }

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from autojit.tensor.node import Hooks, Node
 
 _object_new = object.__new__
+LIKE_LEAF = object()
+"""The ``grad_dtype`` of a leaf for which none was set."""
 
 
 class Tensor:
@@ -55,6 +57,8 @@ class Tensor:
     _retains_grad: bool
     _storage: Storage | None
     _view: View | None
+
+    _grad_dtype: Any = LIKE_LEAF  # or a DType, or None for any
 
     __array_priority__ = 1000  # NumPy scalars and arrays leave binary operators to us
 

@@ -1,0 +1,82 @@
+"""TorchScript's entry points: ``script`` and ``trace`` compile as ``jit`` does, ``fork`` and ``wait`` run asynchronously.
+
+There is no other language behind them: every function that ``jit`` captures can be scripted, and a forked call is run at
+once, in the order of the program, which is one of the orders that forking allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autojit.jit.function import jit
+
+
+class Future:
+    """The result of a forked call, or the exception that it raised."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._result: Any = None
+        self._error: Exception | None = None
+        try:
+            self._result = call()
+        except Exception as error:  # raised again by wait()
+            self._error = error
+
+    def done(self) -> bool:
+        """Whether the call has finished; always."""
+        return True
+
+    def wait(self) -> Any:
+        """The result.
+
+        Raises:
+            Exception: what the call raised.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    value = wait
+
+
+def script(obj: Callable[..., Any]) -> Any:
+    """``jit(obj)``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.jit import script
+        >>> script(lambda x: x + 1)(aj.zeros(2))
+        tensor([1., 1.])
+    """
+    return jit(obj)
+
+
+def trace(func: Callable[..., Any], example_inputs: Any = ()) -> Any:
+    """``jit(func)``, called once with the examples (a tensor or a tuple) so that later calls run compiled.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.jit import trace
+        >>> trace(lambda x: x * 2, aj.ones(2))(aj.ones(2))
+        tensor([2., 2.])
+    """
+    compiled = jit(func)
+    compiled(*(example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)))
+    return compiled
+
+
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
+    """Call a function; ``wait`` gives its result.
+
+    Example:
+        >>> from autojit.jit import fork, wait
+        >>> wait(fork(max, 1, 2))
+        2
+    """
+    return Future(lambda: func(*args, **kwargs))
+
+
+def wait(future: Future) -> Any:
+    """The result of a forked call; its exception is raised."""
+    return future.wait()
