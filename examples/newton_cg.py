@@ -20,7 +20,7 @@ from autojit.nn import functional as F
 
 Product = Callable[[aj.Tensor], aj.Tensor]
 PENALTY = 1e-3
-TOLERANCE = 1e-9
+TOLERANCE = 1e-7
 
 
 def problem(samples: int, features: int) -> tuple[aj.Tensor, aj.Tensor]:

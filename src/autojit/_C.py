@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from autojit.autograd.engine import ExecutionEngine
+from autojit.autograd.engine import ExecutionEngine, current_walk
 from autojit.autograd.function import Function
 from autojit.autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from autojit.autograd.graph import (
@@ -146,6 +146,12 @@ def _make_saved_tensor(tensor: Tensor, is_output: bool, is_inplace_on_view: bool
     return SavedTensor.alone(tensor, is_output)
 
 
+def _keeps_graph() -> bool:
+    """Whether the running backward pass keeps the history; True outside of all passes."""
+    walk = current_walk()
+    return True if walk is None else walk.keep_graph
+
+
 def _set_version_counter(tensors: tuple[Tensor, ...], versions: tuple[int, ...]) -> None:
     """Let each tensor have been changed so many times, as far as backward passes can tell."""
     for t, version in zip(tensors, versions, strict=True):
@@ -154,6 +160,9 @@ def _set_version_counter(tensors: tuple[Tensor, ...], versions: tuple[int, ...])
         storage_of(t).version = version
 
 
+Node.register(DelayedError)
+Node.register(UndefinedGrad)
+
 _functions = SimpleNamespace(
     AccumulateGrad=AccumulateGrad, DelayedError=DelayedError, Error=Error, Node=Node, UndefinedGrad=UndefinedGrad
 )
@@ -161,6 +170,7 @@ _autograd = SimpleNamespace(
     SavedTensor=SavedTensor,
     _make_saved_tensor=_make_saved_tensor,
     _saved_tensors_hooks_is_enabled=_saved_tensors_hooks_is_enabled,
+    _get_current_graph_task_keep_graph=_keeps_graph,
     _push_saved_tensors_default_hooks=_push_hooks,
     _pop_saved_tensors_default_hooks=_pop_hooks,
     _unsafe_set_version_counter=_set_version_counter,

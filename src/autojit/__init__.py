@@ -59,6 +59,7 @@ from autojit.tensor.factories import (
     zeros_like,
 )  # fmt: skip
 from autojit.tensor.legacy import KINDS as _KINDS
+from autojit.tensor.lists import functions_of_lists as _functions_of_lists
 from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
 from autojit.tensor.namespace import (
     can_cast,
@@ -101,6 +102,7 @@ from autojit.autograd.grad_mode import (  # isort: skip
 )  # fmt: skip
 
 globals().update(_FUNCTIONS)
+globals().update(_functions_of_lists(_FUNCTIONS))
 
 float = float32
 double = float64
@@ -115,6 +117,7 @@ globals().update(_KINDS)
 _LAZY_MODULES = frozenset(
     {
         "_C",
+        "accelerator",
         "backends",
         "cache",
         "cuda",

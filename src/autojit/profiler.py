@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from autojit.autograd import profiler as _blocks
-from autojit.autograd.profiler import EventList, record_function
+from autojit.autograd.profiler import EventList, itt, record_function
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.cuda.driver import has_device
 
@@ -231,6 +231,6 @@ class profile:
 
 
 __all__ = [
-    "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule", "supported_activities",
+    "ProfilerAction", "ProfilerActivity", "itt", "profile", "record_function", "schedule", "supported_activities",
     "tensorboard_trace_handler",
 ]  # fmt: skip

@@ -69,7 +69,7 @@ class SqrtInBackward(Function):
         return y_bar * (x * x).sqrt()
 
 
-class AngleInBackward(Function):
+class LengthInBackward(Function):
     """Its backward is finite at zero, the derivative of its backward is not."""
 
     @staticmethod
@@ -80,7 +80,7 @@ class AngleInBackward(Function):
     @staticmethod
     def backward(ctx: Any, y_bar: aj.Tensor) -> aj.Tensor:
         (x,) = ctx.saved_tensors
-        return y_bar * aj.atan2(x, x * 2)
+        return y_bar * aj.hypot(x, x * 2)
 
 
 class Inner(Function):
@@ -189,8 +189,8 @@ def matrix_product(x: aj.Tensor) -> aj.Tensor:
     return row @ row.mT  # planted
 
 
-def angle(x: aj.Tensor) -> aj.Tensor:
-    return aj.atan2(x, x * 2)  # planted
+def length(x: aj.Tensor) -> aj.Tensor:
+    return aj.hypot(x, x * 2)  # planted
 
 
 def times_nan(x: aj.Tensor) -> aj.Tensor:
@@ -241,9 +241,9 @@ def second_order_nested(x: aj.Tensor) -> aj.Tensor:
     return Outer.apply(x) + x  # planted
 
 
-def second_order_angle(x: aj.Tensor) -> aj.Tensor:
+def second_order_length(x: aj.Tensor) -> aj.Tensor:
     y = x * 2.0
-    return AngleInBackward.apply(y) + y.sum()  # planted
+    return LengthInBackward.apply(y) + y.sum()  # planted
 
 
 def second_order_in_a_loop(x: aj.Tensor) -> aj.Tensor:
@@ -282,7 +282,7 @@ PLANTS = [
     Plant(sigmoid, (1.0,), (NAN,), "sigmoid", "SigmoidBackward0"),
     Plant(product, (1.0, 2.0, 3.0), (INF, 0.0, 0.0), "prod", "ProdBackward0"),
     Plant(matrix_product, (1.0, 2.0), (NAN, 2.0), "matmul", "MmBackward0"),
-    Plant(angle, (1.0,), (0.0,), "atan2", "Atan2Backward0"),
+    Plant(length, (1.0,), (0.0,), "hypot", "HypotBackward0"),
     Plant(times_nan, (3.0,), (1.0,), "mul", "MulBackward0"),
     Plant(deep, (2.0,), (0.0,), "sqrt", "SqrtBackward0"),
     Plant(in_a_loop, (9.0,), (0.001,), "sqrt", "SqrtBackward0"),
@@ -292,7 +292,7 @@ PLANTS = [
     Plant(custom_second_input, (1.0,), (-1.0,), "SecondInput", "SecondInputBackward"),
     Plant(second_order_of_custom, (1.0,), (0.0,), "mul", "MulBackward0", 2),
     Plant(second_order_nested, (1.0,), (-1.0,), "Inner", "InnerBackward", 2),
-    Plant(second_order_angle, (1.0,), (0.0,), "atan2", "Atan2Backward0", 2),
+    Plant(second_order_length, (1.0,), (0.0,), "hypot", "HypotBackward0", 2),
     Plant(second_order_in_a_loop, (4.0,), (0.5,), "Inner", "InnerBackward", 2),
 ]
 

@@ -10,9 +10,10 @@ depth is not limited by Python's stack.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from autojit.autograd import anomaly
@@ -129,7 +130,7 @@ class Walk:
                 else:
                     missing[child] = 1
                     stack.append(child)
-        order = sorted(missing, key=_when, reverse=True)
+        order = _by_edges(missing, ends) if Node.renumbered else sorted(missing, key=_when, reverse=True)
         if self.targets is None:
             return order
         return self._only_needed(order)
@@ -338,6 +339,26 @@ class ExecutionEngine:
 def _when(node: Node) -> int:
     """Accumulators come last in the order; they run earlier, when their last contribution arrives."""
     return -1 if type(node) is AccumulateGrad else node.sequence
+
+
+def _by_edges(missing: dict[Node, int], ends: Container[Node]) -> list[Node]:
+    """The nodes, each after all its users; of those that could come next, the one of greatest number.
+
+    ``missing`` counts the users of each; edges from ``ends`` do not count.
+    """
+    waiting, order, places = dict(missing), list[Node](), itertools.count()
+    ready = [(-_when(node), next(places), node) for node in missing if not missing[node]]
+    heapq.heapify(ready)
+    while ready:
+        node = heapq.heappop(ready)[2]
+        order.append(node)
+        for edge in () if node in ends else node.edges:
+            child = None if edge is None else edge[0]
+            if child is not None and child in waiting:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    heapq.heappush(ready, (-_when(child), next(places), child))
+    return order
 
 
 def _fill_zeros(node: Node, grads: Grads) -> None:

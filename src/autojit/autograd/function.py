@@ -43,7 +43,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     gradient per output and returns one per input: a tensor of the input's shape, or None. Its ops are recorded under
     ``create_graph``, so higher derivatives follow. With ``setup_context(ctx, inputs, output)`` defined, ``forward``
     takes no ctx. ``jvp(ctx, *tangents)`` serves forward mode, ``vmap(info, in_dims, *args)`` or ``generate_vmap_rule =
-    True`` serve batches. ``vjp`` is another name for ``backward``.
+    True`` serve batches. ``vjp`` is another name for ``backward``. With ``clear_saved_tensors_on_access = True`` the ctx
+    lets go of the saved tensors when ``backward`` reads them, which it can do once.
 
     Example:
         >>> import autojit as aj
@@ -65,6 +66,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     """
 
     generate_vmap_rule = False
+    clear_saved_tensors_on_access = False
     is_base = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autojit.autograd.engine import zeros_of
-from autojit.core.errors import DifferentiationError, ShapeError
+from autojit.core.errors import DifferentiationError, ShapeError, UsageError
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import broadcastable_sum
-from autojit.tensor.node import FREED, ZERO, Node, type_of_meta
+from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, type_of_meta
 from autojit.tensor.promotion import cast
 from autojit.tensor.saved import Packed, SavedTensor, changed_error, connected, freed_error
 from autojit.tensor.state import state
-from autojit.tensor.tensor import alias, storage_of, type_of
+from autojit.tensor.tensor import LIKE_LEAF, alias, storage_of, type_of
 from autojit.tensor.view_rules import inference_saved
 
 
@@ -80,6 +80,7 @@ class BackwardCFunction(Node, FunctionCtx):
     _saved: Sequence[Any] = ()
     _versions: Sequence[int] = ()
     _is_freed = False
+    _was_read = False  # whether reading the saved tensors freed them
     constants_of_call: frozenset[int] = frozenset()  # numbers of outputs without derivative
     num_inputs = 0
     fewest_gradients = 0  # gradients of keyword arguments may be left out
@@ -100,8 +101,16 @@ class BackwardCFunction(Node, FunctionCtx):
         if self.saved_for_forward is not None:
             return tuple(self.saved_for_forward)
         if self._is_freed:
-            raise freed_error(self)
-        return tuple([self._unpack(entry, place) for place, entry in enumerate(self._saved)])
+            raise freed_error(self) if not self._was_read else UsageError(
+                "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the function",
+                {"function": self.name()},
+                "read them once into names of your own, or set clear_saved_tensors_on_access=False",
+            )
+        found = tuple([self._unpack(entry, place) for place, entry in enumerate(self._saved)])
+        if self._forward_cls.clear_saved_tensors_on_access:
+            self.release()
+            self._was_read = True
+        return found
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
@@ -248,8 +257,15 @@ class BackwardCFunction(Node, FunctionCtx):
             else:
                 if number in self.input_forms:
                     grad = self.input_forms[number]._part_of(grad)
-                found.append(self._fitted(grad, type_of_meta(self.input_metas[number]), number))
+                found.append(self._fitted(grad, self._wanted(number, grad), number))
         return found
+
+    def _wanted(self, number: int, grad: Tensor) -> TensorType:
+        """The type that the gradient of an input gets: the input's, in the leaf's ``grad_dtype`` if one was set."""
+        wanted, edge = type_of_meta(self.input_metas[number]), self.edges[number]
+        if edge is None or not isinstance(edge[0], AccumulateGrad) or edge[0].variable._grad_dtype is LIKE_LEAF:
+            return wanted
+        return wanted.with_dtype(edge[0].variable._grad_dtype or type_of(grad).dtype)
 
     def _fitted(self, grad: Tensor, wanted: TensorType, number: int) -> Tensor:
         found = type_of(grad)

@@ -21,6 +21,7 @@ from autojit.tensor.recording import meta_of, wants_grad
 from autojit.tensor.saved import connected
 from autojit.tensor.storage import CUSTOM_FUNCTION, MULTIPLE_VIEWS, NORMAL
 from autojit.tensor.tensor import alias, storage_of, type_of
+from autojit.tensor.view_rules import forbidden_view
 
 
 def connect(ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ...], recorded: bool) -> list[Any]:
@@ -192,6 +193,8 @@ def _check_dirty(ctx: BackwardCFunction, x: Tensor, count: int) -> None:
             "more than one Tensor. Give it a clone() of the view, or split it into two Functions, one of which changes "
             "the view and returns nothing else."
         )
+    if view is not None and view.creation:
+        raise forbidden_view(x, "mark_dirty")
     if base._requires_grad and base._grad_fn is None:
         raise DifferentiationError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation.",

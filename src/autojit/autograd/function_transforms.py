@@ -120,7 +120,7 @@ def _give(level: ForwardLevel, ctx: Any, number: int, y: Any, y_dot: Any, given:
         return
     for x, x_dot, _ in given:
         if x_dot is not None and _share_base(x, y):
-            _check_same_view(x, x_dot, y_dot)
+            _check_same_view(x_dot, y_dot)
     if y._view is None or y._view.base is None:
         y_dot = level._laid_out(y, y_dot)
     level._keep(y, y_dot)
@@ -136,8 +136,8 @@ def _give_changed(level: ForwardLevel, y: Tensor, y_dot: Tensor, x_dot: Tensor |
         )
 
 
-def _check_same_view(x: Tensor, x_dot: Tensor, y_dot: Tensor) -> None:
-    """Raise unless the tangent of a view of ``x`` is a view of the tangent of ``x``."""
+def _check_same_view(x_dot: Tensor, y_dot: Tensor) -> None:
+    """Raise unless the tangent of a view is a view of the tangent of what it views."""
     fix = (
         "Return the same view of the tangent (x_dot.view_as(x_dot) for an input as it is), or a clone() from forward."
     )
@@ -146,7 +146,7 @@ def _check_same_view(x: Tensor, x_dot: Tensor, y_dot: Tensor) -> None:
             f"A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view. {fix}"
         )
     if storage_of(y_dot) is not storage_of(x_dot):
-        of_what = "the given" if x._view is None or x._view.base is None else "the same base as the given"
+        of_what = "the given" if x_dot._view is None or x_dot._view.base is None else "the same base as the given"
         raise RuntimeError(
             f"A custom Function is returning a view but the jvp is not returning a view of {of_what} grad input. {fix}"
         )

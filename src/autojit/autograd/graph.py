@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from autojit.autograd.derivatives import GradientEdge, get_gradient_edge
 from autojit.autograd.engine import current_node, current_walk
@@ -14,12 +15,33 @@ from autojit.autograd.grad_mode import is_multithreading_enabled
 from autojit.autograd.saved_mutation import allow_mutation_on_saved_tensors
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
-from autojit.tensor.node import AccumulateGrad, Node, RemovableHandle
+from autojit.tensor.node import AccumulateGrad, RemovableHandle
+from autojit.tensor.node import Node as RecordedNode
 from autojit.tensor.recording import edge_of
 from autojit.tensor.saved import SavedTensor
 from autojit.tensor.state import state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import storage_of
+
+
+class Node(abc.ABC):
+    """What ``grad_fn`` is: ``isinstance`` knows every recorded node (and the ctx of a custom function) as one.
+
+    It has ``name()``, ``next_functions``, ``metadata``, ``register_hook(hook)`` and ``register_prehook(hook)``. The classes
+    of nodes do not derive from it; it cannot be made or called.
+
+    Example:
+        >>> import autojit as aj
+        >>> y = aj.ones(2, requires_grad=True).exp()
+        >>> isinstance(y.grad_fn, Node)
+        True
+    """
+
+    def __new__(cls) -> Self:
+        raise TypeError("Node cannot be made: nodes are what ops record")
+
+
+Node.register(RecordedNode)
 
 
 class saved_tensors_hooks:
@@ -132,7 +154,7 @@ def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
     """Nothing: leaves accumulate in the order of one stream, so that there is no mismatch to warn of."""
 
 
-def _get_grad_fn_or_grad_acc(t: Tensor | GradientEdge) -> Node:
+def _get_grad_fn_or_grad_acc(t: Tensor | GradientEdge) -> RecordedNode:
     """The node that the gradient of a tensor (or edge) arrives at."""
     if isinstance(t, GradientEdge):
         return t.node
@@ -148,14 +170,14 @@ def _current_graph_task_id() -> int:
     return -1 if walk is None else walk.number
 
 
-def _will_engine_execute_node(node: Node) -> bool:
+def _will_engine_execute_node(node: RecordedNode) -> bool:
     """Whether the present backward pass runs ``node``, or takes a gradient from it.
 
     Raises:
         RuntimeError: no backward pass is running, or ``node`` is not one.
     """
-    if not isinstance(node, Node):
-        raise TypeError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
+    if not isinstance(node, RecordedNode):
+        raise UsageError(f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}")
     walk = current_walk()
     if walk is None:
         raise UsageError("_get_should_execute_nodes should only be called during the backward pass")
@@ -169,12 +191,12 @@ def _will_engine_execute_node(node: Node) -> bool:
     return walk.will_run(node)
 
 
-def _current_autograd_node() -> Node | None:
+def _current_autograd_node() -> RecordedNode | None:
     """The node whose rule the present backward pass is running; None outside a rule."""
     return current_node()
 
 
-def _current_graph_task_execution_order() -> list[Node]:
+def _current_graph_task_execution_order() -> list[RecordedNode]:
     """The nodes of the present backward pass in the order in which it runs them.
 
     Raises:

@@ -11,6 +11,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_elementwise import maximum
 from autojit.tensor.promotion import as_operand
+from autojit.tensor.recording import rename_node
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import type_of
 
@@ -144,7 +145,9 @@ def qr(A: Tensor, mode: str = "reduced") -> Qr:
     """Orthonormal columns times upper triangle."""
     if mode not in ("reduced", "r"):
         raise ArgumentErrorAsRuntime(f"qr: mode {mode!r} is not supported; 'reduced' and 'r' are")
-    return Qr(*ops.qr(require_floating(A, "qr")))
+    found = Qr(*ops.qr(require_floating(A, "qr")))
+    rename_node(found.Q, "LinalgQrBackward0", mode=mode)
+    return found
 
 
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Svd:

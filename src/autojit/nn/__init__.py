@@ -36,6 +36,7 @@ from autojit.nn.activation import (
 from autojit.nn.attention import MultiheadAttention
 from autojit.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from autojit.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from autojit.nn.data_parallel import DataParallel
 from autojit.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from autojit.nn.linear import Bilinear, Embedding, EmbeddingBag, Identity, Linear
 from autojit.nn.loss import (

@@ -52,7 +52,7 @@ def _replaced(found: Any, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | No
 def _identity(tensors: tuple[Tensor, ...], on_backward: Hook) -> tuple[Tensor, ...]:
     """The same values, whose joint backward passes all gradients through ``on_backward``."""
 
-    class ModuleBoundary(aj.autograd.Function):
+    class BackwardHookFunction(aj.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *values: Tensor) -> tuple[Tensor, ...]:
             ctx.set_materialize_grads(False)
@@ -62,7 +62,7 @@ def _identity(tensors: tuple[Tensor, ...], on_backward: Hook) -> tuple[Tensor, .
         def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
             return on_backward(grads)
 
-    found: tuple[Tensor, ...] = ModuleBoundary.apply(*tensors)
+    found: tuple[Tensor, ...] = BackwardHookFunction.apply(*tensors)
     return found
 
 

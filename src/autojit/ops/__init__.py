@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from autojit.ir.op import Op as _Op
+from autojit.ops.composed import *
 from autojit.ops.composites_activation import *
 from autojit.ops.composites_loss import *
 from autojit.ops.composites_normalization import *

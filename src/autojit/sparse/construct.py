@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,22 @@ def coalesced(s: SparseTensor) -> SparseTensor:
     total = zeros((len(unique), *type_of(kept).shape[1:]), dtype=type_of(kept).dtype)
     summed = total.index_add(0, wrap(np.ascontiguousarray(inverse.reshape(-1))), kept)
     return make(wrap(np.ascontiguousarray(new, dtype=np.int64)), summed, type_of(s).shape, sparse_coo, True)
+
+
+def gradient_of_places(s: SparseTensor, values: Tensor) -> SparseTensor:
+    """The gradient of a tensor that keeps a place several times: each of them has it, the place has it once."""
+    array = s._index_part._array
+    shape = type_of(s).shape
+    if array is not None:
+        flat = np.ravel_multi_index(tuple(array), shape[: array.shape[0]])
+        _, first = np.unique(flat, return_index=True)
+        chosen = wrap(first)
+        return make(s._index_part[:, chosen], values.index_select(0, chosen), shape, sparse_coo, True)
+    flat_places, numbers = places(s), arange(s._nnz())
+    marked = zeros(prod(shape[: s.sparse_dim()]), dtype=int64).index_put((flat_places,), numbers)
+    is_chosen = marked.index_select(0, flat_places) == numbers
+    axes = (s._nnz(), *([1] * (type_of(values).ndim - 1)))
+    return s.with_values(values * is_chosen.reshape(axes))
 
 
 def as_layout(s: SparseTensor, layout: Layout) -> Tensor:

@@ -120,7 +120,11 @@ class SparseTensor(Tensor):
         return self._values_part
 
     def _from_part(self, part: Tensor | None) -> Tensor | None:
-        return None if part is None else self.with_values(part)
+        from autojit.sparse.construct import gradient_of_places
+
+        if part is None or self._is_coalesced:
+            return None if part is None else self.with_values(part)
+        return gradient_of_places(self, part)
 
     def _become(self, other: Tensor) -> None:
         """This tensor now has the places and values of another one of its shape."""

@@ -30,7 +30,7 @@ from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.memory import contiguous, is_contiguous
 from autojit.tensor.node import Node
 from autojit.tensor.promotion import cast, converted
-from autojit.tensor.recording import shows_grad, wants_grad
+from autojit.tensor.recording import require_unchanged, shows_grad, wants_grad
 from autojit.tensor.size import Size
 from autojit.tensor.state import carry, holders, state
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
@@ -309,6 +309,8 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 def get_grad_fn(self: Tensor) -> Node | None:
     """The node that made the tensor; None for leaves."""
     wants_grad(self)
+    if self._view is not None:
+        require_unchanged(self)
     return self._grad_fn
 
 

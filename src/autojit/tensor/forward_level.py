@@ -199,9 +199,9 @@ class ForwardLevel:
         if array is None or like is None:
             return x_dot
         steps = zip(array.strides, like.strides, like.shape, strict=True)
-        if array.flags.writeable and all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps):
-            if not array.size or _place(x_dot) == _place(t):
-                return x_dot
+        same_steps = all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps)
+        if array.flags.writeable and same_steps and (not array.size or _place(x_dot) == _place(t)):
+            return x_dot
         made = wrap(np.empty_like(like, array.dtype))
         copy_into(made, x_dot)
         return made

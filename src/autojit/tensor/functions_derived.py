@@ -16,6 +16,7 @@ from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.promotion import as_operand, floating
+from autojit.tensor.recording import rename_node
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
@@ -153,13 +154,14 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
-    return norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+    return rename_node(norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1), "CdistBackward0", p=float(p))
 
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norm distances of every two rows: ``f[n, d] -> f[n (n - 1) / 2]``."""
     first, second = np.triu_indices(type_of(input).shape[0], 1)
-    return norm(index_select(input, 0, wrap(first)) - index_select(input, 0, wrap(second)), p, -1)
+    apart = index_select(input, 0, wrap(first)) - index_select(input, 0, wrap(second))
+    return rename_node(norm(apart, p, -1), "PdistBackward0", p=float(p))
 
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:

@@ -135,7 +135,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         )
     x, y = together(input, other, "div")
     rounded: Tensor = ops.floor_divide(x, y) if rounding_mode == "floor" else ops.trunc_divide(x, y)
-    return rounded
+    return rename_node(rounded, "DivBackward2", rounding_mode=rounding_mode)
 
 
 def floor_divide(input: Any, other: Any) -> Tensor:
@@ -462,7 +462,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
     x = floating(input, "logit")
     x = x if eps is None else clamp(x, eps, 1 - eps)
-    return log(div(x, sub(1, x)))
+    return rename_node(log(div(x, sub(1, x))), "LogitBackward0", eps=None if eps is None else float(eps))
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:

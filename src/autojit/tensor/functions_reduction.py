@@ -14,6 +14,7 @@ from autojit.core.errors import DTypeError, IndexOutOfRangeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.reductions import fold_over
+from autojit.tensor.composite_nodes import VarMean, in_one_node
 from autojit.tensor.dispatch import apply_single, number
 from autojit.tensor.functions_elementwise import (
     add,
@@ -160,8 +161,16 @@ def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
     """(variance, mean)."""
-    dims, _ = _dims(dim, unbiased)
-    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+    dims, is_unbiased = _dims(dim, unbiased)
+    _require_float(input, "var")
+
+    def compute() -> tuple[Tensor, Tensor]:
+        return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+
+    if type_of(input).dtype.is_complex or not type_of(input).shape:
+        return compute()
+    op = VarMean(normalize_axes(dims, input.ndim, "var"), float(_correction(is_unbiased, correction)), keepdim)
+    return in_one_node(op, (input,), compute)  # type: ignore[no-any-return]
 
 
 def std_mean(

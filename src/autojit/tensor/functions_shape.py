@@ -15,6 +15,7 @@ from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
 from autojit.ops.matmul import MATMUL
+from autojit.tensor.composite_nodes import Addmm, in_one_node
 from autojit.tensor.dispatch import apply, apply_pair
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_indexing import index_select
@@ -406,7 +407,11 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
-    return ops.addmm(input, mat1, mat2, beta, alpha)  # type: ignore[no-any-return]
+    compute = lambda: ops.addmm(input, mat1, mat2, beta, alpha)  # noqa: E731
+    types = [type_of(t) if isinstance(t, Tensor) else None for t in (input, mat1, mat2)]
+    if None in types or any(t.dtype is not types[0].dtype for t in types):  # type: ignore[union-attr]
+        return compute()  # type: ignore[no-any-return]
+    return in_one_node(Addmm(beta, alpha), (input, mat1, mat2), compute)  # type: ignore[no-any-return]
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

@@ -21,6 +21,7 @@ from autojit.ops.shape import Slice, permute, reshape
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.promotion import NUMBERS, as_operand, cast
+from autojit.tensor.recording import KeptBy, rename_node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 from autojit.tensor.view_memo import keep, recall
@@ -215,7 +216,15 @@ def _front(x: Tensor, s: Subscript) -> tuple[list[int], list[Tensor], int]:
 def _gather(x: Tensor, s: Subscript) -> Tensor:
     order, indices, where_to = _front(x, s)
     found = ops.gather_nd(permute(x, order), *indices)
-    return _back(found, type_of(found).ndim - (type_of(x).ndim - len(indices)), where_to)
+    node = found._grad_fn
+    seen = _back(found, type_of(found).ndim - (type_of(x).ndim - len(indices)), where_to)
+    if node is not None:
+        owner = None if seen._grad_fn is node else node
+        given = [KeptBy(owner, order.index(axis) + 1) if i is not None else None for axis, i in enumerate(s.indices)]
+        while given and given[-1] is None:
+            given.pop()
+        rename_node(seen, "IndexBackward0", indices=tuple(given), self_sym_sizes=type_of(x).shape)
+    return seen
 
 
 def _back(found: Tensor, count: int, where_to: int) -> Tensor:

@@ -78,7 +78,8 @@ def in_place(
     mark = sequence_mark()
     old = _old(x)
     if arguments and arguments[0] is x and old._requires_grad:
-        arguments = (_with_history_of(alias(x), x), *arguments[1:])  # x itself, saved in its own history, is a cycle
+        same = x if old._array is x._array else old
+        arguments = (_with_history_of(alias(same), x), *arguments[1:])  # x itself, saved in its own history, is a cycle
     new = function(old, *arguments, **options)
     replace(x, new, method, old, mark)
     return x
@@ -193,6 +194,8 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         state.layers[-1].replace(x, new, method, old, mark)
         return
     source = here()
+    if state.mutation is not None:
+        state.mutation.before_change(x)  # again: ``new`` may have saved it
     if x._array is not None and state.trace is None:
         _write_array(x, new, method, old, mark)
     else:

@@ -258,7 +258,9 @@ class TwinStorage(Storage):
 
     def __init__(self, array: NDArray[Any], twin: Storage) -> None:
         self.twin = twin
+        before = twin.version
         super().__init__(array, None)
+        twin.version = before
         self.inference = twin.inference
 
     @property
@@ -267,8 +269,7 @@ class TwinStorage(Storage):
 
     @version.setter
     def version(self, value: int) -> None:
-        if value:
-            self.twin.version = value
+        self.twin.version = value
 
 
 def _look_at(self: Tensor, other: Tensor) -> None:
@@ -344,7 +345,7 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_resizable(self: Tensor) -> None:
-    if shows_grad(self):
+    if shows_grad(self) and not state.inference:
         raise UsageError("cannot resize variables that require grad", {"tensor": self}, "resize a detached copy")
     if state.trace is not None:
         raise TraceError(
@@ -353,7 +354,8 @@ def _check_resizable(self: Tensor) -> None:
 
 
 def resize_(self: Tensor, *size: Any, memory_format: Any = contiguous_format) -> Tensor:
-    """Another shape in the same memory, read in row-major order; new elements are unspecified.
+    """Another shape in the same memory, read in row-major order; new elements are unspecified. Another shape counts as
+    an in-place change.
 
     Raises:
         RuntimeError: the tensor requires gradients.
@@ -379,6 +381,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = contiguous_format) ->
         kept = self._array.reshape(-1)[:count]
         array.reshape(-1)[: kept.size] = kept
     _look_at(self, wrap(array))
+    storage_of(self).bump("resize_", here())
     return self
 
 

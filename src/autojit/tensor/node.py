@@ -142,6 +142,7 @@ class Node:
     edges: Sequence[Edge | None]
     out_metas: Sequence[Meta]
     source: SourceLocation
+    renumbered = False  # whether edges may lead to nodes of greater number, by ``_set_sequence_nr``
     _is_pure_view = False  # whether a write through the result replaces the node by the view it stands for
 
     def __init__(self, sequence: int | None = None) -> None:
@@ -170,7 +171,13 @@ class Node:
         return found
 
     def _sequence_nr(self) -> int:
+        """The node's number: of the nodes that could run next in a backward pass, the greatest runs."""
         return self.sequence
+
+    def _set_sequence_nr(self, sequence_nr: int) -> None:
+        """Give the node another number; it still runs after all nodes that use its outputs."""
+        self.sequence = sequence_nr
+        Node.renumbered = True
 
     @property
     def _input_metadata(self) -> tuple[InputMetadata | None, ...]:

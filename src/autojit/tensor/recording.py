@@ -61,7 +61,8 @@ class OpNode(Node):
     detached shells of the results the rule reads. ``versions`` are the storages' versions at recording.
     """
 
-    __slots__ = ("mask", "op", "primals", "results", "versions")
+    __slots__ = ("arguments", "mask", "op", "primals", "results", "versions")
+    arguments: dict[str, Any]  # of the function that users called, where ``rename_node`` was told them
     op: Op
     mask: int
     primals: list[Any]
@@ -122,6 +123,9 @@ class OpNode(Node):
         is_raw = attribute.startswith("_raw_saved_")
         if is_raw or attribute.startswith("_saved_"):
             name = attribute[11 if is_raw else 7 :]
+            shown = getattr(self, "arguments", {})
+            if name in shown and not (is_raw and not _is_saved(shown[name])):
+                return self._argument(name, is_raw)
             found = saved_places(self.op, len(self.primals), len(self.results)).get(name)
             if found is not None and not (is_raw and found[0] == "parameter"):
                 return self._raw(*found) if is_raw else self._saved(*found)
@@ -129,8 +133,37 @@ class OpNode(Node):
 
     def __dir__(self) -> list[str]:
         places = saved_places(self.op, len(self.primals), len(self.results))
+        shown = getattr(self, "arguments", {})
         raw = [f"_raw_saved_{name}" for name, (kind, _) in places.items() if kind != "parameter"]
-        return [*super().__dir__(), *(f"_saved_{name}" for name in places), *raw]
+        raw += [f"_raw_saved_{name}" for name, value in shown.items() if _is_saved(value)]
+        return [*super().__dir__(), *(f"_saved_{name}" for name in {**places, **shown}), *raw]
+
+    def _argument(self, name: str, is_raw: bool) -> Any:
+        value = self.arguments[name]
+        if type(value) is tuple and any(type(item) is KeptBy for item in value):
+            return tuple(self._kept(item, is_raw) for item in value)
+        if type(value) is KeptBy:
+            return self._kept(value, is_raw)
+        if not isinstance(value, Tensor | Packed):
+            return value
+        if any(entry is FREED for entry in (*self.primals, *self.results)):
+            raise freed_error(self)
+
+        def unpack() -> Any:
+            kept = self.arguments[name]
+            return kept.unpack_operand() if type(kept) is Packed else kept
+
+        if not is_raw:
+            return unpack()
+        return SavedTensor.of(
+            lambda: self.arguments[name], lambda packed: self.arguments.__setitem__(name, packed), unpack
+        )
+
+    def _kept(self, item: KeptBy | None, is_raw: bool) -> Any:
+        if item is None:
+            return SavedTensor.of(lambda: None, lambda packed: None, lambda: None) if is_raw else None
+        node = self if item.node is None else item.node
+        return node._raw("primal", item.place) if is_raw else node._saved("primal", item.place)
 
     def _saved(self, kind: str, place: Any) -> Any:
         if kind == "parameter":
@@ -147,6 +180,20 @@ class OpNode(Node):
         return SavedTensor.of(
             lambda: kept[place], lambda packed: kept.__setitem__(place, packed), lambda: self._saved(kind, place), result
         )
+
+
+class KeptBy(NamedTuple):
+    """An argument of a function that a node keeps as the operand number ``place``; None is the node that shows it."""
+
+    node: OpNode | None
+    place: int
+
+
+def _is_saved(value: Any) -> bool:
+    """Whether an argument is a tensor, or holds some."""
+    return isinstance(value, Tensor | Packed | KeptBy) or (
+        type(value) is tuple and any(type(item) is KeptBy for item in value)
+    )
 
 
 class NotImplementedNode(OpNode):
@@ -176,11 +223,16 @@ def node_type(name: str) -> type[OpNode]:
     return found
 
 
-def rename_node(t: Tensor, name: str) -> Tensor:
-    """Let the node of a fresh result be called after the function that the user called; returns ``t``."""
+def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
+    """Let the node of a fresh result be called after the function that the user called; returns ``t``.
+
+    ``arguments`` are what the node shows as ``_saved_<name>``: plain values, a tensor, ``KeptBy`` or a tuple of them.
+    """
     node = t._grad_fn
     if isinstance(node, OpNode):
         node.__class__ = node_type(name)
+        if arguments:
+            node.arguments = arguments
     return t
 
 
@@ -291,8 +343,23 @@ def wants_any(operands: Sequence[Tensor]) -> bool:
     """Whether any operand says that it requires gradients; every view among them is brought up to date."""
     found = False
     for t in operands:
-        found = (shows_grad(t) if t._view is not None else t._requires_grad) or found
+        view = t._view
+        if view is None:
+            found = t._requires_grad or found
+            continue
+        found = shows_grad(t) or found
+        if view.creation:
+            require_unchanged(t)
     return found
+
+
+def require_unchanged(t: Tensor) -> None:
+    """Raise torch's error when a view whose writes are not recorded shows memory that has changed since it was made."""
+    view, storage = t._view, t._storage
+    if view is None or view.base is None or storage is None or view.version == storage.version:
+        return
+    if view.creation and view.base._requires_grad:
+        raise forbidden_view(t, "", indirectly=True)
 
 
 def edge_of(t: Tensor) -> Edge | None:

@@ -76,7 +76,9 @@ class Packed:
                 "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 f"{type(found).__name__}"
             )
-        return alias(found) if edge is None else connected(found, edge)
+        if edge is None:
+            return alias(found) if found._requires_grad else found
+        return connected(found, edge)
 
 
 def _edge_of(t: Tensor) -> Edge:

@@ -83,10 +83,10 @@ class View:
     change the memory but no history. ``base_chain`` leads from the root to the base as the view knew it: a base may
     become a view of itself later (``transpose_``). ``base_fn`` is the grad_fn of the base for which the view's own
     holds; ``value_version`` the storage version for which its IR value holds. ``creation`` says where the view was
-    made.
+    made, ``version`` at which version of the storage.
     """
 
-    __slots__ = ("base", "base_chain", "base_fn", "chain", "creation", "value_version")
+    __slots__ = ("base", "base_chain", "base_fn", "chain", "creation", "value_version", "version")
     chain: tuple[Op, ...]
 
     def __init__(self, base: Tensor | None, chain: tuple[Op, ...], base_fn: Node | None, value_version: int) -> None:
@@ -96,6 +96,7 @@ class View:
         self.base_fn = base_fn
         self.value_version = value_version
         self.creation = NORMAL
+        self.version = value_version
 
 
 INFERENCE_VIEW = View(None, (), None, 0)

@@ -9,11 +9,12 @@ through the hooks of the outer one. With ``use_reentrant`` a custom function run
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Self
 
 from autojit.autograd import backward
 from autojit.autograd.engine import ExecutionEngine, current_walk
@@ -21,6 +22,7 @@ from autojit.autograd.function import Function
 from autojit.autograd.grad_mode import enable_grad
 from autojit.autograd.graph import saved_tensors_hooks
 from autojit.core.errors import DifferentiationError, UsageError
+from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.random import get_rng_state, set_rng_state
@@ -50,34 +52,83 @@ class _Ticket:
 
 
 _outside = itertools.count(-1, -1)
+_entered = threading.local()
+
+
+class GraphExecGroup:
+    """Context manager: backward passes over separate parts of one checkpointed call share a single second run.
+
+    Raises:
+        RuntimeError: two passes inside need the same saved tensor, or groups are nested.
+
+    Example:
+        >>> import autojit as aj
+        >>> x = aj.tensor(2.0, requires_grad=True)
+        >>> def both(t):
+        ...     y = t * t
+        ...     return y, y * y
+        >>> y, z = checkpoint(both, x, use_reentrant=False)
+        >>> with GraphExecGroup():
+        ...     (y_bar,) = aj.autograd.grad(z, y)
+        ...     (x_bar,) = aj.autograd.grad(y, x, y_bar)
+        >>> x_bar
+        tensor(32.)
+    """
+
+    def __init__(self) -> None:
+        self.number = next(_outside)
+
+    def __enter__(self) -> Self:
+        if GraphExecGroup._current() is not None:
+            raise RuntimeError("GraphExecGroup contexts cannot be nested.")
+        _entered.group = self
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _entered.group = None
+
+    @staticmethod
+    def _current() -> GraphExecGroup | None:
+        found: GraphExecGroup | None = getattr(_entered, "group", None)
+        return found
 
 
 class _Region:
     """One call of a checkpointed function."""
 
-    def __init__(self, again: Callable[[], Any], early_stop: bool, checks_types: bool) -> None:
+    def __init__(self, again: Callable[[], Any], early_stop: bool, checks_types: bool, debug: bool) -> None:
         self.again = again
         self.early_stop = early_stop
         self.checks_types = checks_types
+        self.lines: list[str] | None = [] if debug else None  # what the first run saved, and where
         self.tickets: list[weakref.ref[_Ticket]] = []
         self.types: list[TensorType] = []
         self.known: set[int] = set()  # the passes that the function was run again for
+        self.is_complete = False  # whether the first run has ended: it may start backward passes itself
 
     def pack(self, t: Tensor) -> _Ticket:
         """The pack hook of the first run."""
         ticket = _Ticket()
         self.tickets.append(weakref.ref(ticket))
         self.types.append(type_of(t))
+        if self.lines is not None:
+            self.lines.append(f"{type_of(t)}  {here()}")
         return ticket
 
     def unpack(self, ticket: _Ticket) -> Tensor:
         """The unpack hook of the first run."""
         walk = current_walk()
-        number = next(_outside) if walk is None else walk.number
+        group = GraphExecGroup._current()
+        number = group.number if group is not None else next(_outside) if walk is None else walk.number
         if number not in self.known:
             self.known.add(number)
             self._run_again(number)
         found: Tensor | None = ticket.values.get(number)
+        if found is None and group is not None:
+            raise CheckpointError(
+                "checkpoint: Performing two backward calls that overlap (both need the same saved tensor) in one "
+                "GraphExecGroup is not supported; use a group for each, or none."
+            )
         if found is None:
             raise CheckpointError(
                 "checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you are calling "
@@ -88,16 +139,35 @@ class _Region:
         return found
 
     def _run_again(self, number: int) -> None:
+        if self.lines is None:
+            self._run_and_compare(number, None)
+            return
+        lines: list[str] = []
+        try:
+            self._run_and_compare(number, lines)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}\n\nYou are seeing this error because you passed `debug=True` to checkpoint. What the two runs "
+                "saved, in order:\n"
+                + "\n".join(["first run", *[f"  {line}" for line in self.lines], "second run", *[f"  {line}" for line in lines]])
+            ) from error
+
+    def _run_and_compare(self, number: int, lines: list[str] | None) -> None:
         count = 0
 
         def pack(t: Tensor) -> Tensor:
             nonlocal count
-            if count == len(self.tickets):
+            if lines is not None:
+                lines.append(f"{type_of(t)}  {here()}")
+            if count >= len(self.tickets):
+                if not self.is_complete:
+                    count += 1  # the first run will get there, too
+                    return t.detach()
                 raise CheckpointError(
                     "checkpoint: trying to save more tensors during recomputation than during the original forward "
                     f"pass, which saved {count}. The function must do the same every time it is called."
                 )
-            kept: Tensor = t.detach()
+            kept: Tensor = t.detach() if t.requires_grad else t
             ticket = self.tickets[count]()
             if ticket is not None:
                 ticket.values[number] = kept
@@ -112,7 +182,7 @@ class _Region:
         except _Finished as finished:
             if finished.region is not self:
                 raise
-        if count != len(self.tickets):
+        if count != len(self.tickets) and (self.is_complete or count < len(self.tickets)):
             raise CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
                 f"Number of tensors saved during forward: {len(self.tickets)}\n"
@@ -143,6 +213,18 @@ def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManag
 
 
 _early_stop: bool | None = None
+_debug: bool | None = None
+
+
+@contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Context manager: whether checkpoints made inside explain how two runs differ; None leaves it to their ``debug``."""
+    global _debug
+    before, _debug = _debug, enabled
+    try:
+        yield
+    finally:
+        _debug = before
 
 
 @contextmanager
@@ -174,6 +256,7 @@ def checkpoint(
             backward pass, which excludes ``grad``, ``inputs=`` and keyword arguments.
         context_fn: makes two contexts, for the first run and for the second.
         determinism_check: "default" compares the types of what both runs save, "none" does not.
+        debug: let the error of two runs that differ tell what each saved, and on which line.
         early_stop: whether the second run ends with the last tensor that is needed.
         preserve_rng_state: whether both runs draw the same random numbers.
 
@@ -202,7 +285,8 @@ def checkpoint(
             raise ValueError(f"determinism_check should be one of ['default', 'none'] but got {determinism_check}")
         stops = early_stop if _early_stop is None else _early_stop
         checks = determinism_check == "default"
-        return _recomputed(function, args, kwargs, preserve_rng_state, context_fn, stops, checks)
+        explains = debug if _debug is None else _debug
+        return _recomputed(function, args, kwargs, preserve_rng_state, context_fn, stops, checks, explains)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug:
@@ -213,7 +297,7 @@ def checkpoint(
 def _recomputed(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], preserve: bool,
     context_fn: Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]], early_stop: bool,
-    checks_types: bool,
+    checks_types: bool, debug: bool,
 ) -> Any:  # fmt: skip
     first, second = context_fn()
     if not state.grad_enabled:
@@ -227,9 +311,11 @@ def _recomputed(
         with _random_numbers(numbers), second:
             function(*[given() for given in kept], **{name: given() for name, given in kept_by_name.items()})
 
-    region = _Region(again, early_stop, checks_types)
+    region = _Region(again, early_stop, checks_types, debug)
     with first, saved_tensors_hooks(region.pack, region.unpack):
-        return function(*args, **kwargs)
+        found = function(*args, **kwargs)
+    region.is_complete = True
+    return found
 
 
 def _kept(given: Any) -> Callable[[], Any]:
@@ -347,5 +433,6 @@ def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
 
 
 __all__ = [
-    "CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop",
+    "CheckpointError", "GraphExecGroup", "checkpoint", "checkpoint_sequential", "noop_context_fn",
+    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
 ]  # fmt: skip

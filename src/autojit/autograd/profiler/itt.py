@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from autojit.autograd.profiler.ranges import RangeLibrary, emit_nvtx
@@ -75,6 +77,31 @@ def library() -> Itt:
             )
         _itt = Itt(functions)
     return _itt
+
+
+def is_available() -> bool:
+    """Whether there is an ITT library."""
+    return _itt is not None or find_library(LIBRARY_VARIABLE, _NAMES) is not None
+
+
+def range_push(msg: str) -> None:
+    """Open a range on this thread; ``range_pop`` closes the one opened last."""
+    library().range_push(msg)
+
+
+def range_pop() -> None:
+    """Close the range that was opened last on this thread."""
+    library().range_pop()
+
+
+@contextmanager
+def range(msg: str, *arguments: object, **named: object) -> Iterator[None]:
+    """Context manager: a range named ``msg.format(*arguments, **named)``."""
+    range_push(msg.format(*arguments, **named))
+    try:
+        yield
+    finally:
+        range_pop()
 
 
 class emit_itt(emit_nvtx):

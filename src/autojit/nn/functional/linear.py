@@ -9,12 +9,18 @@ import autojit as aj
 from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.composite_nodes import ADDMM, in_one_node
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b. Shapes: ``f[..., k], f[n, k] (, f[n]) -> f[..., n]``."""
-    product = aj.matmul(input, weight.t() if weight.ndim == 2 else weight)
-    return product if bias is None else product + bias
+    turned = weight.t() if weight.ndim == 2 else weight
+    if bias is None:
+        return aj.matmul(input, turned)
+    compute = lambda: aj.matmul(input, turned) + bias  # noqa: E731
+    if input.ndim == 2 and weight.ndim == 2 and input.dtype is weight.dtype is bias.dtype:
+        return in_one_node(ADDMM, (bias, input, turned), compute)  # type: ignore[no-any-return]
+    return compute()
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -1,0 +1,55 @@
+"""The device beside the CPU that tensors can be placed on, whatever its kind (torch.accelerator)."""
+
+from __future__ import annotations
+
+from autojit import cuda
+from autojit.core.device import Device
+from autojit.core.device import device as _device
+from autojit.core.errors import DeviceError as _DeviceError
+
+
+def is_available() -> bool:
+    """Whether tensors can be placed on another device than the CPU.
+
+    Example:
+        >>> import autojit as aj
+        >>> device = aj.accelerator.current_accelerator() if aj.accelerator.is_available() else "cpu"
+    """
+    return cuda.is_available()
+
+
+def device_count() -> int:
+    """How many such devices there are."""
+    return cuda.device_count()
+
+
+def current_accelerator(check_available: bool = False) -> Device | None:
+    """The kind of device, without an ordinal; None where there is none."""
+    return _device("cuda") if cuda.is_available() else None
+
+
+def current_device_index() -> int:
+    """The ordinal of the device that is used where none is named.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    _require()
+    return 0
+
+
+def synchronize(device: object = None) -> None:
+    """Wait for the device to finish: computations are over when they return, so there is nothing to wait for.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    _require()
+
+
+def _require() -> None:
+    if not cuda.is_available():
+        raise _DeviceError("Cannot access accelerator device when none is available; the CPU needs no such call.")
+
+
+__all__ = ["current_accelerator", "current_device_index", "device_count", "is_available", "synchronize"]

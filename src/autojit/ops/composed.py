@@ -1,0 +1,259 @@
+"""Composites that eager mode computes in one go and records as one node: means, the softmax family, common losses.
+
+A captured step, a transform and other unusual operands get the composite itself, so compiled programs do not know these
+ops: ``expand`` gives their composite where one appears in a graph after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.dtypes import DType, int64
+from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.records import record
+from autojit.core.types import TensorType
+from autojit.ir.op import Op, Operands, bind
+from autojit.ops.base import keep_axes
+from autojit.ops.composites_activation import log_softmax, softmax
+from autojit.ops.composites_loss import pick
+from autojit.ops.composites_reduction import mean
+from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
+from autojit.ops.elementwise_exponential import exp
+from autojit.ops.elementwise_logic import eq
+from autojit.ops.reductions import restore_axes, sum
+from autojit.ops.samples import Samples, draws, positions
+from autojit.ops.shape import batch_all, broadcast_to, reshape
+from autojit.ops.sources import iota
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Composed", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax"]
+
+
+class Composed(Op, abstract=True):
+    """A composite of other ops with rules of its own, on float32 and float64."""
+
+    def expand(self, *operands: Any) -> Any:
+        """The composite."""
+        raise NotImplementedError(self.name)
+
+    def result_type(self, *types: TensorType) -> TensorType:
+        first = types[0]
+        if not is_common(first.dtype):
+            raise DTypeError(f'"{self.name}" not implemented for {first.dtype}', {"operand": first})
+        return self.result_of(*types)
+
+    def result_of(self, *types: TensorType) -> TensorType:
+        """The type of the result for operands that the op takes."""
+        return types[0]
+
+
+def is_common(dtype: DType) -> bool:
+    """Whether NumPy computes in the dtype without rounding in between."""
+    return dtype.kind == "float" and dtype.size_bytes >= 4
+
+
+@record
+class Mean(Composed):
+    """Arithmetic mean over ``axes`` (sorted, unique), which ``keepdim`` keeps with extent 1. Linear."""
+
+    axes: tuple[int, ...]
+    keepdim: bool
+
+    def result_of(self, *types: TensorType) -> TensorType:
+        (x,) = types
+        return x.with_shape(keep_axes(x.shape, self.axes)) if self.keepdim else x.drop(self.axes)
+
+    def eager(self, x: NDArray[Any]) -> Any:
+        total = np.add.reduce(x, self.axes, None, None, self.keepdim)
+        count = x.size // total.size if total.size else prod([x.shape[axis] for axis in self.axes])
+        return total / count
+
+    def expand(self, *operands: Any) -> Any:
+        return mean(operands[0], self.axes, self.keepdim) if self.axes else operands[0]
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        shape = primals[0].spec.shape  # only its shape is read, so x is not a residual
+        return (lambda: broadcast_to(self._restored(shape, _share(y_bar, shape, self.axes)), shape),)
+
+    def _restored(self, shape: tuple[int, ...], y: Any) -> Any:
+        return y if self.keepdim or not self.axes else reshape(y, keep_axes(shape, self.axes))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else self.expand(x_dot)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Mean(tuple(axis + 1 for axis in self.axes), self.keepdim), *args)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not is_common(dtype):
+            return []
+        x = draws((3, 4), dtype, 1)
+        chosen = [Mean((0,), False), Mean((1,), True), Mean((0, 1), False)]
+        return [*[(op, (x,)) for op in chosen], (Mean((1,), False), (draws((2, 3, 4), dtype, 2)[::2].T,))]
+
+
+def _share(y_bar: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """Each element's share of the cotangent of a mean: rounded as in the composite ``mean``."""
+    count = prod([shape[axis] for axis in axes])
+    return mul(y_bar, 1.0 / count) if count > 0 and count & (count - 1) == 0 else div(y_bar, count)
+
+
+@record
+class Normalised(Composed, abstract=True):
+    """An op along ``axis`` (at least one element) that keeps the shape."""
+
+    axis: int
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(type(self)(self.axis + 1), *args)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return (lambda: self.pull_back(result, y_bar),)
+
+    def pull_back(self, y: Any, y_bar: Any) -> Any:
+        """The cotangent of the operand."""
+        raise NotImplementedError(self.name)
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        if not is_common(dtype):
+            return []
+        return [(cls(axis), (draws((3, 4), dtype, axis),)) for axis in (0, 1)] + [
+            (cls(1), (draws((2, 3, 4), dtype, 2)[::2].T,))
+        ]
+
+
+class Softmax(Normalised):
+    """Exponentials over their sum."""
+
+    def eager(self, x: NDArray[Any]) -> Any:
+        e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))
+        e *= 1 / np.add.reduce(e, self.axis, None, None, True)
+        return e
+
+    def expand(self, *operands: Any) -> Any:
+        return softmax(operands[0], self.axis)
+
+    def pull_back(self, y: Any, y_bar: Any) -> Any:
+        weighted = mul(y_bar, y)
+        return sub(weighted, mul(y, sum(weighted, self.axis, keep=True)))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else self.pull_back(result, x_dot)  # the Jacobian is symmetric
+
+
+class LogSoftmax(Normalised):
+    """Logarithm of the softmax."""
+
+    def eager(self, x: NDArray[Any]) -> Any:
+        shifted = x - np.maximum.reduce(x, self.axis, None, None, True)
+        shifted -= np.log(np.add.reduce(np.exp(shifted), self.axis, None, None, True))
+        return shifted
+
+    def expand(self, *operands: Any) -> Any:
+        return log_softmax(operands[0], self.axis)
+
+    def pull_back(self, y: Any, y_bar: Any) -> Any:
+        return sub(y_bar, mul(exp(y), sum(y_bar, self.axis, keep=True)))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x_dot,) = tangents
+        return None if x_dot is None else sub(x_dot, sum(mul(exp(result), x_dot), self.axis, keep=True))
+
+
+@record
+class MseLoss(Composed):
+    """The mean of the squared differences of two operands of one shape."""
+
+    def result_of(self, *types: TensorType) -> TensorType:
+        x, y = types
+        if x.dtype is not y.dtype or x.shape != y.shape:
+            raise ShapeError("mse_loss: operands differ in type", {"input": x, "target": y})
+        return x.with_shape(())
+
+    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
+        d = x - y
+        return np.add.reduce(d * d, None) / d.size
+
+    def expand(self, *operands: Any) -> Any:
+        x, y = operands
+        return mean(square(sub(x, y)))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, y = primals
+        return (lambda: _slope(x, y, y_bar), lambda: neg(_slope(x, y, y_bar)))
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        x, y = primals
+        x_dot, y_dot = tangents
+        if x_dot is None and y_dot is None:
+            return None
+        d = sub(x, y)
+        moved = neg(y_dot) if x_dot is None else x_dot if y_dot is None else sub(x_dot, y_dot)
+        return mean(mul(add(d, d), moved))
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        x, y = batch_all(args, batched)
+        axes = tuple(range(1, x.spec.ndim))
+        return mean(square(sub(x, y)), axes) if axes else square(sub(x, y))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not is_common(dtype):
+            return []
+        return [(MseLoss(), (draws(shape, dtype, 1), draws(shape, dtype, 2))) for shape in ((3, 4), (5,))]
+
+
+def _slope(x: Any, y: Any, y_bar: Any) -> Any:
+    d = sub(x, y)
+    return mul(add(d, d), _share(y_bar, d.spec.shape, tuple(range(d.spec.ndim))))
+
+
+@record
+class NllLoss(Composed):
+    """The mean of minus the entries of ``x`` (n x c) that the class indices (n, in [0, c)) name."""
+
+    def result_of(self, *types: TensorType) -> TensorType:
+        x, target = types
+        if target.dtype is not int64 or x.ndim != 2 or target.shape != x.shape[:1]:
+            raise ShapeError("nll_loss: expected f[n, c] and i64[n]", {"input": x, "target": target})
+        return x.with_shape(())
+
+    def eager(self, x: NDArray[Any], target: NDArray[Any]) -> Any:
+        picked = x[np.arange(x.shape[0]), target]
+        return -np.add.reduce(picked, None) / x.dtype.type(picked.size)
+
+    def expand(self, *operands: Any) -> Any:
+        x, target = operands
+        return neg(mean(pick(x, target, 1)))
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, target = primals
+        shape = x.spec.shape
+
+        def cotangent() -> Any:
+            named = eq(iota(y_bar, shape, 1, int64), restore_axes(target, shape, (1,)))
+            return where(named, neg(_share(y_bar, shape, (0,))), 0)
+
+        return (cotangent, None)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        x_dot = tangents[0]
+        return None if x_dot is None else self.expand(x_dot, primals[1])
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        x, target = batch_all(args, batched)
+        return neg(mean(pick(x, target, 2), 1))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(NllLoss(), (draws((3, 4), dtype, 1), positions([2, 0, 3])))] if is_common(dtype) else []

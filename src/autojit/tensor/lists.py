@@ -1,0 +1,75 @@
+"""Functions of lists of tensors (``_foreach_add_``, ``_foreach_exp``, ...): an ordinary function applied in turn.
+
+``_foreach_f`` is made from the function ``f``, ``_foreach_f_`` from the method ``f_``. Every argument that is a list has
+one entry per tensor; any other is the same for all tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autojit.core.errors import UsageError
+from autojit.tensor.tensor import Tensor
+
+NAMES = (
+    "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh", "div",
+    "erf", "erfc", "exp", "expm1", "floor", "frac", "lerp", "lgamma", "log", "log10", "log1p", "log2", "maximum",
+    "minimum", "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sub",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
+_IN_PLACE_ONLY = ("copy_", "zero_")
+
+
+def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """The functions of lists by name.
+
+    Example:
+        >>> import autojit as aj
+        >>> weights = [aj.tensor(1.0), aj.tensor([2.0, 3.0])]
+        >>> aj._foreach_mul_(weights, 2)
+        >>> aj._foreach_add(weights, [aj.tensor(1.0), aj.tensor(10.0)])
+        [tensor(3.), tensor([14., 16.])]
+    """
+    found = {f"_foreach_{name}": _of_lists(f"_foreach_{name}", functions[name]) for name in NAMES}
+    methods = [f"{name}_" for name in NAMES if hasattr(Tensor, f"{name}_")] + list(_IN_PLACE_ONLY)
+    return found | {f"_foreach_{name}": _in_place(f"_foreach_{name}", getattr(Tensor, name)) for name in methods}
+
+
+def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    def of_lists(self: Any, *arguments: Any, **options: Any) -> list[Any]:
+        given = _by_tensor(name, (self, *arguments))
+        return [function(*each, **options) for each in given]
+
+    of_lists.__name__ = of_lists.__qualname__ = name
+    of_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` of every tensor of a list; the list of results."
+    return of_lists
+
+
+def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., None]:
+    run = _of_lists(name, method)
+
+    def change_lists(self: Any, *arguments: Any, **options: Any) -> None:
+        run(self, *arguments, **options)
+
+    change_lists.__name__ = change_lists.__qualname__ = name
+    change_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` on every tensor of a list."
+    return change_lists
+
+
+def _by_tensor(name: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The arguments of each call."""
+    tensors = arguments[0]
+    if not isinstance(tensors, list | tuple) or not tensors:
+        raise UsageError(f"{name}: Tensor list must have at least one tensor.")
+    columns = []
+    for given in arguments:
+        if isinstance(given, list | tuple):
+            if len(given) != len(tensors):
+                raise UsageError(
+                    f"{name}: Tensor lists must have the same number of tensors, got {len(tensors)} and {len(given)}"
+                )
+            columns.append(list(given))
+        else:
+            columns.append([given] * len(tensors))
+    return list(zip(*columns, strict=True))
