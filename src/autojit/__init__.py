@@ -34,7 +34,7 @@ from autojit.core.dtypes import (
 )  # fmt: skip
 from autojit.core.dtypes import bool_ as bool
 from autojit.core.layout import Layout as layout
-from autojit.core.layout import sparse_coo, sparse_csr, strided
+from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
 from autojit.tensor.conversion import is_complex, is_floating_point, is_inference, numel
@@ -266,7 +266,10 @@ __all__ = [  # and every function of ``autojit.tensor``, and the names of ``tens
     "set_rng_state",
     "set_warn_always",
     "short",
+    "sparse_bsc",
+    "sparse_bsr",
     "sparse_coo",
+    "sparse_csc",
     "sparse_csr",
     "strided",
     "tensor",

@@ -164,7 +164,7 @@ def test_history_can_be_walked_to_the_leaves() -> None:
     while node is not None:
         names.append(node.name())
         node = node.next_functions[0][0] if node.next_functions else None
-    assert names == ["ExpBackward0", "MulBackward0", "AccumulateGrad"]
+    assert names == ["ExpBackward0", "MulBackward0", "torch::autograd::AccumulateGrad"]
 
 
 def test_assigning_grad_checks_type() -> None:

@@ -299,6 +299,26 @@ def test_a_tangent_of_another_layout_is_laid_out_like_its_primal() -> None:
         equal(tangent(shared), [0, 1, 1])
 
 
+def test_a_tangent_that_lies_elsewhere_in_its_memory_is_copied() -> None:
+    part, whole = aj.ones(5)[:4].detach(), aj.ones(4)
+    with forward.dual_level():
+        for primal, direction in ((part, whole), (whole, part), (aj.ones(5)[1:], part)):
+            assert tangent(forward.make_dual(primal, direction)) is not direction
+        direction = aj.ones(5)[:4]
+        assert tangent(forward.make_dual(part, direction)) is direction
+        nothing = aj.ones(1)[1:]
+        assert tangent(forward.make_dual(aj.ones(0), nothing)) is nothing
+        tangent(forward.make_dual(part, whole)).mul_(2)
+        equal(whole, [1, 1, 1, 1])
+
+
+def test_a_tangent_has_no_tangent_itself() -> None:
+    with forward.dual_level():
+        dual = forward.make_dual(aj.ones(2), aj.ones(2))
+        with pytest.raises(RuntimeError, match="has a forward gradient at the same level"):
+            forward.make_dual(aj.ones(2), dual)
+
+
 def test_no_grad_leaves_tangents_alone_and_switching_forward_mode_off_drops_them(mode: Mode) -> None:
     def run(x: Any, v: Any) -> Any:
         with forward.dual_level():

@@ -484,10 +484,14 @@ def test_itt_tasks_are_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
         x = aj.ones(2, requires_grad=True)
         with profiler.emit_itt():
             (x * 2).sum().backward()
+        assert aj.profiler.itt.is_available()
+        with aj.profiler.itt.range("step {}", 3):
+            assert open_tasks == ["step 3"]
     finally:
         itt.set_library(None)
     assert any("MulBackward0, stashed seq=" in name for name in begun) and not open_tasks
     monkeypatch.setenv("AUTOJIT_ITT_LIBRARY", "/nowhere/libittnotify.so")
+    assert not aj.profiler.itt.is_available()
     with pytest.raises(RuntimeError, match="ITT functions not installed"), profiler.emit_itt():
         pass
 

@@ -105,28 +105,39 @@ def gradients(function: Callable[..., aj.Tensor]) -> Callable[..., Any]:
     return step
 
 
-def needs_a_saved_value(error: RuntimeError) -> bool:
+def has_overwritten_a_saved_value(error: RuntimeError) -> bool:
     return "modified by an inplace operation" in str(error)
+
+
+def results(step: Callable[..., Any]) -> Any:
+    """What the step returns, or None where it overwrote a value that a derivative needed."""
+    try:
+        return step(*inputs())
+    except RuntimeError as error:
+        if not has_overwritten_a_saved_value(error):
+            raise
+        return None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_programs_of_views_compile_and_differentiate(seed: int) -> None:
     step = gradients(program(seed))
     compiled = aj.jit(step)
-    try:
-        expected = step(*inputs())
-    except RuntimeError as error:
-        if not needs_a_saved_value(error):
-            raise
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            compiled(*inputs())
-        return
+    expected = results(step)
     for _ in range(2):
-        for found, wanted in zip(compiled(*inputs()), expected, strict=True):
-            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-10, atol=1e-12)
+        found = results(compiled)  # a capture may keep an overwritten value, in which case the gradient is right
+        if expected is not None:
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-10, atol=1e-12)
+        if found is not None:
+            check_slope(seed, found[1])
+
+
+def check_slope(seed: int, x_bar: aj.Tensor) -> None:
+    """The gradient agrees with a difference along one direction."""
     x, w = (t.detach() for t in inputs())
     direction = aj.linspace(-1.0, 0.5, 12, dtype=aj.float64).reshape(3, 4)
-    step_size = 1e-6
-    after, before = (program(seed)(x + s * direction, w).item() for s in (step_size, -step_size))
-    slope = (expected[1] * direction).sum().item()
-    assert (after - before) / (2 * step_size) == pytest.approx(slope, rel=1e-5, abs=1e-6)
+    size = 1e-6
+    after, before = (program(seed)(x + s * direction, w).item() for s in (size, -size))
+    slope = (x_bar * direction).sum().item()
+    assert (after - before) / (2 * size) == pytest.approx(slope, rel=1e-5, abs=1e-6)

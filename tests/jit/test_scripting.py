@@ -47,3 +47,13 @@ def test_no_vendor_library_is_used_and_its_switches_change_nothing() -> None:
     assert aj.backends.cudnn.version() is None
     with aj.backends.cudnn.flags(enabled=True, benchmark=True):
         assert aj.ones(2).sum().item() == 2.0
+
+
+def test_pieces_of_an_argument_leave_a_compiled_step_as_views() -> None:
+    x = aj.rand(6, requires_grad=True)
+    for cut in (lambda x: x.split(2), lambda x: x.chunk(3), lambda x: x.reshape(3, 2).unbind()):
+        step = aj.jit(cut)
+        for _ in range(3):
+            pieces = step(x)
+            (gradient,) = aj.autograd.grad(pieces, [x], [aj.full((2,), float(k)) for k in range(3)])
+            assert gradient.tolist() == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]

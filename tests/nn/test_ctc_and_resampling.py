@@ -129,3 +129,10 @@ def test_network_functions_stand_at_the_top_level_too() -> None:
     x = aj.randn(3)
     assert aj.equal(aj.threshold(x, 0.1, 20.0), F.threshold(x, 0.1, 20.0))
     assert aj.equal(aj.celu(x), F.celu(x))
+
+
+def test_ignored_classes_do_not_count_in_the_mean() -> None:
+    scores, target = aj.randn(3, 4), aj.tensor([0, 1, 2])
+    kept = aj.tensor([0, 2])
+    found = F.cross_entropy(scores, target, ignore_index=1)
+    assert aj.allclose(found, F.cross_entropy(scores[kept], target[kept]))

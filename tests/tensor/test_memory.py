@@ -24,6 +24,28 @@ def test_new_data_keeps_the_version_counter() -> None:
         leaf.data = aj.ones(2, dtype=aj.int64)
 
 
+def test_a_resize_counts_as_a_change_where_it_changes_the_shape() -> None:
+    x = aj.rand(1)
+    view = x[:]
+    x.resize_((1, 2))
+    assert x._version == view._version == 1
+    x.resize_as_(aj.ones(3))
+    assert x._version == 2
+    x.resize_(3).resize_as_(aj.ones(3))
+    assert x._version == 2
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_inference_tensors_can_be_resized(requires_grad: bool) -> None:
+    with aj.inference_mode():
+        x = aj.ones(1, 2, 3, requires_grad=requires_grad)
+        x.resize_(1, 2)
+        assert x.shape == (1, 2)
+        x.resize_as_(aj.ones(3))
+        assert aj.is_inference(x)
+        assert x.requires_grad == requires_grad
+
+
 def test_set_and_resize_give_other_memory() -> None:
     x = aj.arange(6.0)
     kept = x[:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 import autojit as aj
 from autojit.utils.checkpoint import (
     CheckpointError,
+    GraphExecGroup,
     checkpoint,
     checkpoint_sequential,
+    set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
 
@@ -114,6 +117,23 @@ def test_checkpoints_nest() -> None:
     assert runs["inner"] == 3
 
 
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_backward_passes_of_the_function_itself_run_it_again_before_it_has_ended(early_stop: bool) -> None:
+    def inner(x: Any) -> Any:
+        return x.sin().exp().sin()
+
+    def slope(function: Any) -> Any:
+        return lambda x: aj.autograd.grad(function(x), x, create_graph=True)[0]
+
+    def kept(function: Any) -> Any:
+        return lambda x: checkpoint(function, x, use_reentrant=False, early_stop=early_stop)
+
+    x = aj.tensor(0.3, dtype=aj.float64, requires_grad=True)
+    twice = slope(slope(inner))(x)
+    for nest in (slope(kept(slope(inner))), kept(slope(slope(kept(inner)))), slope(kept(slope(kept(inner))))):
+        assert nest(x).item() == pytest.approx(twice.item(), rel=1e-12)
+
+
 def test_higher_derivatives_pass_through() -> None:
     x = leaf(0.5, 1.5)
     (first,) = aj.autograd.grad(checkpoint(lambda t: t**3, x, use_reentrant=False).sum(), x, create_graph=True)
@@ -204,3 +224,77 @@ def test_chains_are_cut_into_segments(use_reentrant: bool) -> None:
     checkpoint_sequential(steps, 2, x, use_reentrant=use_reentrant).sum().backward()
     v = np.exp(0.1)
     np.testing.assert_allclose(x.grad.numpy(), [2 * np.sin(v) * np.cos(v) * v], rtol=1e-12)
+
+
+def test_passes_of_one_group_share_a_second_run() -> None:
+    def run(is_grouped: bool) -> int:
+        calls = 0
+
+        def function(t: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+            nonlocal calls
+            calls += 1
+            y = t.sin().cos()
+            return y, y.sin().cos()
+
+        x = leaf(0.5, 1.5)
+        y, z = checkpoint(function, x, use_reentrant=False)
+        with GraphExecGroup() if is_grouped else nullcontext():
+            (y_bar,) = aj.autograd.grad(z, y, aj.ones_like(z))
+            (x_bar,) = aj.autograd.grad(y, x, y_bar)
+        inner = x.detach().sin().cos()
+        expected = x.sin().sin() * x.cos() * inner.sin().sin() * inner.cos()
+        assert aj.allclose(x_bar, expected)
+        return calls
+
+    assert run(True) == 2
+    assert run(False) == 3
+
+
+def test_overlapping_passes_of_one_group_and_nested_groups_are_refused() -> None:
+    x = leaf(0.5)
+    y = checkpoint(lambda t: t.sin().cos(), x, use_reentrant=False)
+    with GraphExecGroup():
+        y.sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="two backward calls that overlap"):
+            y.sum().backward()
+        with pytest.raises(RuntimeError, match="cannot be nested"), GraphExecGroup():
+            pass
+
+
+@pytest.mark.parametrize("by_context", [False, True])
+def test_debug_shows_what_both_runs_saved(by_context: bool) -> None:
+    runs = []
+
+    def changing(t: aj.Tensor) -> aj.Tensor:
+        runs.append(1)
+        return t.sin().exp() if len(runs) % 2 else t.sin() * aj.tensor([1.0, 2.0], dtype=aj.float64)
+
+    x = leaf(0.5)
+    with set_checkpoint_debug_enabled(True if by_context else None):
+        y = checkpoint(changing, x, use_reentrant=False, debug=not by_context)
+    with pytest.raises(CheckpointError, match="because you passed `debug=True` to checkpoint") as caught:
+        y.sum().backward()
+    assert "first run\n  f64[1]" in str(caught.value) and "second run" in str(caught.value)
+    with set_checkpoint_debug_enabled(False):
+        y = checkpoint(changing, x, use_reentrant=False, debug=True)
+    with pytest.raises(CheckpointError) as caught:
+        y.sum().backward()
+    assert "second run" not in str(caught.value)
+
+
+def test_a_saved_tensor_without_gradient_stays_the_same_object() -> None:
+    class Keeps(aj.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: aj.Tensor, y: aj.Tensor) -> aj.Tensor:
+            ctx.save_for_backward(y)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, y_bar: aj.Tensor) -> Any:
+            seen.append(ctx.saved_tensors[0])
+            return y_bar, None
+
+    seen: list[aj.Tensor] = []
+    constant = aj.ones(1)
+    checkpoint(Keeps.apply, leaf(0.5), constant, use_reentrant=False).backward()
+    assert seen[0] is constant

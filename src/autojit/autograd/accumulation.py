@@ -42,6 +42,8 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
             _add_to(leaf, before, grad)
         elif sys.getrefcount(grad) == 3 and _is_free(leaf, grad):  # the list, the name and the argument
             leaf._set_grad(grad)
+        elif sys.getrefcount(grad) == 3 and _is_free_sparse(grad):
+            leaf._set_grad(grad.detach())
         else:
             leaf._set_grad(fresh(grad, leaf))
     hooks = leaf._leaf_hooks
@@ -63,6 +65,8 @@ def _dtype_here(leaf: Tensor) -> Any:
 def _is_free(leaf: Tensor, grad: Tensor) -> bool:
     """Whether nobody else can see the memory of ``grad``, and it is laid out as ``.grad`` of the leaf should be."""
     array, like = grad._array, leaf._array
+    if array is None and state.trace is not None:
+        return type(grad) is Tensor and grad._storage is None and not grad._requires_grad and not state.layers
     return (
         type(grad) is Tensor
         and array is not None
@@ -77,6 +81,14 @@ def _is_free(leaf: Tensor, grad: Tensor) -> bool:
         and state.trace is None
         and not state.layers
     )
+
+
+def _is_free_sparse(grad: Tensor) -> bool:
+    """Whether a sparse gradient that nobody else refers to keeps its places and values without gaps."""
+    if type(grad) is Tensor or grad.layout is strided or state.grad_enabled or state.trace is not None or state.layers:
+        return False
+    parts = (grad._index_part._array, grad._values_part._array)
+    return all(array is not None and array.flags.c_contiguous for array in parts)
 
 
 def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:

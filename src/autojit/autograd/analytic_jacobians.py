@@ -53,7 +53,7 @@ def slot_of(place: int, x: Tensor, masked: bool) -> Slot:
         return Slot(place, x, x._values()._array, x, _places(x))
     dense = x.detach().to_dense()
     every = dense.new_ones(dense.shape)
-    full = every.to_sparse_csr() if x.is_sparse_csr else every.to_sparse(x.sparse_dim())
+    full = every.to_sparse(x.sparse_dim() if x.is_sparse else None, layout=x.layout, blocksize=x._blocksize)
     array = full._values()._array
     array[...] = dense._array[_places(full)]
     full.requires_grad_()
@@ -62,10 +62,7 @@ def slot_of(place: int, x: Tensor, masked: bool) -> Slot:
 
 def _places(s: Tensor) -> tuple[Array, ...]:
     """The indices of a sparse tensor's specified elements, one array per sparse axis."""
-    if not s.is_sparse_csr:
-        return tuple(values_of(s._indices()))
-    starts, columns = values_of(s.crow_indices()), values_of(s.col_indices())
-    return np.repeat(np.arange(len(starts) - 1), np.diff(starts)), columns
+    return tuple(values_of(s._index_part))
 
 
 def is_sparse(t: Tensor) -> bool:

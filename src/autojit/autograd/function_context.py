@@ -13,6 +13,7 @@ from typing import Any
 
 from autojit.autograd.engine import zeros_of
 from autojit.core.errors import DifferentiationError, ShapeError, UsageError
+from autojit.core.layout import strided
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import broadcastable_sum
@@ -221,7 +222,7 @@ class BackwardCFunction(Node, FunctionCtx):
 
     def _materialized(self, grad: Any, number: int) -> Any:
         if grad is not None and grad is not ZERO:
-            return with_part(self.output_forms[number], grad) if number in self.output_forms else grad
+            return self.output_forms[number]._from_part(grad) if number in self.output_forms else grad
         if number >= len(self.out_metas) or self.out_metas[number] is None:
             return None  # this output is no tensor
         if grad is None and not self.materialize_grads:
@@ -321,7 +322,7 @@ def part_of(t: Any) -> Any:
 
 def with_part(form: Tensor, part: Tensor) -> Tensor:
     """``part`` in the form of a tensor: a sparse one with these values, or ``part`` itself."""
-    return part if type(form) is Tensor else form._from_part(part)
+    return part if type(form) is Tensor or form.layout is strided else form.with_values(part)  # type: ignore[no-any-return]
 
 
 def _expands(small: tuple[int, ...], large: tuple[int, ...]) -> bool:

@@ -159,7 +159,8 @@ def _compare_products(part: Part, options: Options, chosen: Sequence[int]) -> No
             v, g = vectors[k], analytical[k][place]
             n: Any = np.dot(v, along[k]) + (1j * np.dot(v, across[k]) if is_complex else 0)
             a: Any = np.dot(g.real, u) + (1j * np.dot(g.imag, second) if is_complex else 0)
-            if not _close(a, n, options.atol * weights(u, v), options.rtol):
+            weight = weights(u, v) + (weights(second, v) if is_complex else 0.0)
+            if not _close(a, n, options.atol * weight, options.rtol):
                 whole = numerical_jacobians(evaluate, slot.array, options.eps)[k]
                 slow = rows(found[k], [slot], False)[0]
                 text = part.text if k in part.split else ""

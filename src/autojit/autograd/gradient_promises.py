@@ -140,7 +140,7 @@ def _compare_batched(function: Callable[[Tensor], Sequence[Tensor]], vectors: Se
     failed = "gradcheck or gradgradcheck failed while testing batched gradient computation."
     expected = [stack(list(found)) for found in zip(*[function(v) for v in vectors], strict=True)]
     try:
-        got = over_batch(function, [stack(list(vectors))])
+        got = over_batch(function, [stack(list(vectors))], "refused")
     except RuntimeError as error:
         raise GradcheckError(f"While computing batched gradients, got: {error}\n\n{failed}") from error
     for k, (e, g) in enumerate(zip(expected, got, strict=True)):

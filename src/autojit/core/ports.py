@@ -79,7 +79,9 @@ class Sparse(Protocol):
         """Apply an op some of whose operands are sparse."""
         ...
 
-    def to_sparse(self, x: Any, sparse_dim: Any = None, *, layout: Any = None, dense_dim: Any = None) -> Any:
+    def to_sparse(
+        self, x: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
+    ) -> Any:
         """The elements of a dense tensor that are not zero."""
         ...
 

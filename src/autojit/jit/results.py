@@ -173,7 +173,8 @@ def _has_own_history(view: Tensor) -> bool:
     while node is not None and node is not view._view.base_fn:
         if isinstance(node, BackwardCFunction):
             return True
-        node = node.next_functions[0][0]
+        following = node.next_functions
+        node = following[0][0] if following else None
     return False
 
 

@@ -37,6 +37,7 @@ from autojit.nn.attention import MultiheadAttention
 from autojit.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from autojit.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from autojit.nn.data_parallel import DataParallel
+from autojit.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from autojit.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from autojit.nn.linear import Bilinear, Embedding, EmbeddingBag, Identity, Linear
 from autojit.nn.loss import (
@@ -121,9 +122,16 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",

@@ -12,6 +12,7 @@ from autojit.ops.composites_activation import *
 from autojit.ops.composites_loss import *
 from autojit.ops.composites_normalization import *
 from autojit.ops.composites_reduction import *
+from autojit.ops.convolution import *
 from autojit.ops.einsum import *
 from autojit.ops.elementwise_arithmetic import *
 from autojit.ops.elementwise_complex import *

@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from types import FunctionType
 from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
@@ -71,6 +73,9 @@ def _broadcast(shapes: Sequence[Shape], op: str) -> Shape:
 
 def resolve(cotangent: Any) -> Any:
     """A cotangent entry as an operand or None: thunks are called."""
+    kind = type(cotangent)
+    if kind is FunctionType or kind is partial:
+        return cotangent()
     return cotangent() if callable(cotangent) and not hasattr(cotangent, "_bind") else cotangent
 
 

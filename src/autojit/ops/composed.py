@@ -1,4 +1,5 @@
-"""Composites that eager mode computes in one go and records as one node: means, the softmax family, common losses.
+"""Composites that eager mode computes in one go and records as one node: means, the softmax family, common losses,
+stacking.
 
 A captured step, a transform and other unusual operands get the composite itself, so compiled programs do not know these
 ops: ``expand`` gives their composite where one appears in a graph after all.
@@ -24,19 +25,20 @@ from autojit.ops.composites_reduction import mean
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
+from autojit.ops.joining import select, stack
 from autojit.ops.reductions import restore_axes, sum
-from autojit.ops.samples import Samples, draws, positions
-from autojit.ops.shape import batch_all, broadcast_to, reshape
+from autojit.ops.samples import Samples, draws, positions, ramp
+from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, reshape
 from autojit.ops.sources import iota
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Composed", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax"]
+__all__ = ["Composed", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax", "Stack"]
 
 
 class Composed(Op, abstract=True):
-    """A composite of other ops with rules of its own, on float32 and float64."""
+    """A composite of other ops with rules of its own, on float32 and float64 if it does not say otherwise."""
 
     def expand(self, *operands: Any) -> Any:
         """The composite."""
@@ -168,6 +170,43 @@ class LogSoftmax(Normalised):
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x_dot,) = tangents
         return None if x_dot is None else sub(x_dot, sum(mul(exp(result), x_dot), self.axis, keep=True))
+
+
+@record
+class Stack(Composed):
+    """Operands of one type side by side along the new axis ``axis``. Any dtype; linear."""
+
+    axis: int
+
+    def result_type(self, *types: TensorType) -> TensorType:
+        first = types[0]
+        for k, other in enumerate(types):
+            if other.dtype is not first.dtype or other.shape != first.shape:
+                raise ShapeError("stack: operands differ in type", {"first": first, f"operand {k}": other})
+        return first.with_shape((*first.shape[: self.axis], len(types), *first.shape[self.axis :]))
+
+    def eager(self, *arrays: NDArray[Any]) -> Any:
+        shape = arrays[0].shape
+        if self.axis == 0 and shape:
+            return np.concatenate(arrays).reshape((len(arrays), *shape))
+        return np.stack(arrays, self.axis)
+
+    def expand(self, *operands: Any) -> Any:
+        return stack(operands, self.axis)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        return tuple([lambda k=k: select(y_bar, self.axis, k) for k in range(len(primals))])
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return linear_in_both(self, primals, tangents)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        return bind(Stack(self.axis + 1), *batch_all(args, batched))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        x, y = ramp((2, 3), dtype), ramp((3, 2), dtype).T
+        return [(Stack(0), (x, y)), (Stack(1), (x, y, x)), (Stack(2), (y,)), (Stack(0), (x[0, 0], y[1, 0]))]
 
 
 @record

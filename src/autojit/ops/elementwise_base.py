@@ -11,7 +11,7 @@ NaN, and derivatives of every order stay right, because ``guarded_mul`` is an op
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -86,6 +86,11 @@ class Pointwise(Elementwise, abstract=True):
     singular: ClassVar[bool] = False  # a partial derivative may be infinite or NaN where the op is finite
     domain: ClassVar[tuple[float, float]] = (-2.0, 2.0)  # of the sample inputs
 
+    def __init_subclass__(cls, abstract: bool = False, **options: object) -> None:
+        super().__init_subclass__(abstract, **options)
+        if not abstract and cls.arity == 2 and cls.eager is Pointwise.eager:
+            cls.of_pair = staticmethod(cls.ufunc)
+
     def __hash__(self) -> int:
         return hash(type(self))
 
@@ -93,18 +98,27 @@ class Pointwise(Elementwise, abstract=True):
         return type(self).ufunc(*arrays)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        multiply = Op.registry["guarded_mul" if self.singular else "mul"]()
-
-        def cotangent(partial: Any) -> Callable[[], Any]:
-            return lambda: bind(multiply, y_bar, conjugate(resolve(partial)))
-
-        return tuple(None if p is None else cotangent(p) for p in self.partials(primals, result))
+        name = "guarded_mul" if self.singular else "mul"
+        slopes = self.partials(primals, result)
+        return tuple([None if slope is None else partial(_scaled, name, y_bar, slope) for slope in slopes])
 
     @classmethod
     def samples(cls, dtype: DType) -> Samples:
         if dtype.kind not in cls.accepts:
             return []
         return [(cls(), inputs) for inputs in sample_inputs(cls.arity, cls.domain, dtype)]
+
+
+def _scaled(name: str, y_bar: Any, slope: Any) -> Any:
+    """The cotangent times (the conjugate of) a partial derivative, by the op ``name``."""
+    multiply = _MULTIPLY.get(name)
+    if multiply is None:
+        multiply = _MULTIPLY[name] = Op.registry[name]()
+    slope = resolve(slope)
+    return bind(multiply, y_bar, conjugate(slope) if slope.spec.dtype.kind == "complex" else slope)
+
+
+_MULTIPLY: dict[str, Op] = {}
 
 
 class Divisor(Pointwise, abstract=True):

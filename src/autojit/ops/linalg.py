@@ -19,6 +19,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes
 from autojit.ops.by_name import apply
+from autojit.ops.elementwise_exponential import PowNumber
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, broadcast_to, reshape
@@ -481,7 +482,9 @@ def matrix_power(a: Operand, exponent: int) -> Any:
             result = square if result is None else matmul(result, square)
         exponent >>= 1
         square = matmul(square, square) if exponent else square
-    return broadcast_to(eye(a, n, n, a.spec.dtype), a.spec.shape) if result is None else result
+    if result is None:  # depends on the matrix, with derivative 0
+        return apply("mul", bind(PowNumber(0), a), broadcast_to(eye(a, n, n, a.spec.dtype), a.spec.shape))
+    return result
 
 
 def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:

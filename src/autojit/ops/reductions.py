@@ -45,7 +45,7 @@ def restore_axes(y: Operand, shape: Shape, axes: tuple[int, ...]) -> Any:
 
 def spread(y: Operand, shape: Shape, axes: tuple[int, ...]) -> Any:
     """A reduction's result repeated along the reduced axes: the transpose of ``sum``."""
-    return broadcast_to(restore_axes(y, shape, axes), shape)
+    return broadcast_to(restore_axes(y, shape, axes) if y.spec.shape else y, shape)
 
 
 @record

@@ -1,8 +1,8 @@
 """Expand what code generation does not know into what it knows.
 
 ``view_update`` becomes its chain of updates, views between complex numbers and pairs their parts, composed ops their
-composite; matrix products of halves, integers and bool are computed in a type that
-has a GEMM; sums of halves accumulate in float32.
+composite; matrix products of halves, integers and bool are computed in a type that has a GEMM; sums of halves
+accumulate in float32.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) ->
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("view_update", "view_as_real", "view_as_complex"), _own_expansion),
-    **dict.fromkeys(("mean", "softmax", "log_softmax", "mse_loss", "nll_loss"), _own_expansion),
+    **dict.fromkeys(("mean", "softmax", "log_softmax", "stack", "mse_loss", "nll_loss"), _own_expansion),
     **dict.fromkeys(("matmul", "sum", "prod", "amax", "amin"), _in_float32),
     **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),
     **dict.fromkeys(("scatter", "index_update", "index_put"), _all_in_float32),

@@ -64,12 +64,12 @@ class _Port:
 
 def _taken_apart(s: SparseTensor) -> tuple[list[Tensor], tuple[Any, ...]]:
     parts = [s._index_part, s._values_part] + ([] if s._row_starts is None else [s._row_starts])
-    return parts, (_type_of(s).shape, s._layout, s._is_coalesced)
+    return parts, (_type_of(s).shape, s._layout, s._is_coalesced, s._blocksize)
 
 
 def _put_together(parts: Any, rest: tuple[Any, ...]) -> SparseTensor:
-    shape, layout, is_coalesced = rest
-    return make(parts[0], parts[1], shape, layout, is_coalesced, parts[2] if len(parts) == 3 else None)
+    shape, layout, is_coalesced, blocksize = rest
+    return make(parts[0], parts[1], shape, layout, is_coalesced, parts[2] if len(parts) == 3 else None, blocksize)
 
 
 for _kind, _dtype in _LEGACY.items():

@@ -9,9 +9,9 @@ import numpy as np
 
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UsageError
-from autojit.core.layout import Layout, sparse_coo, sparse_csr, strided
+from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.sparse.rules import dense, gathered, places, transposed, values_at
-from autojit.sparse.tensor import SparseTensor, concrete_indices, make
+from autojit.sparse.tensor import SparseTensor, concrete_indices, make, words
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, as_tensor, zeros
 from autojit.tensor.functions_indexing import searchsorted
@@ -226,9 +226,16 @@ def gradient_of_places(s: SparseTensor, values: Tensor) -> SparseTensor:
     return s.with_values(values * is_chosen.reshape(axes))
 
 
-def as_layout(s: SparseTensor, layout: Layout) -> Tensor:
+def as_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> Tensor:
     """The same elements in another layout."""
-    if layout is s._layout:
+    is_by_blocks = layout in (sparse_bsr, sparse_bsc)
+    if is_by_blocks is not (blocksize is not None):
+        raise UsageError(
+            f"dense_to_sparse: conversion to {words(layout)} {'with' if blocksize is not None else 'without'} blocksize "
+            "argument given is not supported", {"input": type_of(s), "blocksize": blocksize},
+            "blocksize=(rows, columns) goes with sparse_bsr and sparse_bsc only",
+        )  # fmt: skip
+    if layout is s._layout and (blocksize is None or tuple(blocksize) == s._blocksize):
         return s
     if layout is strided:
         return dense(s)
@@ -237,12 +244,36 @@ def as_layout(s: SparseTensor, layout: Layout) -> Tensor:
     if s.sparse_dim() != 2:
         raise UsageError("to_sparse_csr: only matrices have the CSR layout", {"input": type_of(s)})
     once = coalesced(s)
+    if is_by_blocks:
+        return _by_blocks(once, layout, tuple(blocksize))
+    if layout is sparse_csc:
+        return make(once._index_part, once._values_part, type_of(s).shape, layout, True)
     rows = concrete_indices(once, "to_sparse_csr")[0]
     starts = np.searchsorted(rows, np.arange(type_of(s).shape[0] + 1)).astype(np.int64)
     return make(once._index_part, once._values_part, type_of(s).shape, sparse_csr, True, wrap(starts))
 
 
-def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Layout | None = None, dense_dim: Any = None) -> Tensor:
+def _by_blocks(s: SparseTensor, layout: Layout, blocksize: tuple[int, int]) -> Tensor:
+    """Keep all elements of every block that has one."""
+    shape, (high, wide) = type_of(s).shape, blocksize
+    if len(shape) != 2 or shape[0] % high or shape[1] % wide:
+        raise UsageError(
+            f"dense_to_sparse: tensor sparse size ({','.join(map(str, shape))}) must be divisible by given blocksize "
+            f"({high},{wide})", {"input": type_of(s)}, "choose extents that divide those of the matrix",
+        )  # fmt: skip
+    rows, columns = concrete_indices(s, "to_sparse")
+    kept = np.zeros((shape[0] // high, shape[1] // wide), bool)
+    kept[rows // high, columns // wide] = True
+    every = np.array(np.nonzero(np.kron(kept, np.ones(blocksize, bool))), dtype=np.int64)
+    with outside_trace():
+        where = wrap(np.ascontiguousarray(every))
+    pattern = make(where, zeros(every.shape[1], dtype=type_of(s).dtype), shape, layout, True, None, blocksize)
+    return pattern.with_values(values_at(s, pattern))
+
+
+def to_sparse(
+    self: Tensor, sparse_dim: Any = None, *, layout: Layout | None = None, blocksize: Any = None, dense_dim: Any = None
+) -> Tensor:
     """The elements of a dense tensor that are not zero (at its present values), differentiably."""
     if isinstance(sparse_dim, Layout):
         layout, sparse_dim = sparse_dim, None
@@ -261,7 +292,7 @@ def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Layout | None = N
     with outside_trace():
         where = wrap(np.ascontiguousarray(found))
     made = make(where, gathered(self, where), type_of(self).shape, sparse_coo, True)
-    return made if layout in (None, sparse_coo) else as_layout(made, layout)
+    return made if layout in (None, sparse_coo) and blocksize is None else as_layout(made, layout or sparse_coo, blocksize)
 
 
 def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:

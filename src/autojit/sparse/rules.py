@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.errors import ShapeError, UnsupportedError, UsageError
-from autojit.core.layout import sparse_coo, sparse_csr
+from autojit.core.layout import sparse_coo
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make
@@ -128,8 +128,8 @@ def _add(op: Op, operands: Sequence[Tensor]) -> Tensor:
         both = make(
             cat([x._index_part, y._index_part], 1), cat([x._values_part, right], 0), type_of(x).shape, sparse_coo
         )
-        if x._layout is sparse_csr:
-            return both.coalesce().to_sparse_csr()
+        if x._layout is not sparse_coo:
+            return _in_layout(both.coalesce(), x)
         return both.coalesce() if both._index_part._array is not None else both
     if isinstance(y, SparseTensor):
         return _added(x, y, sign)
@@ -194,7 +194,7 @@ def _product_of_both(x: SparseTensor, y: SparseTensor) -> Tensor:
 
 
 def _in_layout(made: SparseTensor, like: SparseTensor) -> Tensor:
-    return made.to_sparse_csr() if like._layout is sparse_csr else made
+    return made if like._layout is sparse_coo else made.to_sparse(layout=like._layout, blocksize=like._blocksize)
 
 
 def _power(op: Op, operands: Sequence[Tensor]) -> Tensor:
@@ -226,7 +226,7 @@ def summed(s: SparseTensor, axes: tuple[int, ...]) -> Tensor:
     if not kept:
         return values.sum(0)  # type: ignore[no-any-return]
     if len(kept) == n:
-        return make(s._index_part, values, shape, s._layout, s._is_coalesced, s._row_starts)
+        return make(s._index_part, values, shape, s._layout, s._is_coalesced, s._row_starts, s._blocksize)
     return make(stack([s._index_part[a] for a in kept]), values, shape, sparse_coo).coalesce()
 
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
-from autojit.core.layout import Layout, sparse_coo, sparse_csr
+from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.promotion import cast
 from autojit.tensor.storage import ElsewhereArray
-from autojit.tensor.tensor import type_of
+from autojit.tensor.tensor import type_of, wrap
 
 
 class SparseTensor(Tensor):
@@ -27,10 +27,12 @@ class SparseTensor(Tensor):
 
     ``_index_part`` is ``i64[sparse_dim, n]``, ``_values_part`` ``f[n, *dense shape]``. In the CSR layout
     ``_row_starts`` is the ``crow_indices`` beside it. In a coalesced tensor no place occurs twice and places are in
-    order.
+    order. The layouts by columns and by blocks (of extents ``_blocksize``) keep every element of a block the same way and
+    are put in their order when they are looked at.
     """
 
-    __slots__ = ("_index_part", "_is_coalesced", "_layout", "_row_starts", "_values_part")
+    __slots__ = ("_blocksize", "_index_part", "_is_coalesced", "_layout", "_row_starts", "_values_part")
+    _blocksize: tuple[int, int] | None
     _index_part: Tensor
     _values_part: Tensor
     _row_starts: Tensor | None
@@ -39,7 +41,7 @@ class SparseTensor(Tensor):
 
     @property
     def layout(self) -> Layout:
-        """``sparse_coo`` or ``sparse_csr``."""
+        """``sparse_coo``, or how the places of a matrix are compressed."""
         return self._layout
 
     @property
@@ -61,7 +63,8 @@ class SparseTensor(Tensor):
         return type_of(self).ndim - self.sparse_dim()
 
     def _nnz(self) -> int:
-        return type_of(self._index_part).shape[1]
+        count = type_of(self._index_part).shape[1]
+        return count if self._blocksize is None else count // (self._blocksize[0] * self._blocksize[1])
 
     def _indices(self) -> Tensor:
         self._require(sparse_coo, "_indices")
@@ -77,22 +80,34 @@ class SparseTensor(Tensor):
         return self._index_part
 
     def values(self) -> Tensor:
-        """The values, differentiably: ``f[n, *dense shape]``. Those of a COO tensor must be coalesced."""
+        """The values, differentiably: ``f[n, *dense shape]``, or ``f[n, *blocksize]``.
+
+        Those of a COO tensor must be coalesced.
+        """
         if self.is_sparse:
             self._require_coalesced("values")
-        return self._values_part
+        return self._values_part if self._layout in (sparse_coo, sparse_csr) else in_order(self)
 
     def crow_indices(self) -> Tensor:
-        """Where each row starts among the values: ``i64[rows + 1]`` (CSR)."""
-        self._require(sparse_csr, "crow_indices")
-        assert self._row_starts is not None
-        return self._row_starts
+        """Where each row (of blocks) starts among the values: ``i64[rows + 1]`` (CSR, BSR)."""
+        self._require_one((sparse_csr, sparse_bsr), "crow_indices", "row")
+        return starts(self) if self._row_starts is None else self._row_starts
 
     def col_indices(self) -> Tensor:
-        """The column of each value: ``i64[n]`` (CSR)."""
-        self._require(sparse_csr, "col_indices")
-        found: Tensor = self._index_part[1]
+        """The column of each value (block): ``i64[n]`` (CSR, BSR)."""
+        self._require_one((sparse_csr, sparse_bsr), "col_indices", "row")
+        found: Tensor = others(self) if self._row_starts is None else self._index_part[1]
         return found
+
+    def ccol_indices(self) -> Tensor:
+        """Where each column (of blocks) starts among the values: ``i64[columns + 1]`` (CSC, BSC)."""
+        self._require_one((sparse_csc, sparse_bsc), "ccol_indices", "column")
+        return starts(self)
+
+    def row_indices(self) -> Tensor:
+        """The row of each value (block): ``i64[n]`` (CSC, BSC)."""
+        self._require_one((sparse_csc, sparse_bsc), "row_indices", "column")
+        return others(self)
 
     def is_coalesced(self) -> bool:
         """Whether no place occurs twice and the places are in order."""
@@ -102,9 +117,17 @@ class SparseTensor(Tensor):
     def _require(self, layout: Layout, method: str) -> None:
         if self._layout is not layout:
             raise UsageError(
-                f"{method} expected {_WANTED[layout]} layout but got {_words(self._layout)}",
+                f"{method} expected {_WANTED[layout]} layout but got {words(self._layout)}",
                 {"input": type_of(self)},
                 "convert it: .to_sparse() or .to_sparse_csr()",
+            )
+
+    def _require_one(self, layouts: tuple[Layout, Layout], method: str, what: str) -> None:
+        if self._layout not in layouts:
+            raise UsageError(
+                f"{method} expected sparse {what} compressed tensor layout but got {words(self._layout)}",
+                {"input": type_of(self)},
+                f"convert it: .to_sparse(layout={layouts[0]!r})",
             )
 
     def _require_coalesced(self, method: str) -> None:
@@ -131,6 +154,7 @@ class SparseTensor(Tensor):
         assert isinstance(other, SparseTensor)
         self._index_part, self._values_part = other._index_part, other._values_part
         self._row_starts, self._is_coalesced = other._row_starts, other._is_coalesced
+        self._layout, self._blocksize = other._layout, other._blocksize
 
     def _part_of(self, other: Any) -> Any:
         """The values of ``other`` (sparse or dense) at this tensor's places."""
@@ -198,7 +222,7 @@ class SparseTensor(Tensor):
         """The same places with other values."""
         return make(
             self._index_part, values if dtype is None else cast(values, dtype), type_of(self).shape, self._layout,
-            self._is_coalesced, self._row_starts,
+            self._is_coalesced, self._row_starts, self._blocksize,
         )  # fmt: skip
 
     def detach(self) -> Tensor:
@@ -227,11 +251,11 @@ class SparseTensor(Tensor):
         found = dense(self)
         return found if dtype is None else cast(found, dtype)
 
-    def to_sparse(self, *arguments: Any, layout: Layout | None = None) -> Tensor:
+    def to_sparse(self, *arguments: Any, layout: Layout | None = None, blocksize: Any = None) -> Tensor:
         """COO (or ``layout``)."""
         from autojit.sparse.construct import as_layout
 
-        return as_layout(self, layout or sparse_coo)
+        return as_layout(self, layout or sparse_coo, blocksize)
 
     def to_sparse_csr(self, dense_dim: int | None = None) -> Tensor:
         """CSR."""
@@ -247,7 +271,7 @@ class SparseTensor(Tensor):
 
     def numpy(self, *, force: bool = False) -> Any:
         """Not possible: NumPy has no sparse arrays."""
-        raise TypeError(f"can't convert {_words(self._layout)} tensor to numpy; use x.to_dense().numpy()")
+        raise TypeError(f"can't convert {words(self._layout)} tensor to numpy; use x.to_dense().numpy()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self.numpy()
@@ -288,9 +312,12 @@ class SparseTensor(Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         parts = [f"indices={self._index_part.detach()!r}"]
-        if self._row_starts is not None:
-            parts = [f"crow_indices={self._row_starts!r}", f"col_indices={self.col_indices()!r}"]
-        parts += [f"values={self._values()!r}", f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
+        if self._layout in (sparse_csr, sparse_bsr):
+            parts = [f"crow_indices={self.crow_indices()!r}", f"col_indices={self.col_indices()!r}"]
+        elif self._layout is not sparse_coo:
+            parts = [f"ccol_indices={starts(self)!r}", f"row_indices={others(self)!r}"]
+        values = self._values() if self._layout is sparse_coo else self.values().detach()
+        parts += [f"values={values!r}", f"size={tuple(self.shape)}", f"nnz={self._nnz()}"]
         parts += [f"layout={self._layout!r}"]
         if self.requires_grad:
             parts.append("requires_grad=True" if self.is_leaf else f"grad_fn=<{self.grad_fn.name()}>")
@@ -304,8 +331,9 @@ class SparseTensor(Tensor):
 _WANTED = {sparse_coo: "sparse coordinate tensor", sparse_csr: "sparse row compressed tensor"}
 
 
-def _words(layout: Layout) -> str:
-    return {"sparse_coo": "Sparse", "sparse_csr": "SparseCsr"}.get(layout.name, layout.name)
+def words(layout: Layout) -> str:
+    """What messages call a layout: ``Sparse``, ``SparseCsr``, ..."""
+    return "Sparse" + layout.name.removeprefix("sparse_").removesuffix("coo").capitalize()
 
 
 def make(
@@ -315,6 +343,7 @@ def make(
     layout: Layout = sparse_coo,
     is_coalesced: bool = False,
     row_starts: Tensor | None = None,
+    blocksize: tuple[int, int] | None = None,
 ) -> SparseTensor:
     """A sparse tensor of parts that fit each other."""
     made: SparseTensor = object.__new__(SparseTensor)
@@ -327,7 +356,7 @@ def make(
     made._type = TensorType(tuple(shape), dtype, type_of(values).device)
     made._array = ElsewhereArray(tuple(shape), dtype.numpy)
     made._index_part, made._values_part, made._row_starts = indices, values, row_starts
-    made._layout, made._is_coalesced = layout, is_coalesced
+    made._layout, made._is_coalesced, made._blocksize = layout, is_coalesced, blocksize
     return made
 
 
@@ -343,4 +372,39 @@ def concrete_indices(s: SparseTensor, what: str) -> np.ndarray[Any, Any]:
     return array  # type: ignore[no-any-return]
 
 
-__all__ = ["SparseTensor", "concrete_indices", "make"]
+def _in_blocks(s: SparseTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Per kept element, in the order of a compressed layout: its position in ``s``, its line of blocks, its block there.
+
+    A line is a row of blocks, or a column of them in the layouts by columns. A block without ``_blocksize`` is one element.
+    """
+    high, wide = s._blocksize or (1, 1)
+    row, column = concrete_indices(s, "the parts of a compressed layout")
+    lines, across = row // high, column // wide
+    if s._layout in (sparse_csc, sparse_bsc):
+        lines, across = across, lines
+    order = np.lexsort((column % wide, row % high, across, lines))
+    return order, lines[order], across[order]
+
+
+def in_order(s: SparseTensor) -> Tensor:
+    """The values in the order of the layout, differentiably, block by block."""
+    found = s._values_part.index_select(0, wrap(_in_blocks(s)[0]))
+    return found if s._blocksize is None else found.reshape((-1, *s._blocksize))  # type: ignore[no-any-return]
+
+
+def starts(s: SparseTensor) -> Tensor:
+    """Where each line of blocks starts."""
+    high, wide = s._blocksize or (1, 1)
+    rows, columns = type_of(s).shape[:2]
+    count = columns // wide if s._layout in (sparse_csc, sparse_bsc) else rows // high
+    found = np.searchsorted(_in_blocks(s)[1], np.arange(count + 1)) // (high * wide)
+    return wrap(found.astype(np.int64))
+
+
+def others(s: SparseTensor) -> Tensor:
+    """Where in its line each block is."""
+    high, wide = s._blocksize or (1, 1)
+    return wrap(np.ascontiguousarray(_in_blocks(s)[2][:: high * wide]))
+
+
+__all__ = ["SparseTensor", "concrete_indices", "make", "words"]

@@ -28,7 +28,8 @@ _SEED_STEP = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio: seeds of e
 class BatchLayer:
     """One batch of ``size`` elements that the running thread computes at once.
 
-    ``randomness`` says what a draw in the batch is: "same" for all elements, "different", or an "error".
+    ``randomness`` says what a draw in the batch is: "same" for all elements, "different", or an "error" ("refused": an
+    error whose message does not speak of the choice, for callers who have none).
     """
 
     def __init__(self, size: int, randomness: str = "same") -> None:
@@ -92,6 +93,12 @@ class BatchLayer:
 
     def _drawn(self, op: Op, key: Tensor) -> Tensor:
         """Different random numbers per element: each has a seed of its own."""
+        if self.randomness == "refused":
+            raise UsageError(
+                "vmap: We do not yet support calling random operations inside of vmap.",
+                {"op": op.name, "batch": self.size},
+                "draw the random numbers outside and pass them in",
+            )
         if self.randomness == "error":
             raise UsageError(
                 "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
@@ -161,7 +168,9 @@ class BatchLayer:
         return []
 
 
-def over_batch(function: Callable[..., Sequence[Tensor | None]], fulls: Sequence[Tensor]) -> list[Tensor | None]:
+def over_batch(
+    function: Callable[..., Sequence[Tensor | None]], fulls: Sequence[Tensor], randomness: str = "same"
+) -> list[Tensor | None]:
     """``function`` of the elements of ``fulls`` along their first axis, computed for all of them at once.
 
     Its results gain the batch axis in front; None stays None.
@@ -172,7 +181,7 @@ def over_batch(function: Callable[..., Sequence[Tensor | None]], fulls: Sequence
         >>> y
         tensor([3., 3.])
     """
-    layer = BatchLayer(type_of(fulls[0]).shape[0])
+    layer = BatchLayer(type_of(fulls[0]).shape[0], randomness)
     before = state.layers
     elements = [layer.element(t) for t in fulls]
     set_layers((*before, layer))

@@ -17,7 +17,15 @@ from autojit.core.ports import sparse_port
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.sources import Full
-from autojit.tensor.recording import record, record_pair, record_single, refresh_view, symbolic_node, wants_any
+from autojit.tensor.recording import (
+    record,
+    record_pair,
+    record_several,
+    record_single,
+    refresh_view,
+    symbolic_node,
+    wants_any,
+)
 from autojit.tensor.saved import NUMBERS
 from autojit.tensor.state import quietly, state
 from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, NO_GRAD, ElsewhereArray, View
@@ -61,10 +69,19 @@ def apply(op: Op, *operands: Tensor) -> Any:
     if op.is_view:
         _attach_view(op, operands[0], result)
     if now["grad_enabled"]:
+        is_wanted = False
         for t in operands:
-            if t._requires_grad or t._view is not None:
+            if t._view is not None:
                 _record_one(op, operands, result)
-                break
+                return result
+            is_wanted = is_wanted or t._requires_grad
+        if is_wanted:
+            if len(operands) == 1 or now["recording_hooks"] is not None:
+                _record_one(op, operands, result)
+            elif len(operands) == 2:
+                record_pair(op, operands[0], operands[1], result)
+            else:
+                record_several(op, operands, result)
     return result
 
 
@@ -131,11 +148,14 @@ def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
 
 def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
     if wants_any(operands):
-        plain = state.divert is None and state.recording_hooks is None and not _any_inference(operands)
+        now = state.__dict__
+        plain = now["divert"] is None and now["recording_hooks"] is None and not _any_inference(operands)
         if plain and len(operands) == 2:
             record_pair(op, operands[0], operands[1], result)
         elif plain and len(operands) == 1 and operands[0]._requires_grad:
             record_single(op, operands[0], result)
+        elif plain and len(operands) > 2:
+            record_several(op, operands, result)
         elif not _all_inference(operands):
             record(op, operands, (result,))
         if result._view is not None and result._view.base is not None:
@@ -144,7 +164,11 @@ def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
 
 def _any_inference(operands: Sequence[Tensor]) -> bool:
     """Whether an operand was made in inference mode: only ``record`` refuses to save those."""
-    return any(made_in_inference(t) for t in operands)
+    for t in operands:  # ``made_in_inference``, written out
+        storage = t._storage
+        if (t._view is INFERENCE_VIEW) if storage is None else storage.inference:
+            return True
+    return False
 
 
 def _all_inference(operands: Sequence[Tensor]) -> bool:
@@ -326,6 +350,10 @@ def _plain(value: Any) -> Any:
 
 
 def _bind(self: Tensor, op: Op, operands: Sequence[Tensor]) -> Any:
+    if op.of_pair is not None:
+        return apply_pair(op, op.of_pair, operands[0], operands[1])
+    if len(operands) == 1 and op.n_outputs == 1 and not op.is_view:
+        return apply_single(op, operands[0])
     return apply(op, *operands)
 
 

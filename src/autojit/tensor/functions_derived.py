@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations as pairs_of
+from itertools import combinations_with_replacement as pairs_with_repetition
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
 from autojit.tensor.functions_special import lgamma
-from autojit.tensor.promotion import as_operand, floating
+from autojit.tensor.promotion import as_operand, cast, floating
 from autojit.tensor.recording import rename_node
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -101,10 +102,9 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Every combination of ``r`` elements of a vector, as rows."""
-    if with_replacement:
-        raise UsageError("combinations: with_replacement is not supported", fix="use cartesian_prod and a mask")
-    places = np.array(list(pairs_of(range(type_of(input).size), r)), np.int64).reshape(-1, r)
+    """Every combination of ``r`` elements of a vector, as rows; ``with_replacement`` elements may repeat."""
+    choose: Any = pairs_with_repetition if with_replacement else pairs_of
+    places = np.array(list(choose(range(type_of(input).size), r)), np.int64).reshape(-1, r)
     return reshape(index_select(input, 0, wrap(places.reshape(-1))), places.shape)
 
 
@@ -180,13 +180,32 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
-    """Covariances of the rows: ``f[k, n] -> f[k, k]``."""
-    if fweights is not None or aweights is not None:
-        raise UsageError("cov: weights are not supported", fix="weight the observations before")
+    """Covariances of the rows: ``f[k, n] -> f[k, k]``.
+
+    Args:
+        correction: subtracted from the number of observations.
+        fweights: how often each observation was made, integers.
+        aweights: how much each observation counts.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.cov(aj.tensor([1.0, 3.0]), fweights=aj.tensor([1, 3]))
+        tensor(1.)
+    """
     x = input if type_of(input).ndim == 2 else reshape(input, (1, -1))
-    centred = x - x.mean(1, keepdim=True)
-    found = matmul(centred, centred.conj().transpose(0, 1)) / max(type_of(x).shape[1] - correction, 0)
-    return found.squeeze() if type_of(input).ndim < 2 else found
+    if fweights is None and aweights is None:
+        centred = x - x.mean(1, keepdim=True)
+        found = matmul(centred, centred.conj().transpose(0, 1)) / max(type_of(x).shape[1] - correction, 0)
+    else:
+        real = type_of(x).dtype.to_real()
+        weights = [cast(w, real) for w in (fweights, aweights) if w is not None]
+        weight = weights[0] if len(weights) == 1 else weights[0] * weights[1]
+        total = weight.sum()
+        centred = x - (x * weight).sum(1, keepdim=True) / total
+        squares = weight * weights[-1] if aweights is not None else weight
+        freedom = total - correction * squares.sum() / total
+        found = matmul(centred * weight, centred.conj().transpose(0, 1)) / freedom.clamp(min=0)
+    return found.squeeze() if type_of(x).shape[0] == 1 else found
 
 
 def corrcoef(input: Tensor) -> Tensor:

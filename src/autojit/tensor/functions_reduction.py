@@ -17,9 +17,7 @@ from autojit.ops.reductions import fold_over
 from autojit.tensor.composite_nodes import VarMean, in_one_node
 from autojit.tensor.dispatch import apply_single, number
 from autojit.tensor.functions_elementwise import (
-    add,
     div,
-    eq,
     isnan,
     maximum,
     minimum,
@@ -28,7 +26,7 @@ from autojit.tensor.functions_elementwise import (
     where,
 )  # fmt: skip
 from autojit.tensor.promotion import as_operand, cast, floating
-from autojit.tensor.recording import rename_node, shows_grad
+from autojit.tensor.recording import rename_node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -100,18 +98,26 @@ def _counted(function: Any, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Arithmetic mean over ``dim`` (all axes by default) of a floating operand."""
+    if dtype is None and state.divert is None and isinstance(input, Tensor):
+        array = input._array
+        if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
+            if dim is None:
+                return apply_single(_mean_over(None, keepdim, array.ndim), input)
+            if type(dim) is int or type(dim) is tuple:
+                return rename_node(apply_single(_mean_over(dim, keepdim, array.ndim), input), "MeanBackward1")
     t = as_operand(input, "mean")
     t = t if dtype is None else cast(t, dtype)
     _require_float(t, "mean")
-    array = t._array
-    if array is not None and array.size and state.divert is None:
-        total = sum(t, dim, keepdim)
-        count = array.size // total._array.size
-        exact = count & (count - 1) == 0  # as in ``ops.mean``
-        found: Tensor = total * (1.0 / count) if exact else total / count
-    else:
-        found = ops.mean(t, dim, keepdim)
-    return rename_node(found, "MeanBackward0" if dim is None else "MeanBackward1")
+    return rename_node(ops.mean(t, dim, keepdim), "MeanBackward0" if dim is None else "MeanBackward1")
+
+
+_COMMON = "fd"
+"""NumPy's letters for float32 and float64, in which composed ops (``ops.composed``) compute."""
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _mean_over(dim: Dims, keepdim: bool, ndim: int) -> Op:
+    return ops.Mean(normalize_axes(dim, ndim, "mean"), bool(keepdim))
 
 
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -381,24 +387,6 @@ def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool, is_line: bool) 
     return ValuesIndices(values, indices)
 
 
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median; with ``dim``, (values, indices) along it."""
-    if dim is None:
-        flat = input.reshape(-1)
-        return shared_among_equals(flat, ops.median(flat, 0)[0], "MedianBackward0")
-    return _kept(ops.median(input, dim), dim, keepdim, input.ndim > 0)
-
-
-def shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
-    """An element of ``x`` whose gradient goes in equal shares to all elements equal to it (NaN equals NaN)."""
-    if not (state.grad_enabled and shows_grad(x)) or not type_of(x).dtype.is_differentiable:
-        return value
-    value = value.detach()
-    equal = where(isnan(value), isnan(x), eq(x, value))
-    count = sum(cast(equal, type_of(x).dtype))
-    return rename_node(add(value, div(sum(where(equal, sub(x, value), 0)), count)), name)
-
-
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
@@ -453,15 +441,36 @@ def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
     return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)  # type: ignore[no-any-return]
 
 
+def _is_common(x: Tensor) -> bool:
+    """Whether a composed op can compute at once: elements at hand, of a common dtype, along an axis."""
+    array = x._array
+    return (
+        state.divert is None
+        and type(array) is np.ndarray
+        and array.dtype.char in _COMMON
+        and array.size != 0
+        and array.ndim != 0
+    )
+
+
+@lru_cache(maxsize=256, typed=True)
+def _normalised(kind: type[Op], dim: int, ndim: int) -> Op:
+    return kind(normalize_axis(dim, ndim, kind.name))  # type: ignore[call-arg]
+
+
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Exponentials over their sum along ``dim``."""
     x = floating(input if dtype is None else cast(input, dtype), "softmax")
+    if _is_common(x):
+        return apply_single(_normalised(ops.Softmax, dim, x._array.ndim), x)
     return rename_node(ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax")), "SoftmaxBackward0")
 
 
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """The logarithm of ``softmax``, without overflow."""
     x = floating(input if dtype is None else cast(input, dtype), "log_softmax")
+    if _is_common(x):
+        return apply_single(_normalised(ops.LogSoftmax, dim, x._array.ndim), x)
     found = ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))
     return rename_node(found, "LogSoftmaxBackward0")
 
@@ -469,7 +478,9 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
-    """The n-th forward difference along ``dim``."""
+    """The n-th forward difference along ``dim``; the operand itself for n = 0."""
+    if n == 0:
+        return input
     parts = [p for p in (prepend, input, append) if p is not None]
     x = parts[0] if len(parts) == 1 else ops.concatenate(parts, dim)
     for _ in range(n):

@@ -95,6 +95,11 @@ def index_reduce(
         tensor([ 1., 12.])
     """
     _check("index_reduce", input, source, reduce)
+    if type_of(input).ndim == 0:
+        line = index_reduce(
+            input.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce, include_self=include_self
+        )
+        return line.reshape(())  # type: ignore[no-any-return]
     axis = normalize_axis(dim, type_of(input).ndim, "index_reduce")
     if reduce in ("sum", "mean"):
         counts = index_add(input.detach() * 0, axis, index, source.detach() * 0 + 1)

@@ -22,6 +22,7 @@ from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.promotion import as_operand, cast, together
 from autojit.tensor.recording import rename_node
 from autojit.tensor.size import Size
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 from autojit.tensor.view_memo import remembered
 from autojit.tensor.view_nodes import one_node
@@ -257,10 +258,29 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along a new axis."""
     if not tensors:
         raise UsageError("stack expects a non-empty TensorList")
-    if dim == 0 and _concatenation(tensors, 0) is not None and len({x._array.shape for x in tensors}) == 1:
-        return rename_node(cat([unsqueeze(x, 0) for x in tensors]), "StackBackward0")
+    op = _stacking(tensors, dim)
+    if op is not None:
+        return apply(op, *tensors)  # type: ignore[no-any-return]
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     return rename_node(ops.stack([cast(x, dtype) for x in tensors], dim), "StackBackward0")
+
+
+def _stacking(tensors: Sequence[Tensor], dim: int) -> Op | None:
+    """The op when the tensors are concrete ones of one dtype and shape, as most often."""
+    first = tensors[0]._array
+    if type(first) is not np.ndarray or state.divert is not None or type(dim) is not int:
+        return None
+    dtype, shape = first.dtype, first.shape
+    for x in tensors:
+        array = x._array
+        if type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
+            return None
+    return _stacking_along(dim, len(shape))
+
+
+@lru_cache(maxsize=256)
+def _stacking_along(dim: int, ndim: int) -> Op:
+    return ops.Stack(normalize_axis(dim, ndim + 1, "stack"))
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:

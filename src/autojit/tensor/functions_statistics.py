@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autojit import ops
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor.functions_elementwise import (
+    add,
     clamp,
     div,
     eq,
@@ -22,12 +24,35 @@ from autojit.tensor.functions_elementwise import (
     where,
 )  # fmt: skip
 from autojit.tensor.functions_indexing import gather, scatter_add
-from autojit.tensor.functions_reduction import ValuesIndices, cumsum, shared_among_equals, sort
+from autojit.tensor.functions_reduction import ValuesIndices, cumsum, sort
 from autojit.tensor.functions_reduction import sum as sum_of
 from autojit.tensor.functions_shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.promotion import cast
+from autojit.tensor.recording import rename_node, shows_grad
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
+
+
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median; with ``dim``, (values, indices) along it."""
+    if dim is None:
+        flat = input.reshape(-1)
+        return _shared_among_equals(flat, ops.median(flat, 0)[0], "MedianBackward0")
+    values, places = ops.median(input, dim)
+    if keepdim and input.ndim:
+        return ValuesIndices(unsqueeze(values, dim), unsqueeze(places, dim))
+    return ValuesIndices(values, places)
+
+
+def _shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
+    """An element of ``x`` whose gradient goes in equal shares to all elements equal to it (NaN equals NaN)."""
+    if not (state.grad_enabled and shows_grad(x)) or not type_of(x).dtype.is_differentiable:
+        return value
+    value = value.detach()
+    equal = where(isnan(value), isnan(x), eq(x, value))
+    count = sum_of(cast(equal, type_of(x).dtype))
+    return rename_node(add(value, div(sum_of(where(equal, sub(x, value), 0)), count)), name)
 
 
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -42,7 +67,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
         flat = reshape(input, -1)
         if not type_of(flat).size:
             return sum_of(flat) + float("nan")
-        return shared_among_equals(flat, nanmedian(flat, 0)[0], "NanmedianBackward0")
+        return _shared_among_equals(flat, nanmedian(flat, 0)[0], "NanmedianBackward0")
     x = reshape(input, 1) if type_of(input).ndim == 0 else input
     axis = normalize_axis(dim, type_of(x).ndim, "nanmedian")
     if type_of(x).shape[axis] == 0:
@@ -155,7 +180,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
             f"torch.gradient expected spacing to be unspecified, a scalar or a list of length {len(axes)}, got "
             f"{len(spacing)}"
         )
-    steps = spacing if several else [spacing] * len(axes)
+    steps = spacing if several else [1 if spacing is None else spacing] * len(axes)
     return [_along(input, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True)]
 
 

@@ -17,6 +17,7 @@ from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import apply
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import reshape
+from autojit.tensor.recording import rename_node
 from autojit.tensor.state import grad_mode
 from autojit.tensor.storage import View
 from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of
@@ -133,8 +134,10 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     for op in ops_from_base:
         found = bind(op, found)
     if base is input:
-        return one_node(found, input, "AsStridedBackward0")
-    return restrided_node(found, input, ops_from_base)
+        found = one_node(found, input, "AsStridedBackward0")
+    else:
+        found = restrided_node(found, input, ops_from_base)
+    return rename_node(found, "AsStridedBackward0", size=size, stride=stride, storage_offset=storage_offset)
 
 
 def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> tuple[Op, ...]:

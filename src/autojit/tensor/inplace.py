@@ -19,7 +19,7 @@ from autojit.tensor.dispatch import root_value, value_of
 from autojit.tensor.node import Node, move_retained, sequence_mark
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import OpNode, edge_of, shows_grad, symbolic_node, wants_grad
-from autojit.tensor.state import carry, holders, grad_mode, quietly, state
+from autojit.tensor.state import carry, grad_mode, holders, quietly, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import (
     Tensor,
@@ -78,8 +78,9 @@ def in_place(
     mark = sequence_mark()
     old = _old(x)
     if arguments and arguments[0] is x and old._requires_grad:
-        same = x if old._array is x._array else old
-        arguments = (_with_history_of(alias(same), x), *arguments[1:])  # x itself, saved in its own history, is a cycle
+        shares = old._array is not None and old._array is x._array
+        same = _with_history_of(alias(x), x) if shares else old
+        arguments = (same, *arguments[1:])  # x itself, saved in its own history, is a cycle
     new = function(old, *arguments, **options)
     replace(x, new, method, old, mark)
     return x
@@ -115,14 +116,10 @@ def _old(x: Tensor) -> Tensor:
     is_concrete = state.trace is None or (x._array is None and x._value is None)
     made = _with_history_of(alias(x, own_version=True) if is_concrete else wrap_value(value_of(x)), x)
     if is_concrete and state.recording_hooks is not None and state.grad_enabled and made._array is not None:
-        made._array, made._storage, made._view = made._array.copy(), None, None  # what a pack hook keeps must not change
+        # what a pack hook keeps must not change
+        made._array, made._storage, made._view = made._array.copy(), None, None
     node, view = x._grad_fn, x._view
-    if (
-        node is not None
-        and (node.tensor_hooks or node._is_pure_view)
-        and view is not None
-        and view.base is not None
-    ):
+    if node is not None and (node.tensor_hooks or node._is_pure_view) and view is not None and view.base is not None:
         base = view.base  # the change is one of the base: hooks on the view's own gradient have no part in it
         made._grad_fn = symbolic_node(ViewChain(relative_chain(x)), [edge_of(base)], [type_of(base)], node.name())
         made._output_nr = 0

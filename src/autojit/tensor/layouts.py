@@ -28,17 +28,21 @@ def to_dense(self: Tensor, dtype: DType | None = None, *, masked_grad: bool | No
     return self if dtype is None else cast(self, dtype)
 
 
-def to_sparse(self: Tensor, sparse_dim: Any = None, *, layout: Any = None, dense_dim: int | None = None) -> Tensor:
+def to_sparse(
+    self: Tensor, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None
+) -> Tensor:
     """The elements that are not zero, with their places; differentiable.
 
     Args:
         sparse_dim: how many leading axes have their places kept (all by default); values have the other axes.
-        layout: ``sparse_coo`` (the default) or ``sparse_csr``.
+        layout: ``sparse_coo`` (the default), or one of matrices: ``sparse_csr``, ``sparse_csc``, ``sparse_bsr``,
+            ``sparse_bsc``.
+        blocksize: the extents of the blocks of ``sparse_bsr`` and ``sparse_bsc``.
 
     Raises:
         RuntimeError: inside a captured step, where the number of such elements is not known.
     """
-    found: Tensor = sparse_port().to_sparse(self, sparse_dim, layout=layout, dense_dim=dense_dim)
+    found: Tensor = sparse_port().to_sparse(self, sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
     return found
 
 

@@ -1,7 +1,7 @@
 """Functions of lists of tensors (``_foreach_add_``, ``_foreach_exp``, ...): an ordinary function applied in turn.
 
-``_foreach_f`` is made from the function ``f``, ``_foreach_f_`` from the method ``f_``. Every argument that is a list has
-one entry per tensor; any other is the same for all tensors.
+``_foreach_f`` is made from the function ``f``, ``_foreach_f_`` from the method ``f_``. Every argument that is a list
+has one entry per tensor; any other is the same for all tensors.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
+from autojit.core.layout import strided
 from autojit.core.source import here
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
@@ -300,6 +301,12 @@ def set_data(self: Tensor, other: Tensor) -> None:
     """Let the tensor look at other memory; shape and dtype may change, ``.grad`` and history stay."""
     if not isinstance(other, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(other).__name__}")
+    if (self.layout is strided) is not (other.layout is strided):
+        raise UsageError(
+            "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
+            {"variable": self.layout, "tensor": other.layout},
+            "convert one of them: .to_dense() or .to_sparse()",
+        )
     if self._requires_grad and not type_of(other).dtype.is_differentiable:
         raise UsageError(
             "data set to a tensor that requires gradients must be floating point or complex dtype",
@@ -315,9 +322,7 @@ def set_data(self: Tensor, other: Tensor) -> None:
     _look_at(self, other)
 
 
-def set_(
-    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
-) -> Tensor:
+def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Look at the memory of ``source`` from now on (an empty one without ``source``); counts as an in-place change."""
     if state.grad_enabled and self._requires_grad and self._grad_fn is None:
         raise leaf_written(self, "set_")

@@ -24,17 +24,19 @@ from autojit.tensor.node import (
     backward_name,
     move_retained,
     next_sequence,
-    type_of_meta,
 )
+from autojit.tensor.node_arguments import argument_of, is_saved
 from autojit.tensor.saved import (
     Packed,
     SavedTensor,
+    TypeOnly,
     accumulator_of,
     changed_error,
     connected,
     freed_error,
     is_number,
     saved_places,
+    type_only,
 )
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, storage_of, type_of, wrap
@@ -44,6 +46,7 @@ from autojit.transforms.adjoint import accumulate
 
 _PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
 _PLAN_LIMIT = 4096
+_UNSAVED = ("parameter", "constant")  # what a node shows without having saved a tensor
 
 
 class ResidualPlan(NamedTuple):
@@ -78,19 +81,27 @@ class OpNode(Node):
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         bars = [None if g is ZERO else g for g in grads]
-        if bars.count(None) == len(bars):
-            nothing = ZERO if ZERO in grads else None
+        if not any([g is not None for g in bars]):
+            nothing = ZERO if any(g is ZERO for g in grads) else None
             return [nothing] * len(self.edges)
-        primals = [self._unpack(entry, i) for i, entry in enumerate(self.primals)]
-        count = len(primals)
-        results = [self._unpack(entry, count + i, i) for i, entry in enumerate(self.results)]
+        place = 0
+        primals = []
+        for entry in self.primals:
+            primals.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place))
+            place += 1
+        results = []
+        for number, entry in enumerate(self.results):
+            results.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place + number, number))
         found = accumulate(self.op, primals, results, bars, wanted)
-        return [ZERO if x_bar is None and want else x_bar for x_bar, want in zip(found, wanted, strict=True)]
+        for place, want in enumerate(wanted):
+            if want and found[place] is None:
+                found[place] = ZERO
+        return found
 
     def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
         kind = type(entry)
         if kind is tuple or kind is TensorType:
-            return TypeOnly(type_of_meta(entry))
+            return type_only(entry)
         if entry is FREED:
             raise freed_error(self)
         if kind is Packed:
@@ -124,50 +135,25 @@ class OpNode(Node):
         if is_raw or attribute.startswith("_saved_"):
             name = attribute[11 if is_raw else 7 :]
             shown = getattr(self, "arguments", {})
-            if name in shown and not (is_raw and not _is_saved(shown[name])):
-                return self._argument(name, is_raw)
+            if name in shown and (is_saved(shown[name]) or not is_raw):
+                return argument_of(self, name, is_raw)
             found = saved_places(self.op, len(self.primals), len(self.results)).get(name)
-            if found is not None and not (is_raw and found[0] == "parameter"):
+            if found is not None and not (is_raw and found[0] in _UNSAVED):
                 return self._raw(*found) if is_raw else self._saved(*found)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
 
     def __dir__(self) -> list[str]:
         places = saved_places(self.op, len(self.primals), len(self.results))
         shown = getattr(self, "arguments", {})
-        raw = [f"_raw_saved_{name}" for name, (kind, _) in places.items() if kind != "parameter"]
-        raw += [f"_raw_saved_{name}" for name, value in shown.items() if _is_saved(value)]
+        raw = [f"_raw_saved_{name}" for name, (kind, _) in places.items() if kind not in _UNSAVED]
+        raw += [f"_raw_saved_{name}" for name, value in shown.items() if is_saved(value)]
         return [*super().__dir__(), *(f"_saved_{name}" for name in {**places, **shown}), *raw]
-
-    def _argument(self, name: str, is_raw: bool) -> Any:
-        value = self.arguments[name]
-        if type(value) is tuple and any(type(item) is KeptBy for item in value):
-            return tuple(self._kept(item, is_raw) for item in value)
-        if type(value) is KeptBy:
-            return self._kept(value, is_raw)
-        if not isinstance(value, Tensor | Packed):
-            return value
-        if any(entry is FREED for entry in (*self.primals, *self.results)):
-            raise freed_error(self)
-
-        def unpack() -> Any:
-            kept = self.arguments[name]
-            return kept.unpack_operand() if type(kept) is Packed else kept
-
-        if not is_raw:
-            return unpack()
-        return SavedTensor.of(
-            lambda: self.arguments[name], lambda packed: self.arguments.__setitem__(name, packed), unpack
-        )
-
-    def _kept(self, item: KeptBy | None, is_raw: bool) -> Any:
-        if item is None:
-            return SavedTensor.of(lambda: None, lambda packed: None, lambda: None) if is_raw else None
-        node = self if item.node is None else item.node
-        return node._raw("primal", item.place) if is_raw else node._saved("primal", item.place)
 
     def _saved(self, kind: str, place: Any) -> Any:
         if kind == "parameter":
             return getattr(self.op, place)
+        if kind == "constant":
+            return place
         if kind == "primal":
             found = self._unpack(self.primals[place], place)
         else:
@@ -178,22 +164,11 @@ class OpNode(Node):
         kept = self.primals if kind == "primal" else self.results
         result = -1 if kind == "primal" else place
         return SavedTensor.of(
-            lambda: kept[place], lambda packed: kept.__setitem__(place, packed), lambda: self._saved(kind, place), result
+            lambda: kept[place],
+            lambda packed: kept.__setitem__(place, packed),
+            lambda: self._saved(kind, place),
+            result,
         )
-
-
-class KeptBy(NamedTuple):
-    """An argument of a function that a node keeps as the operand number ``place``; None is the node that shows it."""
-
-    node: OpNode | None
-    place: int
-
-
-def _is_saved(value: Any) -> bool:
-    """Whether an argument is a tensor, or holds some."""
-    return isinstance(value, Tensor | Packed | KeptBy) or (
-        type(value) is tuple and any(type(item) is KeptBy for item in value)
-    )
 
 
 class NotImplementedNode(OpNode):
@@ -234,23 +209,6 @@ def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
         if arguments:
             node.arguments = arguments
     return t
-
-
-class TypeOnly:
-    """Stands for an operand whose values the rule does not read."""
-
-    __slots__ = ("spec",)
-
-    def __init__(self, spec: TensorType) -> None:
-        self.spec = spec
-
-    def _literal(self, value: object, type: TensorType) -> Any:
-        return Tensor._literal_of(value, type)
-
-    def _bind(self, op: Op, operands: Sequence[Any]) -> Any:
-        if not operands:
-            return Tensor._apply(op)
-        raise AssertionError(f"a derivative rule reads an operand of {op.name} that was not kept")
 
 
 def as_result(shell: Tensor, node: Node, number: int) -> Tensor:
@@ -456,6 +414,38 @@ def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
         0 if x_storage is None else x_storage.version, 0 if y_storage is None else y_storage.version, 0
     )  # fmt: skip
     _connect(node, result, keep_result)
+
+
+def record_several(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
+    """``record`` for concrete operands, none made in inference mode, and one result."""
+    mask, bit = 0, 1
+    edges: list[Edge | None] = []
+    metas: list[Meta] = []
+    for t in operands:
+        array = t._array
+        metas.append((array.shape, array.dtype))
+        if t._requires_grad:
+            fn = t._grad_fn
+            edges.append((accumulator_of(t) if fn is None else fn, t._output_nr))
+            mask += bit
+        else:
+            edges.append(None)
+        bit += bit
+    plans = op.__dict__.get("_plans")
+    if plans is None:
+        plans = _plans_of(op)
+    key = (mask, *metas)
+    plan = plans[key] if key in plans else _new_plan(op, operands, mask, plans, key)
+    if plan is None:
+        return
+    node = plan[2]()
+    node.op = op
+    node.mask = mask
+    node.edges = edges
+    node.primals = [t if keep else meta for t, keep, meta in zip(operands, plan[0], metas)]
+    node.versions = [0 if t._storage is None else t._storage.version for t in operands]
+    node.versions.append(0)
+    _connect(node, result, plan[1][0])
 
 
 def record_single(op: Op, x: Tensor, result: Tensor) -> None:

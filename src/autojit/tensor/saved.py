@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
+from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node
 from autojit.tensor.state import carry, grad_mode, state
@@ -230,14 +231,49 @@ _PARAMETER_NAMES = {"axis": "dim", "axes": "dim", "axis1": "dim1", "axis2": "dim
 _SEVERAL_DIMS = frozenset({"permute", "flip"})  # torch calls their parameter ``dims``
 
 
+class TypeOnly:
+    """Stands for an operand whose values the rule does not read."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: TensorType) -> None:
+        self.spec = spec
+
+    def _literal(self, value: object, type: TensorType) -> Any:
+        return Tensor._literal_of(value, type)
+
+    def _bind(self, op: Op, operands: Sequence[Any]) -> Any:
+        if not operands:
+            return Tensor._apply(op)
+        raise AssertionError(f"a derivative rule reads an operand of {op.name} that was not kept")
+
+
+_TYPES_ONLY: dict[Any, TypeOnly] = {}
+_TYPES_LIMIT = 4096
+
+
+def type_only(meta: Any) -> TypeOnly:
+    """What stands for an operand of which a node kept its meta entry alone."""
+    if type(meta) is not tuple:
+        return TypeOnly(meta)
+    found = _TYPES_ONLY.get(meta)
+    if found is None:
+        if len(_TYPES_ONLY) >= _TYPES_LIMIT:
+            _TYPES_ONLY.clear()
+        found = _TYPES_ONLY[meta] = TypeOnly(type_of_meta(meta))
+    return found
+
+
 @functools.cache
 def saved_places(op: Op, operands: int, results: int) -> dict[str, tuple[str, Any]]:
-    """Where ``grad_fn._saved_<name>`` is found, by torch's name: a primal, a result or a parameter of the op."""
+    """Where ``grad_fn._saved_<name>`` is found, by torch's name: a primal, a result, a parameter or a constant."""
     found: dict[str, tuple[str, Any]] = {
         _PARAMETER_NAMES.get(name, name): ("parameter", name) for name, _ in op.parameters()
     }
     if op.name in _SEVERAL_DIMS:
         found["dims"] = found.pop("dim")
+    if op.name == "div":
+        found["rounding_mode"] = ("constant", None)
     default = ("self", "other") if operands <= 2 else tuple(f"tensor{k}" for k in range(operands))
     for place, name in enumerate(_PRIMAL_NAMES.get(op.name, default)[:operands]):
         found[name] = ("primal", place)

@@ -158,7 +158,8 @@ class Tensor:
     @property
     def spec(self) -> TensorType:
         """Shape, dtype and device: what every operand of an op tells."""
-        return type_of(self)
+        found = self._type
+        return type_of(self) if found is None else found
 
     def _differentiated(self) -> Tensor:
         """The tensor that has this one's history: itself, or the values of a sparse one."""

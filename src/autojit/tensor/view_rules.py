@@ -13,10 +13,10 @@ _WHY = {
     "the output views to be modified inplace.",
     CUSTOM_FUNCTION: "This view was created inside a custom Function (or because an input was returned as-is), whose "
     "own backward the history of the write would bypass.",
-    NO_GRAD: "Given that this use case is ambiguous and error-prone, it is forbidden: make the view and write to it both "
-    "inside the no_grad block (the write is not recorded) or both outside (it is).",
-    INFERENCE: "Given that this use case is ambiguous and error-prone, it is forbidden: make the view and write to it both "
-    "inside the inference_mode block (the write is not recorded) or both outside (it is).",
+    NO_GRAD: "Given that this use case is ambiguous and error-prone, it is forbidden: make the view and write to it "
+    "both inside the no_grad block (the write is not recorded) or both outside (it is).",
+    INFERENCE: "Given that this use case is ambiguous and error-prone, it is forbidden: make the view and write to it "
+    "both inside the inference_mode block (the write is not recorded) or both outside (it is).",
 }
 _FIX = {
     MULTIPLE_VIEWS: "use the out-of-place form, or index the tensor for each view",
@@ -44,9 +44,7 @@ def forbidden_view(x: Tensor, method: str, indirectly: bool = False) -> Differen
             what = f"{start} created in inference mode and {how} inplace in normal mode."
         else:
             what = f"{start} created in no_grad mode and {how} inplace with grad mode enabled."
-    return DifferentiationError(
-        f"{what} {_WHY[view.creation]}", facts, _FIX[view.creation]
-    )
+    return DifferentiationError(f"{what} {_WHY[view.creation]}", facts, _FIX[view.creation])
 
 
 def op_of_node(name: str) -> str:

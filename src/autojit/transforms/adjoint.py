@@ -36,8 +36,11 @@ def accumulate(
         return [None] * len(primals)
     found: list[Any] = []
     for x, cotangent, want in zip(primals, cotangents, wanted, strict=True):
-        x_bar = resolve(cotangent) if want and x.spec.dtype.is_differentiable else None
-        found.append(None if x_bar is None else _checked(op, op.unbroadcast(x_bar, x), x))
+        spec = x.spec
+        x_bar = resolve(cotangent) if want and cotangent is not None and spec.dtype.category >= 2 else None
+        if x_bar is not None and x_bar.spec is not spec:
+            x_bar = _checked(op, op.unbroadcast(x_bar, x), x)
+        found.append(x_bar)
     return found
 
 

@@ -49,6 +49,14 @@ from autojit.nn.functional.classification import (
     multilabel_soft_margin_loss,
     nll_loss,
 )  # fmt: skip
+from autojit.nn.functional.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)  # fmt: skip
 from autojit.nn.functional.ctc import ctc_loss
 from autojit.nn.functional.distance import cosine_similarity, normalize, pairwise_distance, pdist
 from autojit.nn.functional.dropout import (
@@ -82,7 +90,8 @@ from autojit.nn.functional.vision import channel_shuffle, pixel_shuffle, pixel_u
 
 __all__ = [
     "alpha_dropout", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu",
-    "celu_", "channel_shuffle", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "dropout",
+    "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "ctc_loss", "dropout",
     "dropout1d", "dropout2d", "dropout3d", "elu", "elu_", "embedding", "embedding_bag", "feature_alpha_dropout",
     "gaussian_nll_loss", "gelu", "glu", "group_norm", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish",
     "hardtanh", "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "interpolate", "kl_div",

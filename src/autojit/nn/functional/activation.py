@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
@@ -15,6 +16,7 @@ from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.ops import composites_activation
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
+from autojit.tensor.recording import rename_node
 
 _SELU_ALPHA = 1.6732632423543772848170429916717  # Klambauer et al., arXiv:1706.02515, eq. 14
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -63,13 +65,28 @@ def tanh(input: Tensor) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where x > threshold, else ``value``."""
-    return _maybe_in_place(lambda x: aj.where(x <= threshold, value, x), input, inplace)
+    """x where x > threshold, else ``value``; both may be given as complex numbers without an imaginary part."""
+    return _maybe_in_place(lambda x: _thresholded(x, threshold, value), input, inplace)
+
+
+def _thresholded(x: Tensor, threshold: complex | Tensor, value: complex | Tensor) -> Tensor:
+    limit, other = (_real_number(v) for v in (threshold, value))
+    given = threshold.item() if isinstance(threshold, Tensor) else threshold
+    return rename_node(aj.where(x <= limit, other, x), "ThresholdBackward0", threshold=given)
+
+
+def _real_number(value: Any) -> Any:
+    number = value.item() if isinstance(value, Tensor) else value
+    if not isinstance(number, complex):
+        return number
+    if number.imag:
+        raise UsageError("threshold: a complex number with an imaginary part cannot be compared", {"value": number})
+    return number.real
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """In-place ``threshold``."""
-    return _maybe_in_place(lambda x: aj.where(x <= threshold, value, x), input, True)
+    return _maybe_in_place(lambda x: _thresholded(x, threshold, value), input, True)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import autojit as aj
 from autojit.core.errors import ArgumentError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
-from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
+from autojit.nn.functional.reduction import COMMON, reduce_loss, resolve_reduction
 from autojit.ops import composites_loss
+from autojit.ops.composed import NllLoss
 from autojit.ops.composites_loss import pick
 from autojit.tensor import Tensor
-from autojit.tensor.state import is_tracing
+from autojit.tensor.dispatch import apply
+from autojit.tensor.recording import rename_node
+from autojit.tensor.state import is_tracing, state
 
 
 def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> int:
@@ -59,7 +64,8 @@ def nll_loss(
     _index_dtype("nll_loss", target)
     target = target.to(aj.int64)
     valid = _valid(target, input.shape[axis], ignore_index)
-    return _reduce_classes(-pick(input, target, axis), valid, target, weight, reduction)
+    loss = _reduce_classes(-pick(input, target, axis), valid, target, weight, reduction)
+    return rename_node(loss, "NllLossBackward0", weight=weight, ignore_index=ignore_index)
 
 
 def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
@@ -98,6 +104,25 @@ def _reduce_classes(loss: Tensor, valid: Tensor, target: Tensor, weight: Tensor 
     return loss.sum() / weights.sum() if reduction == "mean" else reduce_loss(loss, reduction)
 
 
+_NLL_LOSS = NllLoss()
+
+
+def _names_classes(input: Tensor, target: Tensor) -> bool:
+    """Whether each row of ``input`` has its class in ``target``, all at hand, so that one op computes the loss."""
+    x, classes = input._array, target._array
+    return (
+        state.divert is None
+        and type(x) is np.ndarray
+        and type(classes) is np.ndarray
+        and x.ndim == 2
+        and x.dtype.char in COMMON
+        and classes.dtype == np.int64
+        and classes.shape == x.shape[:1]
+        and classes.size != 0
+        and bool(np.maximum.reduce(classes.view(np.uint64)) < x.shape[1])  # negative ones are large
+    )
+
+
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -121,6 +146,10 @@ def cross_entropy(
         return _probability_cross_entropy(input, target, weight, reduction, label_smoothing)
     if target.is_floating_point():
         raise UsageError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
+    is_plain = weight is None and label_smoothing == 0.0 and reduction == "mean" and ignore_index < 0
+    if is_plain and _names_classes(input, target):
+        found: Tensor = apply(_NLL_LOSS, input.log_softmax(1), target)
+        return found
     axis = _check_classes("cross_entropy", input, target, weight)
     _index_dtype("cross_entropy", target)
     target = target.to(aj.int64)

@@ -9,8 +9,10 @@ from collections.abc import Callable
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
-from autojit.nn.functional.reduction import reduce_loss, resolve_reduction
+from autojit.nn.functional.reduction import at_hand, reduce_loss, resolve_reduction
+from autojit.ops.composed import MseLoss
 from autojit.tensor import Tensor
+from autojit.tensor.dispatch import apply
 
 
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,6 +40,9 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return reduce_loss(weighted, reduction)
 
 
+_MSE_LOSS = MseLoss()
+
+
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -48,6 +53,9 @@ def mse_loss(
 ) -> Tensor:
     """(x - y)^2."""
     reduction = resolve_reduction(size_average, reduce, reduction)
+    if weight is None and reduction == "mean" and at_hand(input, target):
+        found: Tensor = apply(_MSE_LOSS, input, target)
+        return found
     x, y = _same_shape(input, target)
     difference = x - y
     return _weighted(difference * difference, weight, reduction)

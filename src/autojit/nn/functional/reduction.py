@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
+
 from autojit.core.errors import ArgumentError
 from autojit.tensor import Tensor
+from autojit.tensor.state import state
+
+COMMON = "fd"
+"""NumPy's letters for float32 and float64, in which composed ops (``ops.composed``) compute."""
 
 
 def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -31,3 +37,17 @@ def reduce_loss(loss: Tensor, reduction: str) -> Tensor:
     if reduction == "none":
         return loss
     raise ArgumentError(f"{reduction} is not a valid value for reduction")
+
+
+def at_hand(input: Tensor, target: Tensor) -> bool:
+    """Whether a composed op can compute the loss at once: elements at hand, not none, of one common type."""
+    x, y = input._array, target._array
+    return (
+        state.divert is None
+        and type(x) is np.ndarray
+        and type(y) is np.ndarray
+        and x.dtype is y.dtype
+        and x.dtype.char in COMMON
+        and x.shape == y.shape
+        and x.size != 0
+    )

@@ -1,0 +1,269 @@
+"""Convolutions over one, two and three spatial axes, and their transposes. ``F`` in the examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from autojit import ops
+from autojit.core.errors import DTypeError, ShapeError, UsageError
+from autojit.tensor import Tensor
+
+Extents = int | Sequence[int]
+
+
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Extents = 1,
+    padding: Extents | str = 0,
+    dilation: Extents = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolve signals with a bank of kernels (cross-correlation: kernels are not turned round).
+
+    Shapes: ``f[(n,) c, length], f[o, c / groups, k] (, f[o]) -> f[(n,) o, places]``.
+
+    Args:
+        padding: zeros on both sides, ``"valid"`` for none, ``"same"`` for a result as long as the input.
+
+    Raises:
+        RuntimeError: ranks, channels or groups do not fit, dtypes differ, or the kernel is longer than the input.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.conv1d(aj.tensor([[[1.0, 2.0, 3.0, 4.0]]]), aj.tensor([[[1.0, -1.0]]]))
+        tensor([[[-1., -1., -1.]]])
+    """
+    return _convolve(1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Extents = 1,
+    padding: Extents | str = 0,
+    dilation: Extents = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolve images with a bank of kernels; see ``conv1d``.
+
+    Shapes: ``f[(n,) c, h, w], f[o, c / groups, kh, kw] (, f[o]) -> f[(n,) o, h', w']``.
+
+    Raises:
+        RuntimeError: as ``conv1d``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.conv2d(aj.ones(1, 1, 3, 3), aj.ones(1, 1, 2, 2), padding="same")
+        tensor([[[[4., 4., 2.],
+                  [4., 4., 2.],
+                  [2., 2., 1.]]]])
+    """
+    return _convolve(2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Extents = 1,
+    padding: Extents | str = 0,
+    dilation: Extents = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolve volumes with a bank of kernels; see ``conv1d``.
+
+    Shapes: ``f[(n,) c, d, h, w], f[o, c / groups, kd, kh, kw] (, f[o]) -> f[(n,) o, d', h', w']``.
+
+    Raises:
+        RuntimeError: as ``conv1d``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.conv3d(aj.ones(1, 2, 3, 3, 3), aj.ones(4, 2, 2, 2, 2)).shape
+        autojit.Size([1, 4, 2, 2, 2])
+    """
+    return _convolve(3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Extents = 1,
+    padding: Extents = 0,
+    output_padding: Extents = 0,
+    groups: int = 1,
+    dilation: Extents = 1,
+) -> Tensor:
+    """The transposed convolution: what the derivative of ``conv1d`` by its input does to ``input``.
+
+    Shapes: ``f[(n,) c, length], f[c, o / groups, k] (, f[o]) -> f[(n,) o, (length - 1) stride - 2 padding + dilation
+    (k - 1) + output_padding + 1]``.
+
+    Raises:
+        RuntimeError: ranks, channels, groups or paddings do not fit, or dtypes differ.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.conv_transpose1d(aj.tensor([[[1.0, 2.0]]]), aj.tensor([[[1.0, 10.0]]]), stride=2)
+        tensor([[[ 1., 10.,  2., 20.]]])
+    """
+    return _convolve_transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Extents = 1,
+    padding: Extents = 0,
+    output_padding: Extents = 0,
+    groups: int = 1,
+    dilation: Extents = 1,
+) -> Tensor:
+    """The transposed convolution of images; see ``conv_transpose1d``.
+
+    Shapes: ``f[(n,) c, h, w], f[c, o / groups, kh, kw] (, f[o]) -> f[(n,) o, h', w']``.
+
+    Raises:
+        RuntimeError: as ``conv_transpose1d``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.conv_transpose2d(aj.ones(1, 3, 4, 4), aj.ones(3, 2, 3, 3), stride=2, padding=1, output_padding=1).shape
+        autojit.Size([1, 2, 8, 8])
+    """
+    return _convolve_transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Extents = 1,
+    padding: Extents = 0,
+    output_padding: Extents = 0,
+    groups: int = 1,
+    dilation: Extents = 1,
+) -> Tensor:
+    """The transposed convolution of volumes; see ``conv_transpose1d``.
+
+    Shapes: ``f[(n,) c, d, h, w], f[c, o / groups, kd, kh, kw] (, f[o]) -> f[(n,) o, d', h', w']``.
+
+    Raises:
+        RuntimeError: as ``conv_transpose1d``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.conv_transpose3d(aj.ones(3, 2, 2, 2), aj.ones(3, 1, 2, 2, 2)).shape
+        autojit.Size([1, 3, 3, 3])
+    """
+    return _convolve_transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def extents(value: Extents, ndim: int, what: str) -> tuple[int, ...]:
+    """One number per spatial axis from a number, a sequence of one number, or a sequence of ``ndim``."""
+    if isinstance(value, Sequence):
+        given = tuple(int(n) for n in value)
+        if len(given) not in (1, ndim):
+            raise UsageError(
+                f"expected {what} to be a single integer value or a list of {ndim} values to match the convolution "
+                f"dimensions, but got {what}={list(given)}"
+            )
+        return given * (ndim // len(given))
+    return (int(value),) * ndim
+
+
+def _convolve(
+    ndim: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Extents,
+    padding: Extents | str,
+    dilation: Extents,
+    groups: int,
+) -> Tensor:
+    images = _stack(input, weight, ndim, f"conv{ndim}d")
+    steps, spacing = extents(stride, ndim, "stride"), extents(dilation, ndim, "dilation")
+    low, high = _paddings(padding, weight, steps, spacing)
+    _check_bias(input, weight, bias, weight.shape[0], "")
+    found = ops.convolution(images, weight, steps, low, spacing, groups, high=high)
+    return _finish(input, found, bias)
+
+
+def _convolve_transposed(
+    ndim: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Extents,
+    padding: Extents,
+    output_padding: Extents,
+    groups: int,
+    dilation: Extents,
+) -> Tensor:
+    images = _stack(input, weight, ndim, f"conv_transpose{ndim}d")
+    steps, low = extents(stride, ndim, "stride"), extents(padding, ndim, "padding")
+    extra, spacing = extents(output_padding, ndim, "output_padding"), extents(dilation, ndim, "dilation")
+    _check_bias(input, weight, bias, weight.shape[1] * groups, "transposed=1, ")
+    found = ops.convolution_transpose(images, weight, steps, low, extra, spacing, groups)
+    return _finish(input, found, bias)
+
+
+def _stack(input: Tensor, weight: Tensor, ndim: int, name: str) -> Tensor:
+    """The input as a stack of images; a single image becomes a stack of one."""
+    if weight.ndim != ndim + 2:
+        raise ShapeError(f"{name}: expected a {ndim + 2}D weight, but got weight of size: {list(weight.shape)}")
+    if input.ndim not in (ndim + 1, ndim + 2):
+        raise ShapeError(
+            f"Expected {ndim + 1}D (unbatched) or {ndim + 2}D (batched) input to {name}, but got input of size: "
+            f"{list(input.shape)}"
+        )
+    return input.unsqueeze(0) if input.ndim == ndim + 1 else input
+
+
+def _paddings(
+    padding: Extents | str, weight: Tensor, stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Zeros (before, after) each axis."""
+    ndim = len(stride)
+    if not isinstance(padding, str):
+        low = extents(padding, ndim, "padding")
+        return low, low
+    if padding == "valid":
+        return (0,) * ndim, (0,) * ndim
+    if padding != "same":
+        raise UsageError(f"Invalid padding string: '{padding}'", fix="use 'valid' or 'same'")
+    if any(step != 1 for step in stride):
+        raise UsageError("padding='same' is not supported for strided convolutions")
+    total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    return tuple(n // 2 for n in total), tuple(n - n // 2 for n in total)
+
+
+def _check_bias(input: Tensor, weight: Tensor, bias: Tensor | None, outputs: int, what: str) -> None:
+    if bias is None:
+        return
+    if bias.dtype is not input.dtype:
+        raise DTypeError(f"Input type ({input.dtype}) and bias type ({bias.dtype}) should be the same")
+    if tuple(bias.shape) != (outputs,):
+        raise ShapeError(
+            f"Given {what}weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {outputs} "
+            f"elements, but got bias of size {list(bias.shape)} instead"
+        )
+
+
+def _finish(input: Tensor, found: Any, bias: Tensor | None) -> Tensor:
+    """Add the bias; a single image stays one."""
+    result = found if bias is None else found + bias.reshape(-1, *(1,) * (found.ndim - 2))
+    return cast(Tensor, result if input.ndim == found.ndim else result.squeeze(0))

@@ -1,0 +1,34 @@
+"""Functions of lists of tensors: each is its function applied in turn."""
+
+from __future__ import annotations
+
+import pytest
+
+import autojit as aj
+
+
+def test_results_and_gradients_are_those_of_the_single_calls() -> None:
+    leaves = [aj.tensor(0.5, requires_grad=True), aj.tensor([1.0, 2.0], requires_grad=True)]
+    results = aj._foreach_mul(aj._foreach_exp(leaves), [2.0, 3.0])
+    sum(y.sum() for y in results).backward()  # type: ignore[union-attr]
+    for x, y in zip(leaves, results, strict=True):
+        assert x.grad is not None
+        assert x.grad.tolist() == y.tolist()
+
+
+def test_changes_in_place_take_numbers_lists_and_options() -> None:
+    tensors = [aj.zeros(2), aj.ones(2)]
+    assert aj._foreach_add_(tensors, [aj.ones(2), aj.ones(2)], alpha=2) is None
+    aj._foreach_addcdiv_(tensors, [aj.ones(2), aj.ones(2)], [aj.ones(2), aj.ones(2)], value=0.5)
+    aj._foreach_mul_(tensors, 2)
+    assert [t.tolist() for t in tensors] == [[5.0, 5.0], [7.0, 7.0]]
+    aj._foreach_copy_(tensors, [aj.ones(2), aj.zeros(2)])
+    aj._foreach_zero_(tensors[:1])
+    assert [t.tolist() for t in tensors] == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_lists_of_different_lengths_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="must have the same number of tensors, got 2 and 1"):
+        aj._foreach_add([aj.ones(1), aj.ones(1)], [aj.ones(1)])
+    with pytest.raises(RuntimeError, match="must have at least one tensor"):
+        aj._foreach_exp([])
