@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from autojit.autograd.engine import ExecutionEngine, current_walk
+from autojit.autograd.engine import ExecutionEngine
 from autojit.autograd.function import Function
 from autojit.autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from autojit.autograd.graph import (
@@ -21,7 +21,9 @@ from autojit.autograd.graph import (
     increment_version,
     saved_tensors_hooks,
 )
+from autojit.autograd.running import current_walk
 from autojit.tensor import Tensor
+from autojit.tensor.functions_indexing import unique
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import storage_of
@@ -160,6 +162,27 @@ def _set_version_counter(tensors: tuple[Tensor, ...], versions: tuple[int, ...])
         storage_of(t).version = version
 
 
+def _unique2(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``unique`` that always returns three tensors; those that were not asked for are empty."""
+    values, inverse, counts = unique(input, sorted, True, True)
+    nothing = counts[:0]
+    return values, inverse if return_inverse else nothing, counts if return_counts else nothing
+
+
+def _unique(input: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
+    """``unique`` that always returns two tensors: the values and the inverse, empty unless it was asked for."""
+    return _unique2(input, sorted, return_inverse)[:2]
+
+
+def _unique_dim(
+    input: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> Any:
+    """``unique`` along ``dim`` with inverse and counts, whether they were asked for or not."""
+    return unique(input, sorted, True, True, dim)
+
+
 Node.register(DelayedError)
 Node.register(UndefinedGrad)
 
@@ -175,6 +198,7 @@ _autograd = SimpleNamespace(
     _pop_saved_tensors_default_hooks=_pop_hooks,
     _unsafe_set_version_counter=_set_version_counter,
 )
+_VF = SimpleNamespace(unique_dim=_unique_dim)
 _ImperativeEngine = ExecutionEngine
 has_lapack = True
 

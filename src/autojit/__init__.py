@@ -59,6 +59,7 @@ from autojit.tensor.factories import (
     zeros_like,
 )  # fmt: skip
 from autojit.tensor.legacy import KINDS as _KINDS
+from autojit.tensor.legacy import set_default_tensor_type
 from autojit.tensor.lists import functions_of_lists as _functions_of_lists
 from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
 from autojit.tensor.namespace import (
@@ -71,7 +72,6 @@ from autojit.tensor.namespace import (
     result_type,
     set_warn_always,
 )  # fmt: skip
-from autojit.tensor.printing import set_printoptions
 from autojit.tensor.random import (
     Generator,
     bernoulli,
@@ -94,7 +94,7 @@ from autojit.tensor.random import (
 from autojit.tensor.size import Size
 
 from autojit import autograd  # isort: skip
-from autojit.autograd.anomaly import (  # isort: skip
+from autojit.autograd.anomaly import (  # noqa: F401  # isort: skip
     is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
 )  # fmt: skip
 from autojit.autograd.grad_mode import (  # isort: skip
@@ -122,6 +122,7 @@ _LAZY_MODULES = frozenset(
         "cache",
         "cuda",
         "profiler",
+        "random",
         "nn",
         "optim",
         "utils",
@@ -138,9 +139,11 @@ _LAZY_MODULES = frozenset(
     }
 )
 _LAZY_NAMES = {
+    "set_printoptions": "autojit.tensor.printing",
     "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
     "get_num_threads": "autojit.runtime.pool",
     "save": "autojit.io", "load": "autojit.io",
+    "_VF": "autojit._C", "_unique": "autojit._C", "_unique2": "autojit._C",
     "jvp": "autojit.func", "vmap": "autojit.func",
     "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
 }  # fmt: skip
@@ -177,7 +180,7 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-__all__ = [  # and every function of ``autojit.tensor``, and the names of ``tensor.legacy``, which the lines with ``globals`` add
+__all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor`` and the names of ``tensor.legacy``
     "Generator",
     "Size",
     "Tensor",
@@ -261,6 +264,7 @@ __all__ = [  # and every function of ``autojit.tensor``, and the names of ``tens
     "scalar_tensor",
     "seed",
     "set_default_dtype",
+    "set_default_tensor_type",
     "set_grad_enabled",
     "set_printoptions",
     "set_rng_state",

@@ -1,4 +1,5 @@
 """Views that leave custom functions: pure views, views marked as changed, and the tangents of views."""
+from __future__ import annotations
 
 import pytest
 
@@ -53,7 +54,9 @@ def test_other_views_of_functions_are_not_written_to() -> None:
     view = Head.apply(x * 1, False)
     with pytest.raises(RuntimeError, match="Output 0 of Head is a view and is being modified inplace") as caught:
         view.add_(1)
-    assert "Output 0 of HeadBackward is a view and is being modified inplace. This view was created" in str(caught.value)
+    assert "Output 0 of HeadBackward is a view and is being modified inplace. This view was created" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -160,3 +163,14 @@ def test_jvp_sees_only_what_was_saved_for_it() -> None:
         for flag in (False, True):
             Saves.apply(forward_ad.make_dual(x, aj.ones(2)), flag).sum().backward()
     assert seen == [0, 1, 2, 1]
+
+
+def test_a_view_that_may_not_be_used_any_more_is_printed_as_invalid() -> None:
+    x = aj.ones(1, requires_grad=True)
+    with aj.no_grad():
+        view = x[:]
+        assert repr(view) == "tensor([1.])"
+        view.mul_(2)
+    assert repr(view) == "tensor([2.], grad_fn=<Invalid>)"
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        view + 1

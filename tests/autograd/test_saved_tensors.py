@@ -1,4 +1,5 @@
 """Saved tensors as objects, read once only, and without keeping their own call alive."""
+from __future__ import annotations
 
 import weakref
 
@@ -8,6 +9,7 @@ import autojit as aj
 from autojit import _C
 from autojit.autograd import Function
 from autojit.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
+from autojit.nn import functional
 from tests.autograd.modes import Mode
 
 
@@ -177,3 +179,30 @@ def test_unpacked_tensors_without_history_are_what_the_hook_returned() -> None:
     with saved_tensors_hooks(lambda t: t, lambda t: other):
         z = x * y
     assert z.grad_fn._saved_other is other
+
+
+def test_a_node_knows_the_extents_of_its_operands() -> None:
+    x = aj.ones(2, 3, requires_grad=True)
+    assert x.mean().grad_fn._saved_self_sym_sizes == (2, 3)
+    assert (x * aj.ones(3)).grad_fn._saved_other_sym_sizes == (3,)
+    assert x.sum(0).grad_fn._saved_self_sym_argsize_minus_1 == 3
+    with pytest.raises(AttributeError):
+        _ = x.mean().grad_fn._saved_weight_sym_sizes
+    batch = aj.ones(4, 2, 3, requires_grad=True)
+    node = aj.addbmm(aj.ones(2, 5), batch, aj.ones(4, 3, 5)).grad_fn
+    assert node.name() == "AddbmmBackward0"
+    assert (node._saved_batch1_sym_argsize_0, node._saved_batch1_sym_argsize_1) == (4, 2)
+
+
+def test_nodes_of_network_functions_show_what_they_were_called_with() -> None:
+    image = aj.ones(1, 1, 3, 4, requires_grad=True)
+    node = functional.unfold(image, 3).grad_fn
+    assert (node.name(), node._saved_self_sym_argsize_minus_2, node._saved_self_sym_argsize_minus_1) == (
+        "Im2ColBackward0", 3, 4,
+    )  # fmt: skip
+    kernel = aj.ones(2, 1, 3, 3)
+    for bias, extents in ((aj.ones(2), (2,)), (None, (0,))):
+        node = functional.conv2d(image, kernel, bias).grad_fn
+        assert (node.name(), node._saved_bias_sym_sizes_opt) == ("ConvolutionBackward0", extents)
+    signal = aj.ones(1, 1, 4, requires_grad=True)
+    assert functional.interpolate(signal, scale_factor=0.5, mode="linear").grad_fn._saved_scales == 0.5

@@ -141,3 +141,47 @@ def check_slope(seed: int, x_bar: aj.Tensor) -> None:
     after, before = (program(seed)(x + s * direction, w).item() for s in (size, -size))
     slope = (x_bar * direction).sum().item()
     assert (after - before) / (2 * size) == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tangents_follow_views_and_changes(seed: int) -> None:
+    x, w = (t.detach() for t in inputs())
+    direction = aj.linspace(-1.0, 0.5, 12, dtype=aj.float64).reshape(3, 4)
+    with aj.autograd.graph.allow_mutation_on_saved_tensors():
+        leaf = x.clone().requires_grad_()
+        slope = grad(program(seed)(leaf, w), leaf, allow_unused=True, materialize_grads=True)[0]
+    with aj.autograd.forward_ad.dual_level():
+        loss = program(seed)(aj.autograd.forward_ad.make_dual(x, direction), w)
+        tangent = aj.autograd.forward_ad.unpack_dual(loss).tangent
+    assert tangent is not None
+    assert tangent.item() == pytest.approx((slope * direction).sum().item(), rel=1e-10, abs=1e-12)
+    np.testing.assert_allclose(aj.func.jacfwd(program(seed))(x, w).numpy(), slope.numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_saved_tensors_kept_elsewhere_give_the_same_gradients(seed: int) -> None:
+    def gradient(context: Any) -> Any:
+        x, w = inputs()
+        with context:
+            loss = program(seed)(x, w)
+            return aj.stack(grad(loss, (x, w), allow_unused=True, materialize_grads=True)).numpy()
+
+    graph = aj.autograd.graph
+    expected = gradient(graph.allow_mutation_on_saved_tensors())
+    for context in (graph.save_on_cpu(), graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t)):
+        np.testing.assert_allclose(gradient(context), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_batches_of_programs_are_the_programs_one_by_one(seed: int) -> None:
+    x, w = (t.detach() for t in inputs())
+    rows = aj.stack([x, x * 0.5, x + 0.1])
+
+    def one(row: aj.Tensor) -> Any:
+        with aj.autograd.graph.allow_mutation_on_saved_tensors():
+            leaf = row.clone().requires_grad_()
+            return grad(program(seed)(leaf, w), leaf, allow_unused=True, materialize_grads=True)[0]
+
+    expected = aj.stack([one(row) for row in rows]).numpy()
+    found = aj.func.vmap(aj.func.grad(program(seed)), in_dims=(0, None))(rows, w)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-12)

@@ -203,3 +203,40 @@ def test_fillings_follow_their_distributions() -> None:
     assert x.cauchy_(3.0, 2.0).median().item() == pytest.approx(3.0, abs=0.1)
     assert x.geometric_(0.25).mean().item() == pytest.approx(4.0, abs=0.15)
     assert x.min().item() == 1.0
+
+
+def test_restriding_keeps_the_tangent() -> None:
+    x, x_dot = aj.arange(6.0), aj.arange(6.0) * 10
+    with aj.autograd.forward_ad.dual_level():
+        seen = aj.autograd.forward_ad.make_dual(x, x_dot).as_strided((2, 2), (1, 2), 1)
+        tangent = aj.autograd.forward_ad.unpack_dual(seen).tangent
+    assert tangent is not None
+    assert tangent.tolist() == [[10.0, 30.0], [20.0, 40.0]]
+
+
+def test_conversions_take_a_memory_format() -> None:
+    x = aj.rand(2, 3, 4, 5)
+    assert x.double(memory_format=aj.channels_last).is_contiguous(memory_format=aj.channels_last)
+    assert x.byte(memory_format=aj.preserve_format).dtype is aj.uint8
+
+
+@pytest.mark.parametrize("weights", [("fweights",), ("aweights",), ("fweights", "aweights")])
+def test_weighted_covariances_agree_with_numpy(weights: tuple[str, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 5))
+    given = {"fweights": np.array([1, 3, 2, 1, 4]), "aweights": np.array([0.5, 1.5, 1.0, 2.0, 0.1])}
+    chosen = {name: given[name] for name in weights}
+    expected = np.cov(x, **chosen)
+    found = aj.cov(aj.tensor(x), **{name: aj.tensor(w) for name, w in chosen.items()})  # type: ignore[arg-type]
+    assert np.allclose(found.numpy(), expected)
+
+
+def test_the_zeroth_matrix_power_belongs_to_the_history() -> None:
+    a = leaf(3, 3)
+    aj.linalg.matrix_power(a, 0).sum().backward()
+    assert a.grad is not None
+    assert not a.grad.any()
+
+
+def test_combinations_may_repeat_elements() -> None:
+    found = aj.combinations(aj.tensor([1, 2]), 2, with_replacement=True)
+    assert found.tolist() == [[1, 1], [1, 2], [2, 2]]

@@ -131,3 +131,13 @@ def test_a_list_that_holds_more_than_numbers_means_a_tuple(index: list[Any]) -> 
         y[index] = 7.0
     assert (y[tuple(index)] == 7).all()
     assert aj.equal(x[[0, 2]], x[aj.tensor([0, 2])])  # numbers alone are an index array
+
+
+def test_the_forms_of_unique_with_all_results_leave_those_not_asked_for_empty() -> None:
+    x = aj.tensor([3.0, 1.0, 3.0], requires_grad=True)
+    values, inverse = aj._unique(x, sorted=True, return_inverse=True)
+    assert (values.tolist(), inverse.tolist()) == ([1.0, 3.0], [1, 0, 1])
+    values, inverse, counts = aj._unique2(x, return_counts=True)
+    assert (values.tolist(), inverse.tolist(), counts.tolist()) == ([1.0, 3.0], [], [1, 2])
+    assert values.requires_grad and not counts.requires_grad
+    assert [t.tolist() for t in aj._VF.unique_dim(x, 0)] == [[1.0, 3.0], [1, 0, 1], [1, 2]]

@@ -32,3 +32,12 @@ def test_lists_of_different_lengths_are_refused() -> None:
         aj._foreach_add([aj.ones(1), aj.ones(1)], [aj.ones(1)])
     with pytest.raises(RuntimeError, match="must have at least one tensor"):
         aj._foreach_exp([])
+
+
+def test_extremes_of_lists_and_numbers() -> None:
+    tensors = [aj.tensor([1.0, 3.0], requires_grad=True), aj.tensor([0.0, 5.0], requires_grad=True)]
+    found = aj._foreach_maximum(tensors, [2.0, 1.0])
+    assert [t.tolist() for t in found] == [[2.0, 3.0], [1.0, 5.0]]
+    assert all(t.grad_fn._saved_scalars == (2.0, 1.0) for t in found)
+    assert [t.tolist() for t in aj._foreach_minimum(tensors, 2.0)] == [[1.0, 2.0], [0.0, 2.0]]
+    assert [t.tolist() for t in aj._foreach_maximum(tensors, tensors[::-1])] == [[1.0, 5.0], [1.0, 5.0]]

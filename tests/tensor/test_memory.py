@@ -79,6 +79,7 @@ def test_layout_questions() -> None:
     assert x.is_set_to(x.detach())
     assert not x.is_set_to(x[1:])
     assert aj.empty_strided((2, 3), (1, 2)).stride() == (1, 2)
+    assert (aj.zeros(0, 5).stride(), aj.zeros(3, 0, 2).stride()) == ((5, 1), (2, 2, 1))
     last = aj.ones(2, 3, 4, 5).contiguous(memory_format=aj.channels_last)
     assert last.stride() == (60, 1, 15, 3)
     assert last.is_contiguous(memory_format=aj.channels_last)
@@ -93,3 +94,10 @@ def test_compiled_changes_of_new_data_are_counted() -> None:
         step(aj.ones(3))
         assert p._version == view._version == calls
     assert p.tolist() == [5.0, 5.0, 5.0]
+
+
+def test_copies_leave_broadcast_axes_where_they_are() -> None:
+    assert aj.arange(3.0).expand(2, 3).clone().stride() == (3, 1)
+    columns = aj.arange(4.0).view(2, 2).t().unsqueeze(0).expand(3, 2, 2)
+    assert columns.clone().stride() == columns.double().stride() == (4, 1, 2)
+    assert columns.clone().tolist() == columns.tolist()

@@ -3,10 +3,8 @@
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from autojit.autograd import graph
 from autojit.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from autojit.autograd.derivatives import _calculate_shape, backward, grad
-from autojit.autograd.function import Function
 from autojit.autograd.grad_mode import (
     _force_original_view_tracking as _force_original_view_tracking,
 )
@@ -24,18 +22,23 @@ from autojit.autograd.grad_mode import (
     set_multithreading_enabled,
 )
 from autojit.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
-from autojit.autograd.variable import Variable
 from autojit.tensor.saved import SavedTensor
 
 if TYPE_CHECKING:
-    from autojit.autograd import forward_ad, functional, profiler
+    from autojit.autograd import forward_ad, functional, graph, profiler
+    from autojit.autograd.function import Function
+    from autojit.autograd.variable import Variable
 
-_LAZY_MODULES = frozenset({"_functions", "forward_ad", "functional", "profiler", "profiler_util"})
+_LAZY_MODULES = frozenset({"_functions", "forward_ad", "functional", "graph", "profiler", "profiler_util"})
+_LAZY_NAMES = {"Function": "function", "Variable": "variable"}
 _OF_PROFILER = {"_profiler_enabled": "_is_profiler_enabled", "kineto_available": "kineto_available"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the functional forms, forward mode and the profiler when they are first used."""
+    """Import custom functions, saved-tensor hooks, the functional forms, forward mode, the profiler on first use."""
+    if name in _LAZY_NAMES:
+        found = globals()[name] = getattr(_import_module(f"autojit.autograd.{_LAZY_NAMES[name]}"), name)
+        return found
     if name in _LAZY_MODULES:
         return _import_module(f"autojit.autograd.{name}")
     if name in _OF_PROFILER:
@@ -44,8 +47,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Function", "GradcheckError", "SavedTensor", "Variable", "_calculate_shape", "backward", "detect_anomaly", "enable_grad",
-    "forward_ad", "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
-    "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "profiler", "set_detect_anomaly",
-    "set_grad_enabled", "set_multithreading_enabled",
+    "Function", "GradcheckError", "SavedTensor", "Variable", "_calculate_shape", "backward", "detect_anomaly",
+    "enable_grad", "forward_ad", "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",
+    "is_grad_enabled", "is_multithreading_enabled", "is_view_replay_enabled", "no_grad", "profiler",
+    "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled",
 ]  # fmt: skip

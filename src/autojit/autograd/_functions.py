@@ -36,7 +36,8 @@ class Resize(Function):
                 {"tensor": tensor},
             )
         ctx.before = tensor.shape
-        return tensor.clone().view(sizes)
+        found: Tensor = tensor.clone().view(sizes)
+        return found
 
     @staticmethod
     def backward(ctx: Any, y_bar: Tensor) -> Any:

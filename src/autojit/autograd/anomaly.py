@@ -8,9 +8,10 @@ one decision of the step: whether any gradient was NaN. With the mode off, nothi
 
 from __future__ import annotations
 
+import functools
+import importlib
 import linecache
 import sys
-import sysconfig
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,21 +21,27 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from autojit.autograd.running import current_node
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import SourceLocation, is_own, set_recorder
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.node import ZERO, Node
-from autojit.tensor.recording import OpNode
+from autojit.tensor.op_node import OpNode
 from autojit.tensor.state import grad_mode, set_layers, state
 from autojit.tensor.tensor import type_of
 
 T = TypeVar("T")
 
-_LIBRARIES = (*{sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")
 _switch = threading.Lock()
 _threads_on = 0  # threads whose mode is on
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Where code lies that is not the user's; ``sysconfig`` is imported now, as few programs ask."""
+    path_of = importlib.import_module("sysconfig").get_path
+    return (*{path_of(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")}, "<frozen")
 
 
 class ForwardCall(SourceLocation):
@@ -64,17 +71,16 @@ def _calls(frame: FrameType) -> tuple[tuple[CodeType, int], ...]:
     outer = frame.f_back
     while outer is not None:
         code = outer.f_code
-        if not is_own(code) and not code.co_filename.startswith(_LIBRARIES):
+        if not is_own(code) and not code.co_filename.startswith(_libraries()):
             found.append((code, outer.f_lasti))
         outer = outer.f_back
     return tuple(reversed(found))
 
 
 def _recorded(frame: FrameType) -> SourceLocation:
-    now = state.__dict__
-    if not now["anomaly"]:
+    if not state.anomaly:
         return SourceLocation(frame.f_code, frame.f_lasti)
-    return ForwardCall(frame, now.get("running"))
+    return ForwardCall(frame, current_node())
 
 
 class Check(NamedTuple):
@@ -93,15 +99,11 @@ def guarded(node: Node, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[
     now = state.__dict__
     if not now["anomaly"]:
         return node.run(grads, wanted)
-    before = now.get("running")
-    now["running"] = node
     try:
         results = node.run(grads, wanted)
     except Exception:
         report(node)
         raise
-    finally:
-        now["running"] = before
     if now["anomaly_check_nan"]:
         _check(node, grads, results)
     return results
@@ -151,9 +153,9 @@ def _check(node: Node, grads: list[Any], results: Sequence[Any]) -> None:
 def _whole(grad: Tensor) -> Tensor:
     """A gradient with the values of all elements of a batch, where one is computed at once."""
     for layer in reversed(state.layers):
-        if isinstance(layer, BatchLayer):
-            full = layer.full(grad)
-            grad = grad if full is None else full
+        of_batch = getattr(layer, "full", None)  # of a BatchLayer
+        full = None if of_batch is None else of_batch(grad)
+        grad = grad if full is None else full
     return grad
 
 

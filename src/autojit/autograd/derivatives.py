@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
-from autojit.autograd.batched_history import backward_in_batch, batch_of, grad_in_batch
 from autojit.autograd.engine import edge_type, run_backward
-from autojit.core.errors import DifferentiationError, UsageError
+from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
-from autojit.tensor.batch_layer import over_batch
 from autojit.tensor.factories import zeros
-from autojit.tensor.gradients import retain_grad
+from autojit.tensor.gradients import renamed, retain_grad
 from autojit.tensor.node import Edge, Node
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import edge_of
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
-
-
-class OldNameWarning(DeprecationWarning, FutureWarning):
-    """An argument is given under a name, or with a meaning, that torch has given up."""
 
 
 class EmptyInputsError(UsageError, ValueError):
@@ -207,18 +202,6 @@ def _exactly(text: str, fix: str) -> RuntimeError:
     return error
 
 
-def _renamed(old: str, given: Any, new: str, present: Any, function: str) -> Any:
-    """The value of an argument given under its old name."""
-    if given is None:
-        return present
-    warnings.warn(f"`{old}` is deprecated. Use `{new}` instead.", OldNameWarning, stacklevel=4)
-    if present is not None and present is not given:
-        raise UsageError(
-            f"`{new}` and `{old}` (deprecated) arguments both passed to `{function}()`. Please only use `{new}`."
-        )
-    return given
-
-
 def backward(
     tensors: Any = None,
     grad_tensors: Any = None,
@@ -251,17 +234,17 @@ def backward(
         >>> x.grad
         tensor([2., 4.])
     """
-    grad_tensors = _renamed("grad_variables", grad_variables, "grad_tensors", grad_tensors, "backward")
-    tensors = _renamed("variables", variables, "tensors", tensors, "backward")
-    retain_graph = _renamed("retain_variables", retain_variables, "retain_graph", retain_graph, "backward")
+    grad_tensors = renamed("grad_variables", grad_variables, "grad_tensors", grad_tensors)
+    tensors = renamed("variables", variables, "tensors", tensors)
+    retain_graph = renamed("retain_variables", retain_variables, "retain_graph", retain_graph)
     if tensors is None:
         raise TypeError("backward() missing 1 required positional argument: 'tensors'")
     outputs, grad_tensors = _parts(_sequence(tensors), grad_tensors)
     chosen = None if inputs is None else _inputs(inputs, "backward")
     create_graph = bool(create_graph)
-    batch = batch_of(outputs) if state.layers else None
+    batch = _batched().batch_of(outputs) if state.layers else None
     if batch is not None:
-        backward_in_batch(batch, outputs, grad_tensors, chosen, backward, retain_graph, create_graph)
+        _batched().backward_in_batch(batch, outputs, grad_tensors, chosen, backward, retain_graph, create_graph)
         return
     grads = _cotangents(outputs, grad_tensors, create_graph, False)
     roots = _roots(outputs, grads)
@@ -340,10 +323,10 @@ def grad(
     create_graph = bool(create_graph)
     keep = create_graph if retain_graph is None else bool(retain_graph)
     results, grad_outputs = _parts(_sequence(outputs), grad_outputs)
-    batch = batch_of((*results, *chosen)) if state.layers else None
+    batch = _batched().batch_of((*results, *chosen)) if state.layers else None
     if batch is not None:
         bars = [None] * len(results) if grad_outputs is None else _sequence(grad_outputs)
-        below = grad_in_batch(
+        below = _batched().grad_in_batch(
             batch, grad, results, chosen, bars, is_grads_batched, retain_graph=keep, create_graph=create_graph
         )
         return _shown(below, inputs, chosen, allow_unused, materialize_grads, create_graph)
@@ -388,7 +371,13 @@ def _over_rows(roots: list[tuple[Edge, Any]], pull_back: Any) -> list[Any]:
             placed[k] = (roots[k][0], element)
         return pull_back(placed)  # type: ignore[no-any-return]
 
-    return over_batch(rows, fulls)
+    found: list[Any] = import_module("autojit.tensor.batch_layer").over_batch(rows, fulls)
+    return found
+
+
+def _batched() -> Any:
+    """How passes run inside a batch; imported when there is one."""
+    return import_module("autojit.autograd.batched_history")
 
 
 def _input_edge(given: Any, number: int) -> Edge:

@@ -19,6 +19,7 @@ from typing import Any
 from autojit.autograd import anomaly
 from autojit.autograd.accumulation import accumulate, fresh
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
+from autojit.autograd.running import current_walk, running
 from autojit.core.errors import DifferentiationError
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
@@ -171,7 +172,7 @@ class Walk:
         is_needed = self.needed is None or node in self.needed
         if is_needed and self.targets is not None and not self.accumulate:
             self._capture(node, grads)
-        if has_tensor_hooks(node):
+        if (is_leaf or node.tensor_hooks is not None or node.retained is not None) and has_tensor_hooks(node):
             _fill_zeros(node, grads)
             through_tensor_hooks(node, grads)
         if not is_needed:
@@ -244,27 +245,6 @@ class Walk:
 _numbers = itertools.count()
 
 
-class _Running(threading.local):
-    """The passes that the thread is in, outermost first."""
-
-    def __init__(self) -> None:
-        self.walks: tuple[Walk, ...] = ()
-        self.depth = 0
-
-
-_running = _Running()
-
-
-def current_walk() -> Walk | None:
-    """The backward pass that the thread is in, or None."""
-    return _running.walks[-1] if _running.walks else None
-
-
-def current_node() -> Node | None:
-    """The node whose rule the thread is running, or None."""
-    return next((walk.current for walk in reversed(_running.walks) if walk.current is not None), None)
-
-
 def run_backward(
     roots: Sequence[tuple[Edge, Any]],
     keep_graph: bool,
@@ -276,30 +256,32 @@ def run_backward(
 ) -> dict[Edge, Any]:
     """Run the engine from (edge, cotangent) roots; cotangents that reached the targets."""
     walk = Walk(keep_graph, targets, accumulate, others, closed)
-    if _running.depth >= DEEPEST:
+    if running.depth >= DEEPEST:
         return _in_new_thread(lambda: _entered(walk, roots, create_graph))
     return _entered(walk, roots, create_graph)
 
 
 def _entered(walk: Walk, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
-    before, depth, hooks = _running.walks, _running.depth, state.recording_hooks
-    _running.walks, _running.depth = (*before, walk), depth + 1
+    before, depth, hooks = running.walks, running.depth, state.recording_hooks
+    running.walks, running.depth = (*before, walk), depth + 1
     try:
         with grad_mode(create_graph):
             return anomaly.watched(walk.run, roots) if state.anomaly else walk.run(roots)
     finally:
-        _running.walks, _running.depth = before, depth
+        running.walks, running.depth = before, depth
         state.recording_hooks = hooks  # whatever an unpack hook entered or left
 
 
 def _in_new_thread(job: Callable[[], dict[Edge, Any]]) -> dict[Edge, Any]:
-    """Do a job in a thread with this thread's switches and an empty stack; its error is raised here."""
+    """Do a job in a thread with this thread's switches and passes but an empty stack; its error is raised here."""
     switches = {name: value for name, value in vars(state).items() if name not in ("quiet", "run")}
+    walks = running.walks
     found: list[dict[Edge, Any]] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         vars(state).update(switches)
+        running.walks = walks
         try:
             found.append(job())
         except BaseException as error:

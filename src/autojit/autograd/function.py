@@ -43,8 +43,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     gradient per output and returns one per input: a tensor of the input's shape, or None. Its ops are recorded under
     ``create_graph``, so higher derivatives follow. With ``setup_context(ctx, inputs, output)`` defined, ``forward``
     takes no ctx. ``jvp(ctx, *tangents)`` serves forward mode, ``vmap(info, in_dims, *args)`` or ``generate_vmap_rule =
-    True`` serve batches. ``vjp`` is another name for ``backward``. With ``clear_saved_tensors_on_access = True`` the ctx
-    lets go of the saved tensors when ``backward`` reads them, which it can do once.
+    True`` serve batches. ``vjp`` is another name for ``backward``. With ``clear_saved_tensors_on_access = True`` the
+    ctx lets go of the saved tensors when ``backward`` reads them, which it can do once.
 
     Example:
         >>> import autojit as aj
@@ -185,8 +185,6 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
             return called
     takes_context = cls.setup_context is _NO_SETUP
     given = [*arguments, *options.values()]
-    ctx = cls._backward_cls()
-    ctx.source = here(True)
     slots: list[int] = []
     parts: list[Tensor] = []
     flags = [False] * len(given)
@@ -196,6 +194,8 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
             slots.append(i)
             parts.append(part)
             flags[i] = part._requires_grad if part._view is None else wants_grad(part)
+    ctx = cls._backward_cls()  # after the views' histories, which may just have been made: numbers of nodes ascend
+    ctx.source = here(True)
     ctx.num_inputs = len(given)
     ctx.fewest_gradients = fewest
     ctx.needs_input_grad = tuple(flags)

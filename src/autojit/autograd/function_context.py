@@ -13,7 +13,6 @@ from typing import Any
 
 from autojit.autograd.engine import zeros_of
 from autojit.core.errors import DifferentiationError, ShapeError, UsageError
-from autojit.core.layout import strided
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import broadcastable_sum
@@ -101,12 +100,14 @@ class BackwardCFunction(Node, FunctionCtx):
         """
         if self.saved_for_forward is not None:
             return tuple(self.saved_for_forward)
-        if self._is_freed:
-            raise freed_error(self) if not self._was_read else UsageError(
-                "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the function",
+        if self._was_read:
+            raise UsageError(
+                "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on a function",
                 {"function": self.name()},
                 "read them once into names of your own, or set clear_saved_tensors_on_access=False",
             )
+        if self._is_freed:
+            raise freed_error(self)
         found = tuple([self._unpack(entry, place) for place, entry in enumerate(self._saved)])
         if self._forward_cls.clear_saved_tensors_on_access:
             self.release()
@@ -155,7 +156,7 @@ class BackwardCFunction(Node, FunctionCtx):
         storage = t._storage
         if storage is not None and storage.version != self._versions[place]:
             raise changed_error(self, t, self._versions[place], result)
-        return t if result < 0 else with_part(t, connected(part_of(t), (self, result)))
+        return t if result < 0 else t._with_part(connected(part_of(t), (self, result)))
 
     def save(self) -> None:
         """Keep what ``save_for_backward`` was given, now that the outputs are known.
@@ -182,7 +183,7 @@ class BackwardCFunction(Node, FunctionCtx):
                 raise inference_saved(t, self.name())
             part = part_of(t)
             is_result = part._grad_fn is self
-            kept: Any = with_part(t, alias(part)) if is_result else t
+            kept: Any = t._with_part(alias(part)) if is_result else t
             if hooks:
                 kept = Packed(t, hooks[-1], is_result)
             elif not is_result and part._view is not None and part._grad_fn is not None and self._changed(part):
@@ -303,7 +304,7 @@ class _ChangedView:
 
     def __init__(self, t: Tensor, part: Tensor) -> None:
         assert part._grad_fn is not None
-        self.tensor = with_part(t, alias(part))
+        self.tensor = t._with_part(alias(part))
         self.node, self.number = weakref.ref(part._grad_fn), part._output_nr
         self.version = storage_of(t).version
 
@@ -312,17 +313,12 @@ class _ChangedView:
         node = self.node()
         if node is None or storage_of(self.tensor).version != self.version:
             raise changed_error(call, self.tensor, self.version, result)
-        return with_part(self.tensor, connected(part_of(self.tensor), (node, self.number)))
+        return self.tensor._with_part(connected(part_of(self.tensor), (node, self.number)))
 
 
 def part_of(t: Any) -> Any:
     """What carries the history of an object: a tensor itself, or the values of a sparse one."""
     return t._differentiated() if isinstance(t, Tensor) and type(t) is not Tensor else t
-
-
-def with_part(form: Tensor, part: Tensor) -> Tensor:
-    """``part`` in the form of a tensor: a sparse one with these values, or ``part`` itself."""
-    return part if type(form) is Tensor or form.layout is strided else form.with_values(part)  # type: ignore[no-any-return]
 
 
 def _expands(small: tuple[int, ...], large: tuple[int, ...]) -> bool:

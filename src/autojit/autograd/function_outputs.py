@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Set
 from typing import Any
 
-from autojit.autograd.function_context import BackwardCFunction, part_of, with_part
+from autojit.autograd.function_context import BackwardCFunction, part_of
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.tensor import Tensor
@@ -32,8 +32,8 @@ def connect(ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ..
     """
     if ctx._is_pure_view and (len(outputs) > 1 or sum([isinstance(a, Tensor) for a in arguments]) > 1):
         raise RuntimeError(
-            "Pure view custom Function can only have one input Tensor and one output Tensor. Open an issue if you need to "
-            f"support more. ({ctx.name()} has {len(arguments)} arguments and {len(outputs)} outputs)"
+            "Pure view custom Function can only have one input Tensor and one output Tensor. Open an issue if you need "
+            f"to support more. ({ctx.name()} has {len(arguments)} arguments and {len(outputs)} outputs)"
         )
     if recorded and len(outputs) == 1 and _is_new(outputs[0], arguments) and _is_unmarked(ctx):
         t = outputs[0]
@@ -44,8 +44,8 @@ def connect(ctx: BackwardCFunction, arguments: list[Any], outputs: tuple[Any, ..
     results = _connect_parts(ctx, [part_of(a) for a in arguments], parts, recorded)
     forms = {k: o for k, (o, part) in enumerate(zip(outputs, parts, strict=True)) if o is not part}
     if forms:
-        ctx.output_forms = {k: with_part(o, alias(parts[k])) for k, o in forms.items()}
-    return [with_part(forms[k], t) if k in forms else t for k, t in enumerate(results)]
+        ctx.output_forms = {k: o._with_part(alias(parts[k])) for k, o in forms.items()}
+    return [forms[k]._with_part(t) if k in forms else t for k, t in enumerate(results)]
 
 
 def _is_new(o: Any, arguments: list[Any]) -> bool:
@@ -81,8 +81,8 @@ def _connect_parts(
         storage_of(part_of(t)).bump(ctx.name(), here())
     if not dirty <= given:
         what = (
-            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should be "
-            "passed to ctx.mark_dirty()."
+            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated "
+            "should be passed to ctx.mark_dirty()."
         )
         if any(id(o) in dirty - given and o._view is not None and o._view.base is not None for o in outputs):
             raise RuntimeError(what)  # a view of a tensor that nobody outside knows: nothing there to change

@@ -48,8 +48,7 @@ def call_in_layer(
         return _push(layer, cls, arguments, options, call)
     if isinstance(layer, BatchLayer):
         return _batch(layer, cls, arguments, options, call)
-    call_function = getattr(layer, "call_function", None)
-    found: Called | None = None if call_function is None else call_function(cls, arguments, options, call)
+    found: Called | None = layer.call_function(cls, arguments, options, call)
     return found
 
 
@@ -138,12 +137,11 @@ def _give_changed(level: ForwardLevel, y: Tensor, y_dot: Tensor, x_dot: Tensor |
 
 def _check_same_view(x_dot: Tensor, y_dot: Tensor) -> None:
     """Raise unless the tangent of a view is a view of the tangent of what it views."""
-    fix = (
-        "Return the same view of the tangent (x_dot.view_as(x_dot) for an input as it is), or a clone() from forward."
-    )
+    fix = "Return the same view of the tangent (x_dot.view_as(x_dot) for an input as it is), or a clone() from forward."
     if y_dot is x_dot or y_dot._view is None or y_dot._view.base is None:
         raise RuntimeError(
-            f"A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view. {fix}"
+            "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view. "
+            + fix
         )
     if storage_of(y_dot) is not storage_of(x_dot):
         of_what = "the given" if x_dot._view is None or x_dot._view.base is None else "the same base as the given"

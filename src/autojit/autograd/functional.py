@@ -329,16 +329,24 @@ def vhp(
         >>> vhp(lambda x: (x**3).sum(), aj.tensor([1.0, 2.0]), aj.tensor([1.0, 1.0]))
         (tensor(9.), tensor([ 6., 12.]))
     """
-    with grad_mode(True):
-        given, many = as_tensors(inputs, "inputs", "vhp")
-        xs = fresh_inputs(given, create_graph, True)
-        vectors = _input_vectors(v, xs, many, create_graph, "vhp")
-        y = single_output(func, xs, "vhp", strict)
-        gradients = pulled((y,), xs, None, True)
-        check_dependent(gradients, "jacobian", strict)
+    xs, many, vectors, y, gradients = _gradients(func, inputs, v, create_graph, strict, "vhp")
     with _mode(create_graph):
         found = filled(pulled(gradients, xs, vectors, create_graph), xs, strict, create_graph, SECOND)
     return _pair((y,), False, found, many, create_graph)
+
+
+def _gradients(
+    func: Function, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
+) -> tuple[Tensors, bool, Tensors | None, Tensor, tuple[Any, ...]]:
+    """(inputs, whether a tuple was given, vectors, output, recorded gradients) of a scalar-valued function."""
+    with grad_mode(True):
+        given, many = as_tensors(inputs, "inputs", name)
+        xs = fresh_inputs(given, create_graph, True)
+        vectors = _input_vectors(v, xs, many, create_graph, name)
+        y = single_output(func, xs, name, strict)
+        gradients = pulled((y,), xs, None, True)
+        check_dependent(gradients, "jacobian", strict)
+    return xs, many, vectors, y, gradients
 
 
 def hvp(
@@ -354,13 +362,8 @@ def hvp(
         >>> hvp(lambda x: (x**3).sum(), aj.tensor([1.0, 2.0]), aj.tensor([1.0, 1.0]))
         (tensor(9.), tensor([ 6., 12.]))
     """
+    xs, many, vectors, y, gradients = _gradients(func, inputs, v, create_graph, strict, "hvp")
     with grad_mode(True):
-        given, many = as_tensors(inputs, "inputs", "hvp")
-        xs = fresh_inputs(given, create_graph, True)
-        vectors = _input_vectors(v, xs, many, create_graph, "hvp")
-        y = single_output(func, xs, "hvp", strict)
-        gradients = pulled((y,), xs, None, True)
-        check_dependent(gradients, "jacobian", strict)
         dummies = tuple(zeros_like(x, requires_grad=True) for x in xs)
         pullback = pulled(gradients, xs, dummies, True)
         check_dependent(gradients, "hessian", strict)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from autojit.autograd.derivatives import GradientEdge, get_gradient_edge
-from autojit.autograd.engine import current_node, current_walk
 from autojit.autograd.grad_mode import is_multithreading_enabled
+from autojit.autograd.running import current_node, current_walk
 from autojit.autograd.saved_mutation import allow_mutation_on_saved_tensors
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
@@ -24,11 +24,11 @@ from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import storage_of
 
 
-class Node(abc.ABC):
+class Node(abc.ABC):  # noqa: B024 (nobody derives from it)
     """What ``grad_fn`` is: ``isinstance`` knows every recorded node (and the ctx of a custom function) as one.
 
-    It has ``name()``, ``next_functions``, ``metadata``, ``register_hook(hook)`` and ``register_prehook(hook)``. The classes
-    of nodes do not derive from it; it cannot be made or called.
+    It has ``name()``, ``next_functions``, ``metadata``, ``register_hook(hook)`` and ``register_prehook(hook)``. The
+    classes of nodes do not derive from it; it cannot be made or called.
 
     Example:
         >>> import autojit as aj

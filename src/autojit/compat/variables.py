@@ -19,7 +19,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
 from autojit.tensor.factories import zeros_like
 from autojit.tensor.inplace import replace
-from autojit.tensor.state import below, carry, grad_mode, set_layers, state
+from autojit.tensor.state import Layer, below, carry, grad_mode, set_layers, state
 from autojit.tensor.storage import NORMAL
 
 _grad_of_tensor: Callable[[Tensor], Tensor | None] = vars(Tensor)["grad"].fget
@@ -116,7 +116,7 @@ def is_volatile(t: Any) -> bool:
     return isinstance(t, Variable) and t._volatile
 
 
-class VariableLayer:
+class VariableLayer(Layer):
     """What makes results of Variables Variables, on one thread, while there are any."""
 
     def __init__(self) -> None:
@@ -195,10 +195,6 @@ class VariableLayer:
         with below(self):
             carry(source, made, with_history)
 
-    def like(self, source: Tensor, made: Tensor) -> Tensor:
-        """``made``: a fresh tensor is no Variable."""
-        return made
-
     def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
         """Write in place; a Variable that gets volatile values becomes volatile."""
         volatile = is_volatile(x) or is_volatile(new)
@@ -208,13 +204,6 @@ class VariableLayer:
             if x._view is None or x._view.base is None:
                 x.detach_()
             x._volatile = True
-
-    def holder(self, x: Tensor) -> Tensor:
-        """``x``: a Variable has its own history."""
-        return x
-
-    def detached(self, x: Tensor) -> None:
-        """Being cut off the history changes nothing here."""
 
     def shown(self, x: Tensor) -> list[str]:
         """What ``repr`` says of a volatile Variable."""

@@ -141,3 +141,7 @@ class CompileError(AutojitError, RuntimeError):
 
 class VerificationError(AutojitError, AssertionError):
     """A graph breaks an invariant of the IR: a defect of autojit itself."""
+
+
+class OldNameWarning(DeprecationWarning, FutureWarning):
+    """An argument is given under a name, or with a meaning, that torch has given up."""

@@ -49,6 +49,10 @@ class Trace(Protocol):
         """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
         ...
 
+    def lend(self, tensor: Any, owner: object) -> None:
+        """Concrete memory, filled with one number, made during the capture for ``owner``: it lasts as long as that."""
+        ...
+
     def read_grad(self, leaf: Any) -> Any:
         """``.grad`` of a concrete tensor as of this point of the trace (a Tensor or None)."""
         ...

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-from autojit.core.errors import DeviceError
+from autojit.core.errors import DeviceError, UsageError
+
+T = TypeVar("T")
 
 LIBRARY_VARIABLE = "AUTOJIT_CUDA_LIBRARY"
 _NAMES = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
@@ -28,6 +31,51 @@ def find_library(variable: str, names: tuple[str, ...]) -> Any:
         except OSError:
             continue
     return None
+
+
+class RangeLibraryFinder(Generic[T]):
+    """A library of ranges on a timeline, looked for when it is first used.
+
+    ``make`` gives its functions Python's texts and numbers, ``title`` is its name in messages, ``fix`` says how it is
+    installed.
+    """
+
+    def __init__(self, make: Callable[[Any], T], title: str, variable: str, names: tuple[str, ...], fix: str) -> None:
+        self.make = make
+        self.title = title
+        self.variable = variable
+        self.names = names
+        self.fix = fix
+        self.found: T | None = None
+        self.functions: Any = None
+
+    def set(self, functions: Any) -> Any:
+        """Use this object's functions from now on, or look for the library again (None). Returns those before."""
+        before, self.functions = self.functions, functions
+        self.found = None if functions is None else self.make(functions)
+        return before
+
+    def get(self) -> T:
+        """The library.
+
+        Raises:
+            UsageError: it cannot be loaded.
+        """
+        if self.found is None:
+            functions = find_library(self.variable, self.names)
+            if functions is None:
+                raise UsageError(
+                    f"{self.title} functions not installed",
+                    {"looked for": os.environ.get(self.variable) or ", ".join(self.names)},
+                    f"{self.fix} and name it in the environment variable {self.variable}",
+                )
+            self.set(functions)
+        assert self.found is not None
+        return self.found
+
+    def is_available(self) -> bool:
+        """Whether there is one."""
+        return self.found is not None or find_library(self.variable, self.names) is not None
 
 
 def set_library(library: Any) -> Any:

@@ -7,13 +7,11 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from autojit.core.errors import UsageError
-from autojit.cuda.driver import find_library
+from autojit.cuda.driver import RangeLibraryFinder
 
 LIBRARY_VARIABLE = "AUTOJIT_NVTX_LIBRARY"
 _NAMES = (
@@ -49,34 +47,9 @@ class Nvtx:
         self.functions.nvtxMarkA(name.encode())
 
 
-_nvtx: Nvtx | None = None
-
-
-def set_library(functions: Any) -> Any:
-    """Use this object's functions from now on, or look for the library again (None). Returns what was used before."""
-    global _nvtx
-    before = None if _nvtx is None else _nvtx.functions
-    _nvtx = None if functions is None else Nvtx(functions)
-    return before
-
-
-def library() -> Nvtx:
-    """The NVTX library.
-
-    Raises:
-        UsageError: it cannot be loaded.
-    """
-    global _nvtx
-    if _nvtx is None:
-        functions = find_library(LIBRARY_VARIABLE, _NAMES)
-        if functions is None:
-            raise UsageError(
-                "NVTX functions not installed",
-                {"looked for": os.environ.get(LIBRARY_VARIABLE) or ", ".join(_NAMES)},
-                f"pip install nvidia-nvtx-cu12, and name the library in the environment variable {LIBRARY_VARIABLE}",
-            )
-        _nvtx = Nvtx(functions)
-    return _nvtx
+_library = RangeLibraryFinder(Nvtx, "NVTX", LIBRARY_VARIABLE, _NAMES, "pip install nvidia-nvtx-cu12,")
+set_library = _library.set
+library = _library.get
 
 
 def range_push(name: str) -> int:

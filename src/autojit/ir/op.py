@@ -56,25 +56,27 @@ def not_differentiable(why: str, is_missing: bool = False) -> Rule:
     return rule
 
 
-_loading = threading.RLock()
+loading = threading.RLock()
+"""Held while ops are imported that were left for later: another thread's miss waits until they are there."""
 
 
 class Registry(dict[str, "type[Op]"]):
-    """Op classes by name. ``rest`` imports the ops that are left for later; a name not found asks for it."""
+    """Op classes by name. ``rest`` imports some of the ops that are left for later; a name not found asks for them."""
 
-    rest: Callable[[], None] | None = None
+    rest: Callable[[], bool] | None = None  # False: there are no more
 
     def load(self) -> Registry:
         """With every op there is."""
-        with _loading:  # another thread's miss waits until everything is there
-            rest, self.rest = self.rest, None
-            if rest is not None:
-                rest()
+        with loading:
+            while self.rest is not None and self.rest():
+                pass
         return self
 
     def __missing__(self, name: str) -> type[Op]:
-        if name not in self.load():
-            raise KeyError(name)
+        with loading:
+            while name not in self:
+                if self.rest is None or not self.rest():
+                    raise KeyError(name)
         return self[name]
 
 

@@ -7,7 +7,8 @@ overlaps another argument that is written) is *bound*: the capture treats it as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import inspect
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,6 +180,20 @@ def _plain_signature(leaf: Any, dynamic: bool) -> Any:
     if isinstance(leaf, BAKED):
         return type(leaf), leaf
     return "object", id(leaf)
+
+
+def leaf_names(function: Callable[..., Any], tree: TreeSpec) -> list[str]:
+    """What messages call the leaves of a call: its parameters' names, numbered where one holds several."""
+    args, kwargs = tree.children
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        names = []
+    names += [f"argument {k}" for k in range(len(names), len(args.children))]
+    found: list[str] = []
+    for name, child in (*zip(names, args.children, strict=False), *zip(kwargs.keys, kwargs.children, strict=True)):
+        found += [name] if child.kind is None else [f"{name}[{k}]" for k in range(child.count)]
+    return found
 
 
 def describe_difference(old: tuple[Any, ...], new: tuple[Any, ...], names: Sequence[str]) -> str:

@@ -14,17 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import FunctionType, MethodType
 from typing import Any
 
 from autojit.core.config import config
 from autojit.core.errors import TraceError
-from autojit.jit.arguments import describe_difference, given_to_function, make_leaves, signature
+from autojit.jit.arguments import describe_difference, given_to_function, leaf_names, make_leaves, signature
+from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.gathering import Gathering
 from autojit.jit.guards import Guard, collect, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
-from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.pytree import flatten
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
@@ -34,27 +34,6 @@ from autojit.tensor.state import set_inference, set_layers, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 SPLIT_LIMIT = 4096  # decisions on one path
-REASONS_KEPT = 20
-
-Branch = list[Decision | CompiledStep]
-
-
-@dataclass
-class JitStats:
-    """Counters of one jitted function."""
-
-    captures: int = 0
-    calls: int = 0
-    fallbacks: int = 0
-    capture_s: float = 0.0
-    compile_s: float = 0.0
-    reasons: list[str] = field(default_factory=list)
-
-    def note(self, reason: str) -> None:
-        """Remember why a capture could not be used."""
-        if reason not in self.reasons:
-            self.reasons.append(reason)
-        del self.reasons[:-REASONS_KEPT]
 
 
 @contextmanager
@@ -65,14 +44,6 @@ def eager() -> Iterator[None]:
         yield
     finally:
         state.detour = before
-
-
-@dataclass(eq=False)
-class _Root:
-    """Captures of one argument signature: alternatives, each under the guards of its capture."""
-
-    branch: Branch = field(default_factory=list)
-    captures: int = 0
 
 
 class _Call:
@@ -115,7 +86,7 @@ class JitFunction:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
         self.verify = verify
-        self.roots: dict[Any, _Root] = {}
+        self.roots: dict[Any, Captures] = {}
         self.dynamic_floats: set[int] = set()
         self.gathering = Gathering()
         self.counts = JitStats()
@@ -169,7 +140,7 @@ class JitFunction:
         if config.disable or now["trace"] is not None or now["detour"] == "eager":
             return self.function(*args, **kwargs)
         if now["layers"]:
-            return self._in_layer(now["layers"][-1], args, kwargs)
+            return now["layers"][-1].around_compiled(self, args, kwargs)
         call = _Call(args, kwargs)
         with self._lock:
             call.bound = self.gathering.again(call.leaves)
@@ -182,13 +153,6 @@ class JitFunction:
                 except _Conflict as conflict:  # nothing has been written yet
                     call.bound |= conflict.leaves
                     call.restart()
-
-    def _in_layer(self, layer: Any, args: Any, kwargs: Any) -> Any:
-        """A call inside a layer: its ops pass through one by one, unless only arguments and results need to."""
-        if hasattr(layer, "around_compiled"):
-            return layer.around_compiled(self, args, kwargs)
-        self.counts.note("called inside a forward-mode level or batch: ops ran one by one; jit the outer function")
-        return self.function(*args, **kwargs)
 
     def _run(self, call: _Call) -> Any:
         root = self._root(call)
@@ -229,7 +193,7 @@ class JitFunction:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
         return (self._mode(), bound), signature(call.leaves, call.tree, self.dynamic_floats)
 
-    def _root(self, call: _Call) -> _Root:
+    def _root(self, call: _Call) -> Captures:
         key = self._key(call)
         found = self.roots.get(key)
         if found is None:
@@ -237,7 +201,7 @@ class JitFunction:
                 return self._root(call)
             if self.roots:
                 self.counts.note(self._difference(key))
-            found = self.roots[key] = _Root()
+            found = self.roots[key] = Captures()
         return found
 
     def _difference(self, key: Any) -> str:
@@ -248,19 +212,7 @@ class JitFunction:
         old = next((o for (m, _), o in reversed(self.roots) if m == mode and o[0] == new[0]), last[1])
         if old == new:
             return "gradient mode changed"
-        return describe_difference(old, new, self._leaf_names(new[0]))
-
-    def _leaf_names(self, tree: TreeSpec) -> list[str]:
-        args, kwargs = tree.children
-        try:
-            names = list(inspect.signature(self.function).parameters)
-        except (TypeError, ValueError):
-            names = []
-        names += [f"argument {k}" for k in range(len(names), len(args.children))]
-        found: list[str] = []
-        for name, child in (*zip(names, args.children, strict=False), *zip(kwargs.keys, kwargs.children, strict=True)):
-            found += [name] if child.kind is None else [f"{name}[{k}]" for k in range(child.count)]
-        return found
+        return describe_difference(old, new, leaf_names(self.function, new[0]))
 
     def _notice_changing_floats(self, call: _Call) -> bool:
         """A float argument seen with a second value becomes an input."""
@@ -293,11 +245,11 @@ class JitFunction:
 
     # -- capturing
 
-    def _capture(self, call: _Call, root: _Root, branch: Branch) -> Decision | CompiledStep:
+    def _capture(self, call: _Call, root: Captures, branch: Branch) -> Decision | CompiledStep:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         root.captures += 1
         if root.captures > CAPTURE_LIMIT:
-            raise self._too_many(root)
+            raise too_many(self.name, root, self.counts.reasons)
         start = time.perf_counter()
         compile_ahead()
         try:
@@ -314,7 +266,7 @@ class JitFunction:
             if conflicts:
                 raise _Conflict(conflicts)
         except BaseException:
-            _remove(branch, capture)
+            remove(branch, capture)
             raise
         finally:
             capture.trace.finish()
@@ -351,22 +303,6 @@ class JitFunction:
         capture.guards += hook_guards([*trace.reached, *(entry.leaf for entry in trace.grads.values())])
         return capture
 
-    def _too_many(self, root: _Root) -> TraceError:
-        decisions = sorted(_decisions(root.branch), key=lambda d: -len(d.children))
-        facts: dict[str, object] = {"captures": root.captures - 1}
-        if decisions and len(decisions[0].children) > 1:
-            worst = decisions[0]
-            facts["decides on"] = f"{worst.split.value.type} at {worst.split.source}"
-            facts["outcomes"] = len(worst.children)
-        if self.counts.reasons:
-            facts["last reasons"] = "; ".join(self.counts.reasons[-3:])
-        return TraceError(
-            f"jit: {self.name} was captured too often for one argument signature",
-            facts,
-            "keep values that change in tensors; choose between results with aj.where(condition, f(x), g(x)), "
-            "or decide outside the step and pass the decision as a bool",
-        )
-
     # -- the native entry point
 
     def _install(self, step: CompiledStep, leaves: list[Any]) -> None:
@@ -392,7 +328,7 @@ class JitFunction:
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
-        nodes = [node for root in self.roots.values() for node in _nodes(root.branch)]
+        nodes = [node for root in self.roots.values() for node in nodes_of(root.branch)]
         counts = self.counts
         return {
             "captures": counts.captures,
@@ -424,7 +360,7 @@ class JitFunction:
 
     def steps(self) -> list[CompiledStep]:
         """Every captured step."""
-        return [n for root in self.roots.values() for n in _nodes(root.branch) if isinstance(n, CompiledStep)]
+        return [n for root in self.roots.values() for n in nodes_of(root.branch) if isinstance(n, CompiledStep)]
 
     def last_step(self) -> CompiledStep:
         """The step captured last."""
@@ -443,24 +379,6 @@ def _broken_guard(guards: Sequence[Guard]) -> str | None:
         if not guard.holds():
             return guard.describe()
     return None
-
-
-def _nodes(branch: Branch) -> Iterator[Decision | CompiledStep]:
-    stack = list(branch)
-    while stack:
-        node = stack.pop()
-        yield node
-        if isinstance(node, Decision):
-            stack.extend(n for children in node.children.values() for n in children)
-
-
-def _decisions(branch: Branch) -> list[Decision]:
-    return [node for node in _nodes(branch) if isinstance(node, Decision)]
-
-
-def _remove(branch: Branch, capture: Capture) -> None:
-    """Take a capture that cannot be used out of the tree."""
-    branch[:] = [node for node in branch if node.capture is not capture]
 
 
 def _restore_hooks(t: Any, before: Any) -> None:

@@ -22,7 +22,8 @@ from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import apply, mark_inference, value_of
 from autojit.tensor.node import FREED
-from autojit.tensor.recording import OpNode, wants_grad
+from autojit.tensor.op_node import OpNode
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of

@@ -1,7 +1,7 @@
-"""TorchScript's entry points: ``script`` and ``trace`` compile as ``jit`` does, ``fork`` and ``wait`` run asynchronously.
+"""TorchScript's entry points: ``script`` and ``trace`` compile as ``jit`` does, ``fork`` and ``wait`` run at once.
 
-There is no other language behind them: every function that ``jit`` captures can be scripted, and a forked call is run at
-once, in the order of the program, which is one of the orders that forking allows.
+There is no other language behind them: every function that ``jit`` captures can be scripted, and a forked call is run
+in the order of the program, which is one of the orders that forking allows.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class Capture:
 
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""
+        self.trace.settle()
         check_outputs(self.outputs, self.trace)
         self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
         self.effects = Effects(self.trace, self.arguments, self.outputs)

@@ -13,10 +13,11 @@ only.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
+from autojit.ops.sources import Full
 from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, storage_of, wrap, wrap_value
 
 _finished: weakref.WeakSet[Trace] = weakref.WeakSet()
 
@@ -108,6 +110,7 @@ class Trace:
         self.indexed = 0
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
         self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture
+        self.lent: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the array: whose memory it is, the array
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
@@ -152,6 +155,24 @@ class Trace:
         """Whether a concrete tensor was made during the capture."""
         ref = self.begun.get(id(tensor))
         return ref is not None and ref() is tensor
+
+    def lend(self, tensor: Tensor, owner: object) -> None:
+        array = storage_of(tensor).array
+        self.lent[id(array)] = weakref.ref(owner), array
+
+    def settle(self) -> None:
+        """Take memory whose owner is gone out of the state: every call begins with the values that it began with."""
+        if any(owner() is not None for owner, _ in self.lent.values()):
+            gc.collect()  # an owner may be left in a cycle
+        lost = [self.state.pop(key) for key, (owner, _) in self.lent.items() if key in self.state and owner() is None]
+        if not lost:
+            return
+        inputs = {entry.input for entry in lost}
+        self.builder.inputs = [v for v in self.builder.inputs if v not in inputs]
+        self.builder.nodes[:0] = [Node(_begun_with(e.array), (), (e.input,), e.source) for e in lost]
+        self.splits = [replace(split, position=split.position + len(lost)) for split in self.splits]
+        self.definition.clear()
+        self.indexed = 0
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
@@ -304,6 +325,11 @@ class Trace:
                 if value not in known:
                     raise foreign_error(value, self, node)
             known.update(node.outputs)
+
+
+def _begun_with(array: Any) -> Op:
+    """A source of what an array holds; memory is lent filled with one number."""
+    return Full(array.flat[0].item() if array.size else 0, dtype_of_numpy(array.dtype), array.shape)
 
 
 @dataclass(eq=False)

@@ -10,8 +10,8 @@ from autojit.core.errors import ArgumentError, DTypeError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_elementwise import maximum
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand
-from autojit.tensor.recording import rename_node
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import type_of
 

@@ -36,8 +36,8 @@ from autojit.nn.activation import (
 from autojit.nn.attention import MultiheadAttention
 from autojit.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from autojit.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from autojit.nn.data_parallel import DataParallel
 from autojit.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from autojit.nn.data_parallel import DataParallel
 from autojit.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from autojit.nn.linear import Bilinear, Embedding, EmbeddingBag, Identity, Linear
 from autojit.nn.loss import (
@@ -64,6 +64,28 @@ from autojit.nn.loss import (
 from autojit.nn.module import Module
 from autojit.nn.normalization import GroupNorm, LayerNorm, RMSNorm
 from autojit.nn.parameter import Buffer, Parameter
+from autojit.nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    Fold,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+    Unfold,
+)  # fmt: skip
 from autojit.nn.rnn import GRU, LSTM, RNN, RNNBase
 from autojit.nn.rnn_cells import GRUCell, LSTMCell, RNNCell
 from autojit.nn.shape import (
@@ -107,7 +129,16 @@ __all__ = [
     "LSTM",
     "RNN",
     "SELU",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AlphaDropout",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
@@ -140,6 +171,7 @@ __all__ = [
     "EmbeddingBag",
     "FeatureAlphaDropout",
     "Flatten",
+    "Fold",
     "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
@@ -155,6 +187,9 @@ __all__ = [
     "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
     "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
@@ -163,6 +198,12 @@ __all__ = [
     "LogSoftmax",
     "MSELoss",
     "MarginRankingLoss",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "Mish",
     "Module",
     "ModuleDict",
@@ -213,6 +254,7 @@ __all__ = [
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",
+    "Unfold",
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",

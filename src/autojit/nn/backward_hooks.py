@@ -32,7 +32,8 @@ class _Gradients:
 
     def on_input(self, grads: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         if self.grad_output is None:
-            return grads  # a second derivative reaches the inputs without passing the outputs: not a gradient of the call
+            # a second derivative reaches the inputs without passing the outputs: not a gradient of the call
+            return grads
         grad_output, self.grad_output = self.grad_output, None
         for hook in self.hooks:
             grads = _replaced(hook(self.module, grads, grad_output), grads)
@@ -84,6 +85,18 @@ def _through(values: Any, on_backward: Hook) -> tuple[Any, bool]:
     for place, item in zip(places, _identity(tuple(items[p] for p in places), all_grads), strict=True):
         items[place] = item
     return (tuple(items) if is_tuple else items[0]), True
+
+
+def after_the_last_node(module: Any, hooks: list[Hook], output: Any) -> None:
+    """Call the hooks after the node that made the output (its first tensor) has run."""
+    while not isinstance(output, Tensor):
+        members = list(output.values()) if isinstance(output, dict) else output
+        if not isinstance(members, list | tuple) or not members:
+            return
+        output = members[0]
+    node = output.grad_fn
+    for hook in hooks if node is not None else ():
+        node.register_hook(lambda inputs, outputs, hook=hook: hook(module, inputs, outputs))
 
 
 def with_backward_hooks(

@@ -146,11 +146,9 @@ class _Forward(_Convolution):
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
-        padding = self.padding
         if self.padding_mode != "zeros":
-            input = F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
-            padding = 0
-        return self._apply_to(input, padding)
+            return self._apply_to(F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode), 0)
+        return self._apply_to(input, self.padding)
 
     def _apply_to(self, input: Tensor, padding: Extents | str) -> Tensor:
         convolve = (F.conv1d, F.conv2d, F.conv3d)[self._ndim - 1]
@@ -229,8 +227,8 @@ class _Transposed(_Convolution):
             wanted = wanted[-ndim:]
         if len(wanted) != ndim:
             raise ArgumentError(
-                f"{type(self).__name__}: for {input.ndim}D input, output_size must have {ndim} or {input.ndim} elements "
-                f"(got {len(wanted)})"
+                f"{type(self).__name__}: for {input.ndim}D input, output_size must have {ndim} or {input.ndim} "
+                f"elements (got {len(wanted)})"
             )
         assert not isinstance(self.padding, str)
         window = zip(input.shape[-ndim:], self.stride, self.padding, self.dilation, self.kernel_size, strict=True)

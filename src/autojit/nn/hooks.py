@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Self
 
-from autojit.nn.backward_hooks import with_backward_hooks
+from autojit.nn.backward_hooks import after_the_last_node, with_backward_hooks
+from autojit.tensor.node import RemovableHandle as TensorHandle
 from autojit.tensor.state import bump_guard_epoch
 
 _numbers = itertools.count()
@@ -20,6 +21,7 @@ HOOK_KINDS = (
     "_forward_hooks",
     "_backward_pre_hooks",
     "_backward_hooks",
+    "_last_node_hooks",
     "_state_dict_pre_hooks",
     "_state_dict_hooks",
     "_load_state_dict_pre_hooks",
@@ -27,18 +29,18 @@ HOOK_KINDS = (
 )
 
 
-class RemovableHandle:
+class RemovableHandle(TensorHandle):
     """What registering a hook returns; ``remove()`` takes the hook away. Works as a context manager too."""
 
-    __slots__ = ("_hooks", "id")
+    __slots__ = ("_kept",)
 
     def __init__(self, hooks: dict[int, Any]) -> None:
-        self._hooks = hooks
+        self._kept = hooks
         self.id = next(_numbers)
 
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
-        if self._hooks.pop(self.id, None) is not None:
+        if self._kept.pop(self.id, None) is not None:
             bump_guard_epoch()
 
     def __enter__(self) -> Self:
@@ -67,6 +69,7 @@ class HookMixin:
     _forward_hooks: dict[int, tuple[Callable[..., Any], bool, bool]]
     _backward_pre_hooks: dict[int, Callable[..., Any]]
     _backward_hooks: dict[int, Callable[..., Any]]
+    _last_node_hooks: dict[int, Callable[..., Any]]
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -96,11 +99,31 @@ class HookMixin:
 
         What it returns (unless None) replaces ``grad_input``.
         """
+        self._refuse_mixture(self._last_node_hooks)
         return add_hook(self._backward_hooks, hook, prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(module, grad_input, grad_output)`` after the node that made the output has run in backward.
+
+        An older form: the gradients are those of the last op of ``forward``, not of the module's inputs.
+
+        Raises:
+            RuntimeError: the module has a full backward hook.
+        """
+        self._refuse_mixture(self._backward_hooks)
+        return add_hook(self._last_node_hooks, hook)
+
+    def _refuse_mixture(self, others: dict[int, Any]) -> None:
+        if others:
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only "
+                "one of them."
+            )
 
     def _has_call_hooks(self) -> bool:
         d = self.__dict__
-        return bool(d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"])
+        first = d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"]
+        return bool(first or d["_backward_pre_hooks"] or d["_last_node_hooks"])
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         done: set[int] = set()
@@ -114,7 +137,10 @@ class HookMixin:
                 )  # fmt: skip
             else:
                 output = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
-            return self._run_forward_hooks(args, kwargs, output, done)
+            output = self._run_forward_hooks(args, kwargs, output, done)
+            if self._last_node_hooks:
+                after_the_last_node(self, list(self._last_node_hooks.values()), output)
+            return output
         except Exception:
             self._run_always_called_hooks(args, kwargs, done)
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import autojit as aj
+from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
 
 
@@ -24,6 +25,12 @@ class Parameter(Tensor):
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
             data = _empty()
+        if requires_grad and not (data.is_floating_point() or data.is_complex()):
+            raise UsageError(
+                "Only Tensors of floating point and complex dtype can require gradients",
+                {"data": data},
+                "pass requires_grad=False",
+            )
         return Tensor._make_subclass(cls, data.detach(), requires_grad)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:

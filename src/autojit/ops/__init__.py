@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from autojit.ir.op import Op as _Op
+from autojit.ir.op import loading as _loading
 from autojit.ops.composed import *
 from autojit.ops.composites_activation import *
 from autojit.ops.composites_loss import *
-from autojit.ops.composites_normalization import *
 from autojit.ops.composites_reduction import *
-from autojit.ops.convolution import *
-from autojit.ops.einsum import *
 from autojit.ops.elementwise_arithmetic import *
 from autojit.ops.elementwise_complex import *
 from autojit.ops.elementwise_exponential import *
@@ -27,36 +25,56 @@ from autojit.ops.joining import *
 from autojit.ops.matmul import *
 from autojit.ops.random import *
 from autojit.ops.reductions import *
-from autojit.ops.reinterpret import *
-from autojit.ops.scans import *
-from autojit.ops.scatter import *
+from autojit.ops.reversal import *
 from autojit.ops.shape import *
-from autojit.ops.sorting import *
 from autojit.ops.sources import *
-from autojit.ops.triangles import *
 from autojit.ops.views import *
 
 if TYPE_CHECKING:
+    from autojit.ops.composites_normalization import *
+    from autojit.ops.convolution import *
     from autojit.ops.decompositions import *
+    from autojit.ops.einsum import *
     from autojit.ops.incomplete_gamma import *
     from autojit.ops.linalg import *
     from autojit.ops.matrix_exponential import *
     from autojit.ops.pseudo_inverse import *
+    from autojit.ops.random_positions import *
+    from autojit.ops.reinterpret import *
+    from autojit.ops.scans import *
+    from autojit.ops.scatter import *
+    from autojit.ops.sorting import *
+    from autojit.ops.triangles import *
 
 
-def _load_matrix_ops() -> None:
-    """Import the ops few programs need: factorisations and solutions, incomplete gamma functions."""
-    for module in ("linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "incomplete_gamma"):
+_LATER = [  # those first that more programs use
+    "sorting", "scatter", "scans", "triangles", "einsum", "convolution", "composites_normalization", "reinterpret",
+    "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "incomplete_gamma",
+]  # fmt: skip
+
+
+def _load_next() -> bool:
+    """Import the next module of those that not every program needs; False when there is none."""
+    if not _LATER:
+        return False
+    module = _LATER.pop(0)
+    try:
         found = vars(_import_module(f"autojit.ops.{module}"))
-        globals().update({name: found[name] for name in found["__all__"]})
+    except BaseException:
+        _LATER.insert(0, module)
+        raise
+    globals().update({name: found[name] for name in found["__all__"]})
+    return True
 
 
-_Op.registry.rest = _load_matrix_ops
+_Op.registry.rest = _load_next
 
 
 def __getattr__(name: str) -> _Any:
     if not name.startswith("_"):
-        _Op.registry.load()
+        with _loading:
+            while name not in globals() and _load_next():
+                pass
         if name in globals():
             return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

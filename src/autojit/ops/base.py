@@ -114,10 +114,10 @@ class Elementwise(Op, abstract=True):
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         total: Any = None
-        for partial, x_dot in zip(self.partials(primals, result), tangents, strict=True):
-            if partial is None or x_dot is None:
+        for slope, x_dot in zip(self.partials(primals, result), tangents, strict=True):
+            if slope is None or x_dot is None:
                 continue
-            term = _mul(resolve(partial), x_dot)
+            term = _mul(resolve(slope), x_dot)
             total = term if total is None else _add(total, term)
         return total
 

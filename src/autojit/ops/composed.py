@@ -72,7 +72,7 @@ class Mean(Composed):
         return x.with_shape(keep_axes(x.shape, self.axes)) if self.keepdim else x.drop(self.axes)
 
     def eager(self, x: NDArray[Any]) -> Any:
-        total = np.add.reduce(x, self.axes, None, None, self.keepdim)
+        total = np.add.reduce(x, self.axes, None, None, self.keepdim)  # type: ignore[call-overload]
         count = x.size // total.size if total.size else prod([x.shape[axis] for axis in self.axes])
         return total / count
 
@@ -137,8 +137,8 @@ class Softmax(Normalised):
     """Exponentials over their sum."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))
-        e *= 1 / np.add.reduce(e, self.axis, None, None, True)
+        e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))  # type: ignore[call-overload]
+        e *= 1 / np.add.reduce(e, self.axis, None, None, True)  # type: ignore[call-overload]
         return e
 
     def expand(self, *operands: Any) -> Any:
@@ -157,8 +157,8 @@ class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        shifted = x - np.maximum.reduce(x, self.axis, None, None, True)
-        shifted -= np.log(np.add.reduce(np.exp(shifted), self.axis, None, None, True))
+        shifted = x - np.maximum.reduce(x, self.axis, None, None, True)  # type: ignore[call-overload]
+        shifted -= np.log(np.add.reduce(np.exp(shifted), self.axis, None, None, True))  # type: ignore[call-overload]
         return shifted
 
     def expand(self, *operands: Any) -> Any:
@@ -206,7 +206,12 @@ class Stack(Composed):
     @staticmethod
     def samples(dtype: DType) -> Samples:
         x, y = ramp((2, 3), dtype), ramp((3, 2), dtype).T
-        return [(Stack(0), (x, y)), (Stack(1), (x, y, x)), (Stack(2), (y,)), (Stack(0), (x[0, 0], y[1, 0]))]
+        return [
+            (Stack(0), (x, y)),
+            (Stack(1), (x, y, x)),
+            (Stack(2), (y,)),
+            (Stack(0), (x[:1, 0].reshape(()), y[1:, 0].reshape(()))),
+        ]
 
 
 @record

@@ -1,7 +1,7 @@
 """Convolutions of any rank: three ops, each the derivative of the others.
 
-All three come from one sum, linear in each of its factors: an image ``x`` (n, c, *image), a weight ``w`` (o, c / groups,
-*kernel) and an output ``y`` (n, o, *places), with position ``p`` of the output, tap ``k`` of the kernel::
+All three come from one sum, linear in each of its factors: an image ``x`` (n, c, *image), a weight ``w`` (o, c /
+groups, *kernel) and an output ``y`` (n, o, *places), with position ``p`` of the output, tap ``k`` of the kernel::
 
     T(x, w, y) = sum over n, o, c, p, k of  y[n, o, p] w[o, c, k] x[n, c, p * stride + k * dilation - padding]
 
@@ -10,7 +10,7 @@ where x counts as zero outside. Leaving out one factor gives an op: ``Convolutio
 derivatives of each are the two others, to any order, and every stride and dilation goes through the same code.
 
 How to read: ``Trilinear`` has the rules of all three, ``_batched`` folds a batch axis into an existing one, and
-``convolution`` and ``convolution_transpose`` check operands as torch does.
+``convolve`` and ``convolve_transposed`` check operands as torch does.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.base import Structured
-from autojit.ops.convolution_reference import Geometry, convolve, convolve_input, convolve_weight
+from autojit.ops.convolution_reference import Geometry, evaluate, evaluate_input, evaluate_weight
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import permute, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Convolution", "ConvolutionInput", "ConvolutionWeight", "convolution", "convolution_transpose"]
+__all__ = ["Convolution", "ConvolutionInput", "ConvolutionWeight", "convolve", "convolve_transposed"]
 
 Integers = tuple[int, ...]
 
@@ -109,15 +109,17 @@ class Convolution(Trilinear):
         return (a[0], b[0], *self.extents)
 
     def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
-        return convolve(x, w, self.geometry(), self.extents)
+        return evaluate(x, w, self.geometry(), self.extents)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
         if dtype is bool_:
             return []
         return [
-            (Convolution((3, 4), (1, 1), (0, 0), (1, 1), 1), (draws((2, 3, 5, 6), dtype), draws((4, 3, 3, 3), dtype, 1))),
-            (Convolution((3, 2), (2, 3), (1, 2), (1, 2), 2), (draws((2, 4, 5, 6), dtype), draws((4, 2, 3, 2), dtype, 1))),
+            (Convolution((3, 4), (1, 1), (0, 0), (1, 1), 1),
+             (draws((2, 3, 5, 6), dtype), draws((4, 3, 3, 3), dtype, 1))),
+            (Convolution((3, 2), (2, 3), (1, 2), (1, 2), 2),
+             (draws((2, 4, 5, 6), dtype), draws((4, 2, 3, 2), dtype, 1))),
             (Convolution((6,), (1,), (1,), (1,), 3), (draws((1, 3, 6), dtype), draws((3, 1, 3), dtype, 1))),
             (Convolution((1, 2, 1), (2, 1, 1), (0, 1, 0), (1, 1, 1), 1),
              (draws((1, 1, 2, 2, 2), dtype), draws((2, 1, 2, 3, 2), dtype, 1))),
@@ -145,7 +147,7 @@ class ConvolutionInput(Trilinear):
         return (a[0], b[1] * self.groups, *self.extents)
 
     def eager(self, y: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
-        return convolve_input(y, w, self.geometry(), self.extents)
+        return evaluate_input(y, w, self.geometry(), self.extents)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -175,7 +177,7 @@ class ConvolutionWeight(Trilinear):
         return (b[1], a[1] // self.groups, *self.extents)
 
     def eager(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-        return convolve_weight(x, y, self.geometry(), self.extents)
+        return evaluate_weight(x, y, self.geometry(), self.extents)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -262,7 +264,7 @@ def _conjugate(x: Any) -> Any:
 # -- with torch's checks
 
 
-def convolution(
+def convolve(
     x: Operand,
     w: Operand,
     stride: Sequence[int],
@@ -300,7 +302,7 @@ def convolution(
     return bind(Convolution(extents, tuple(stride), tuple(padding), tuple(dilation), groups), x, w)
 
 
-def convolution_transpose(
+def convolve_transposed(
     y: Operand,
     w: Operand,
     stride: Sequence[int],
@@ -355,8 +357,8 @@ def _check_weight(x: TensorType, w: TensorType, groups: int, *, is_transposed: b
     shape, given = list(w.shape), list(x.shape)
     if w.ndim != x.ndim:
         raise ShapeError(
-            f"Expected {w.ndim}-dimensional input for {w.ndim}-dimensional weight {shape}, but got {x.ndim}-dimensional "
-            f"input of size {given} instead",
+            f"Expected {w.ndim}-dimensional input for {w.ndim}-dimensional weight {shape}, but got "
+            f"{x.ndim}-dimensional input of size {given} instead",
             facts,
         )
     if x.dtype is not w.dtype:
@@ -371,8 +373,8 @@ def _check_weight(x: TensorType, w: TensorType, groups: int, *, is_transposed: b
         )
     if w.shape[0] % groups:
         raise ShapeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
-            f"[{shape}] instead",
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
+            f"size [{shape}] instead",
             facts,
         )
     expected = w.shape[0] if is_transposed else w.shape[1] * groups

@@ -40,7 +40,7 @@ class Geometry:
         return tuple(max(n - 1, 0) * s + (k - 1) * d + 1 for n, k, s, d in spans)
 
 
-def convolve(x: NDArray[Any], w: NDArray[Any], geometry: Geometry, places: Shape) -> NDArray[Any]:
+def evaluate(x: NDArray[Any], w: NDArray[Any], geometry: Geometry, places: Shape) -> NDArray[Any]:
     """``y`` from ``x`` and ``w``."""
     x, w, dtype = _widened(x, w)
     groups, outputs, inputs, kernel = _weight_parts(w, geometry)
@@ -52,7 +52,7 @@ def convolve(x: NDArray[Any], w: NDArray[Any], geometry: Geometry, places: Shape
     return np.asarray(y.reshape(x.shape[0], groups * outputs, *places).astype(dtype, copy=False))
 
 
-def convolve_weight(x: NDArray[Any], y: NDArray[Any], geometry: Geometry, kernel: Shape) -> NDArray[Any]:
+def evaluate_weight(x: NDArray[Any], y: NDArray[Any], geometry: Geometry, kernel: Shape) -> NDArray[Any]:
     """``w`` from ``x`` and ``y``."""
     x, y, dtype = _widened(x, y)
     groups, places = geometry.groups, y.shape[2:]
@@ -65,7 +65,7 @@ def convolve_weight(x: NDArray[Any], y: NDArray[Any], geometry: Geometry, kernel
     return np.asarray(w.reshape(groups * outputs, inputs, *kernel).astype(dtype, copy=False))
 
 
-def convolve_input(y: NDArray[Any], w: NDArray[Any], geometry: Geometry, image: Shape) -> NDArray[Any]:
+def evaluate_input(y: NDArray[Any], w: NDArray[Any], geometry: Geometry, image: Shape) -> NDArray[Any]:
     """``x`` from ``y`` and ``w``: the products of each tap are added where the tap looks."""
     y, w, dtype = _widened(y, w)
     groups, outputs, inputs, kernel = _weight_parts(w, geometry)
@@ -78,9 +78,9 @@ def convolve_input(y: NDArray[Any], w: NDArray[Any], geometry: Geometry, image: 
     if grouped.size and padded.size:
         for tap, k in enumerate(product(*map(range, kernel))):
             part = np.matmul(weight[:, :, tap], grouped).reshape(y.shape[0], groups, inputs, *places)
-            padded[(..., *_seen_by(k, places, geometry))] += part
+            padded[_trailing(*_seen_by(k, places, geometry))] += part
     kept = tuple(slice(p, p + n) for p, n in zip(geometry.padding, image, strict=True))
-    x = padded[(..., *kept)].reshape(y.shape[0], groups * inputs, *image)
+    x = padded[_trailing(*kept)].reshape(y.shape[0], groups * inputs, *image)
     return np.asarray(np.ascontiguousarray(x).astype(dtype, copy=False))
 
 
@@ -104,9 +104,7 @@ def _weight_parts(w: NDArray[Any], geometry: Geometry) -> tuple[int, int, int, S
     return geometry.groups, w.shape[0] // geometry.groups, w.shape[1], w.shape[2:]
 
 
-def _windows(
-    x: NDArray[Any], geometry: Geometry, places: Shape, kernel: Shape
-) -> Iterator[tuple[slice, NDArray[Any]]]:
+def _windows(x: NDArray[Any], geometry: Geometry, places: Shape, kernel: Shape) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Blocks of images as matrices (image, group, channel and tap, place)."""
     groups, inputs = geometry.groups, x.shape[1] // geometry.groups
     padded = _padded(x, geometry, geometry.reach(places, kernel))
@@ -138,5 +136,10 @@ def _padded(x: NDArray[Any], geometry: Geometry, reach: Shape) -> NDArray[Any]:
         kept = max(0, min(n, m - p))
         inner.append(slice(0, kept))
         outer.append(slice(min(p, m), min(p, m) + kept))
-    padded[(..., *outer)] = x[(..., *inner)]
+    padded[_trailing(*outer)] = x[_trailing(*inner)]
     return padded
+
+
+def _trailing(*places: slice) -> Any:
+    """An index into the last axes."""
+    return (..., *places)

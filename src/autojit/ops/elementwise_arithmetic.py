@@ -284,6 +284,10 @@ class Cast(Pointwise):
         (x,) = arrays
         if x.dtype.kind == "c" and self.dtype.kind not in ("complex", "bool"):
             x = x.real
+        if 0 in x.strides and x.size > 1:  # a ufunc, unlike astype, leaves broadcast axes where they are in memory
+            made: NDArray[Any] = np.empty_like(np.equal(x, x), self.dtype.numpy)
+            np.copyto(made, x, casting="unsafe")
+            return made
         return x.astype(self.dtype.numpy)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:

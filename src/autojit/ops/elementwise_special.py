@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +14,6 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError
 from autojit.core.records import record
 from autojit.ir.op import Operand, Operands, bind
-from autojit.ops import special_reference as reference
 from autojit.ops.elementwise_arithmetic import mul, neg, square
 from autojit.ops.elementwise_base import Pointwise, Ufunc, sample_inputs
 from autojit.ops.elementwise_exponential import exp
@@ -29,9 +30,15 @@ __all__ = [
 _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
 
 
-def _rounded(function: Ufunc) -> Ufunc:
-    """A float64 function, its result rounded to the operand's dtype."""
-    return staticmethod(lambda x: np.asarray(function(x)).astype(x.dtype))
+@functools.cache
+def _reference() -> Any:
+    """``special_reference``, imported when a function of it is first evaluated."""
+    return importlib.import_module("autojit.ops.special_reference")
+
+
+def _rounded(name: str) -> Ufunc:
+    """A float64 function of ``special_reference``, its result rounded to the operand's dtype."""
+    return staticmethod(lambda x: np.asarray(getattr(_reference(), name)(x)).astype(x.dtype))
 
 
 class Special(Pointwise, abstract=True):
@@ -44,7 +51,7 @@ class Erf(Special):
     """The error function."""
 
     is_cheap: ClassVar[bool] = False
-    ufunc = _rounded(reference.erf)
+    ufunc = _rounded("erf")
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         (x,) = primals
@@ -58,7 +65,7 @@ class Erfc(Special):
     """``1 - erf(x)``, accurate in the tail."""
 
     is_cheap: ClassVar[bool] = False
-    ufunc = _rounded(reference.erfc)
+    ufunc = _rounded("erfc")
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         (x,) = primals
@@ -72,7 +79,7 @@ class Erfinv(Special):
     """The inverse of ``erf``."""
 
     is_cheap: ClassVar[bool] = False
-    ufunc = _rounded(reference.erfinv)
+    ufunc = _rounded("erfinv")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
 
@@ -87,7 +94,7 @@ class Lgamma(Special):
     """``log |gamma(x)|``."""
 
     is_cheap: ClassVar[bool] = False
-    ufunc = _rounded(reference.lgamma)
+    ufunc = _rounded("lgamma")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
@@ -103,7 +110,7 @@ class Digamma(Special):
     """The derivative of ``lgamma``."""
 
     is_cheap: ClassVar[bool] = False
-    ufunc = _rounded(reference.digamma)
+    ufunc = _rounded("digamma")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
 
@@ -127,7 +134,7 @@ class Polygamma(Special):
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays
-        return np.asarray(reference.polygamma(self.n, x)).astype(x.dtype)
+        return np.asarray(_reference().polygamma(self.n, x)).astype(x.dtype)
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         (x,) = primals

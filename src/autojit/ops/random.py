@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int64, uint32, uint64
-from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.errors import ArgumentError, DTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
@@ -25,16 +25,14 @@ from autojit.ops.base import Structured
 from autojit.ops.by_name import apply
 from autojit.ops.joining import select
 from autojit.ops.samples import Samples, positions
-from autojit.ops.scans import cumsum
-from autojit.ops.shape import broadcast_to, reshape
-from autojit.ops.sorting import searchsorted, sort, topk
+from autojit.ops.shape import reshape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "RandomBits", "bernoulli", "blocks_of", "exponential", "multinomial", "normal", "philox", "randint",
-    "random_bits", "randperm", "uniform", "words_per_normal", "words_per_uniform",
+    "RandomBits", "bernoulli", "blocks_of", "exponential", "normal", "philox", "randint", "random_bits",
+    "uniform", "words_per_normal", "words_per_uniform",
 ]  # fmt: skip
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -184,49 +182,17 @@ def randint(key: Operand, low: int, high: int, shape: Sequence[int], dtype: DTyp
         product = _scale(_cast(random_bits(key, shape), uint64), span)
         drawn = apply("shift_right", product, _number(product, 32))
     else:
-        wide = _sixty_four(random_bits(key, (*shape, 2)))
+        wide = sixty_four(random_bits(key, (*shape, 2)))
         drawn = apply("remainder", wide, _number(wide, span)) if span < 2**64 else wide
     moved = _cast(drawn, int64)
     return _cast(apply("add", moved, _number(moved, low)), dtype)
 
 
-def _sixty_four(bits: Any) -> Any:
+def sixty_four(bits: Any) -> Any:
     """Two words on the last axis joined to one uint64."""
     high = _cast(select(bits, -1, 0), uint64)
     low = _cast(select(bits, -1, 1), uint64)
     return apply("bitwise_or", apply("shift_left", high, _number(high, 32)), low)
-
-
-def randperm(key: Operand, count: int) -> Any:
-    """A permutation of 0, 1, .., count - 1: the order of 64-bit random numbers."""
-    return sort(_cast(_sixty_four(random_bits(key, (count, 2))), int64), 0, stable=True)[1]
-
-
-def multinomial(key: Operand, weights: Operand, count: int, replacement: bool = False) -> Any:
-    """Positions drawn in proportion to ``weights`` along the last axis: ``f[..., n] -> i64[..., count]``.
-
-    Without replacement an exponential race is run: the ``count`` largest of ``weight / e`` win. With it, uniform
-    numbers are looked up in the running sums.
-
-    Raises:
-        ShapeError: ``count`` exceeds the positions and replacement is off, or the rank is not 1 or 2.
-    """
-    shape = weights.spec.shape
-    if weights.spec.ndim not in (1, 2):
-        raise ShapeError("prob_dist must be 1 or 2 dim", {"weights": weights})
-    if count > shape[-1] and not replacement:
-        raise ShapeError(
-            "cannot sample n_sample > prob_dist.size(-1) samples without replacement", {"weights": weights}
-        )
-    wide = _cast(weights, float64)
-    if not replacement:
-        race = apply("div", wide, exponential(key, shape, float64))
-        return topk(race, count, -1, largest=True)[1]
-    sums = cumsum(wide, -1)
-    total = select(sums, -1, shape[-1] - 1)
-    drawn = uniform(key, (*shape[:-1], count), float64)
-    scaled = apply("mul", drawn, broadcast_to(reshape(total, (*shape[:-1], 1)), drawn.spec.shape))
-    return searchsorted(sums, scaled, right=True)
 
 
 def _cast(x: Any, dtype: DType) -> Any:

@@ -23,8 +23,9 @@ from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normali
 from autojit.ops.elementwise_arithmetic import cast, div, mul, where
 from autojit.ops.elementwise_base import REALS, sample_array
 from autojit.ops.elementwise_logic import eq, logical_or, ne, to_bool
+from autojit.ops.reversal import flip
 from autojit.ops.samples import Samples
-from autojit.ops.shape import broadcast_to, flip, pad, permute, reshape, slice_axis
+from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import ones
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Fold(Reduction, abstract=True):
         return x.drop(self.axes)
 
     def eager(self, x: NDArray[Any]) -> Any:
-        return type(self).fold(x, axis=self.axes)
+        return type(self).fold(x, self.axes)
 
     def accumulator(self, dtype: DType) -> DType:
         """The dtype the fold runs in."""
@@ -91,6 +92,9 @@ def _distinct(shape: Shape, dtype: DType, seed: int) -> NDArray[Any]:
     return sample_array(shape, dtype, (-2.0, 2.0), seed)
 
 
+_add_up = np.add.reduce
+
+
 def _sum(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return np.asarray(np.sum(x.astype(np.float32), axis=axis)).astype(x.dtype)
@@ -103,7 +107,8 @@ class Sum(Fold):
     fold = staticmethod(_sum)
 
     def eager(self, x: NDArray[Any]) -> Any:
-        return _sum(x, self.axes)
+        dtype = x.dtype
+        return _add_up(x, self.axes, dtype) if dtype.char in "fd" else _sum(x, self.axes)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals  # only its shape is read, so x is not a residual

@@ -1,4 +1,4 @@
-"""Reindexing ops that NumPy does as views: reshape, permute, slice, broadcast_to; and flip, which copies.
+"""Reindexing ops that NumPy does as views: reshape, permute, slice, broadcast_to; and pad and slice_update.
 
 Every op here is linear and states its index map once (``source_index``); the transpose of each is its VJP. Views also
 state ``unview``: the base with the viewed elements replaced, which turns an in-place write through a view into a value.
@@ -18,14 +18,14 @@ from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Op, Operand, Operands, bind
-from autojit.ops.base import Axes, Reindex, Structured, normalize_axes, normalize_axis, sum_to
+from autojit.ops.base import Reindex, Structured, normalize_axis, sum_to
 from autojit.ops.samples import Samples, ramp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "BroadcastTo", "Flip", "Pad", "Permute", "Reshape", "Slice", "SliceUpdate", "View", "broadcast_to", "flip", "pad",
+    "BroadcastTo", "Pad", "Permute", "Reshape", "Slice", "SliceUpdate", "View", "broadcast_to", "pad",
     "permute", "reshape", "slice_axis", "slice_update", "strided_slice",
 ]  # fmt: skip
 
@@ -239,32 +239,6 @@ class BroadcastTo(View):
 
 
 @record
-class Flip(Reindex):
-    """Reversed order along ``axes`` (sorted, non-negative). A copy, as in torch, so that no stride is negative."""
-
-    axes: Integers
-
-    def result_type(self, x: TensorType) -> TensorType:
-        return x
-
-    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
-        return np.flip(x, self.axes).copy()
-
-    def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
-        return tuple(Index() - i + (x.shape[a] - 1) if a in self.axes else i for a, i in enumerate(index))
-
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        return (bind(self, y_bar),)
-
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(Flip(tuple(a + 1 for a in self.axes)), args[0])
-
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return [(Flip((0, 2)), (ramp((2, 3, 4), dtype),)), (Flip((0,)), (ramp((0, 2), dtype),))]
-
-
-@record
 class Pad(Reindex):
     """``low`` and ``high`` elements of ``value`` around, ``interior`` ones between, as XLA's Pad; none negative."""
 
@@ -455,12 +429,6 @@ def broadcast_to(x: Operand, shape: Sequence[int]) -> Any:
     """Repeat axes of extent 1 and add leading axes until the operand has ``shape``."""
     wanted = tuple(shape)
     return x if wanted == x.spec.shape else bind(BroadcastTo(wanted), x)
-
-
-def flip(x: Operand, axes: Axes) -> Any:
-    """Reverse the order of the elements along ``axes``; a copy."""
-    found = () if axes == () else normalize_axes(axes, x.spec.ndim, "flip")
-    return bind(Flip(found), x) if found else x
 
 
 def pad(

@@ -11,6 +11,7 @@ from autojit.optim.arithmetic import (
     advance,
     axpy_,
     has,
+    lasting,
     lerp_,
     sqrt,
     step_counter,
@@ -20,7 +21,7 @@ from autojit.optim.arithmetic import (
 from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
-from autojit.tensor.state import is_tracing, outside_trace
+from autojit.tensor.state import is_tracing
 
 
 def _moments(p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup, second: str) -> tuple[Any, Any, Any]:
@@ -187,8 +188,7 @@ class NAdam(Optimizer):
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if "mu_product" not in state:
-            with outside_trace():
-                product = aj.ones((), dtype=aj.float32)
+            product = lasting(lambda: aj.ones((), dtype=aj.float32))
         else:
             product = state.pop("mu_product")
         grad = _decayed(p, grad, group, group.plain("decoupled_weight_decay"))

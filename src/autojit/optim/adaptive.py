@@ -14,6 +14,7 @@ from autojit.optim.arithmetic import (
     axpy_,
     full_like,
     has,
+    lasting,
     lerp_,
     step_counter,
     with_decay,
@@ -22,7 +23,7 @@ from autojit.optim.arithmetic import (
 from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
-from autojit.tensor.state import is_tracing, outside_trace
+from autojit.tensor.state import is_tracing
 
 
 class RMSprop(Optimizer):
@@ -251,9 +252,8 @@ class ASGD(Optimizer):
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state["step"] = step_counter()
-            with outside_trace():
-                state["eta"] = aj.tensor(float(group.plain("lr")), dtype=aj.float32)
-                state["mu"] = aj.ones((), dtype=aj.float32)
+            state["eta"] = lasting(lambda: aj.tensor(float(group.plain("lr")), dtype=aj.float32))
+            state["mu"] = lasting(lambda: aj.ones((), dtype=aj.float32))
             state["ax"] = zeros_like(p)
         t = advance(state["step"])
         grad = with_decay(grad, p, group, hyper(group, "weight_decay"))

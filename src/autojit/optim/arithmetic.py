@@ -1,18 +1,20 @@
 """Arithmetic shared by the optimisers, right for plain numbers (eager) and for 0-d tensors (traced) alike.
 
-Eager in-place ops take numbers (``alpha=``, ``value=``) and make few passes over memory; a trace gets the same formula
+Eager in-place ops take numbers (``alpha=``) and make few passes over memory; a trace gets the same formula
 as elementwise expressions, which the compiler fuses.
 """
 
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import autojit as aj
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
-from autojit.tensor.state import is_tracing, outside_trace
+from autojit.tensor.state import is_tracing, outside_trace, state
 
 Number = Any  # float, or a 0-d float64 Tensor while tracing
 
@@ -29,17 +31,17 @@ def axpy_(y: Tensor, x: Tensor, a: Number) -> Tensor:
 
 def addcmul_(y: Tensor, x1: Tensor, x2: Tensor, a: Number) -> Tensor:
     """y += a x1 x2."""
-    return y.add_(x1 * x2 * a) if isinstance(a, Tensor) else y.addcmul_(x1, x2, value=a)
+    return axpy_(y, x1 * x2, a)
 
 
 def addcdiv_(y: Tensor, x1: Tensor, x2: Tensor, a: Number) -> Tensor:
     """y += a x1 / x2."""
-    return y.add_(x1 / x2 * a) if isinstance(a, Tensor) else y.addcdiv_(x1, x2, value=a)
+    return axpy_(y, x1 / x2, a)
 
 
 def lerp_(y: Tensor, x: Tensor, weight: Number) -> Tensor:
     """y += weight (x - y)."""
-    return y.add_((x - y) * weight) if isinstance(weight, Tensor) else y.lerp_(x, weight)
+    return axpy_(y, x - y, weight)
 
 
 def advance(step: Tensor) -> Number:
@@ -63,19 +65,38 @@ def has(group: ParamGroup, name: str) -> bool:
     return isinstance(value, Tensor) or value != 0
 
 
-def zeros_like(p: Tensor) -> Tensor:
-    """State that outlives the step: a concrete tensor of zeros, also when the first step is being traced."""
+class _Stepping(threading.local):
+    """The optimiser whose ``step`` runs in this thread."""
+
+    optimizer: Any = None
+
+
+stepping = _Stepping()
+
+
+def lasting(make: Callable[[], Tensor]) -> Tensor:
+    """State that outlives the step: a concrete tensor filled with one number, also when the first step is traced.
+
+    If the optimiser was made in the traced function too, the state lasts as long as the optimiser.
+    """
+    trace, optimizer = state.trace, stepping.optimizer
     with outside_trace():
-        return aj.zeros(tuple(p.shape), dtype=p.dtype, device=p.device)
+        made = make()
+    if trace is not None and optimizer is not None and optimizer.is_made_in(trace):
+        trace.lend(made, optimizer)
+    return made
+
+
+def zeros_like(p: Tensor) -> Tensor:
+    """Zeros that outlive the step."""
+    return full_like(p, 0.0)
 
 
 def full_like(p: Tensor, value: float) -> Tensor:
-    """State filled with ``value``; concrete as in ``zeros_like``."""
-    with outside_trace():
-        return aj.full(tuple(p.shape), value, dtype=p.dtype, device=p.device)
+    """State filled with ``value``, that outlives the step."""
+    return lasting(lambda: aj.full(tuple(p.shape), value, dtype=p.dtype, device=p.device))
 
 
 def step_counter() -> Tensor:
     """torch's ``state["step"]``: a 0-d float32 tensor."""
-    with outside_trace():
-        return aj.zeros((), dtype=aj.float32)
+    return lasting(lambda: aj.zeros((), dtype=aj.float32))

@@ -6,6 +6,7 @@ An algorithm defines ``_update(p, grad, state, group)`` for one parameter; ``ste
 from __future__ import annotations
 
 import functools
+import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
@@ -16,9 +17,10 @@ import autojit as aj
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.nn.hooks import RemovableHandle, add_hook
+from autojit.optim.arithmetic import stepping
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
-from autojit.tensor.state import bump_guard_epoch, is_tracing
+from autojit.tensor.state import bump_guard_epoch, is_tracing, state
 
 Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
@@ -66,7 +68,11 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                         f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}."
                     )
                 args, kwargs = found
-        result = step(self, *args, **kwargs)
+        before, stepping.optimizer = stepping.optimizer, self
+        try:
+            result = step(self, *args, **kwargs)
+        finally:
+            stepping.optimizer = before
         self._step_calls += 1
         self._is_captured = self._is_captured or is_tracing()
         for hook in list(self._step_post_hooks.values()):
@@ -118,9 +124,14 @@ class Optimizer:
         self._state_hooks: dict[str, dict[int, Callable[..., Any]]] = defaultdict(OrderedDict)
         self._step_calls = 0  # how often step ran; schedulers warn when it never did
         self._is_captured = False  # compiled steps run unseen and are not counted
+        self._made_in = None if state.trace is None else weakref.ref(state.trace)
+
+    def is_made_in(self, trace: Any) -> bool:
+        """Whether the optimiser was made during this capture, and may be gone when it ends."""
+        return self._made_in is not None and self._made_in() is trace
 
     def __getstate__(self) -> dict[str, Any]:
-        hooks = ("_step_pre_hooks", "_step_post_hooks", "_state_hooks", "_step_calls", "_is_captured")
+        hooks = ("_step_pre_hooks", "_step_post_hooks", "_state_hooks", "_step_calls", "_is_captured", "_made_in")
         return {name: value for name, value in self.__dict__.items() if name not in hooks}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import autojit as aj
-from autojit.optim.arithmetic import axpy_, has, with_decay, zeros_like
+from autojit.optim.arithmetic import axpy_, has, lasting, with_decay, zeros_like
 from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
-from autojit.tensor.state import outside_trace
 
 
 class SGD(Optimizer):
@@ -82,5 +81,4 @@ class SGD(Optimizer):
 
 
 def _one() -> Tensor:
-    with outside_trace():
-        return aj.ones((), dtype=aj.float64)
+    return lasting(lambda: aj.ones((), dtype=aj.float64))

@@ -18,7 +18,8 @@ from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind
 from autojit.ops.base import Elementwise, Reduction, Reindex
-from autojit.ops.shape import BroadcastTo, Flip, Pad, Permute, Reshape
+from autojit.ops.reversal import Flip
+from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
 from autojit.ops.sources import Full, Iota
 from autojit.passes.rewrite import Rewriter, Rule
 

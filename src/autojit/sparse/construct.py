@@ -231,8 +231,8 @@ def as_layout(s: SparseTensor, layout: Layout, blocksize: Any = None) -> Tensor:
     is_by_blocks = layout in (sparse_bsr, sparse_bsc)
     if is_by_blocks is not (blocksize is not None):
         raise UsageError(
-            f"dense_to_sparse: conversion to {words(layout)} {'with' if blocksize is not None else 'without'} blocksize "
-            "argument given is not supported", {"input": type_of(s), "blocksize": blocksize},
+            f"dense_to_sparse: conversion to {words(layout)} {'with' if blocksize is not None else 'without'} "
+            "blocksize argument given is not supported", {"input": type_of(s), "blocksize": blocksize},
             "blocksize=(rows, columns) goes with sparse_bsr and sparse_bsc only",
         )  # fmt: skip
     if layout is s._layout and (blocksize is None or tuple(blocksize) == s._blocksize):
@@ -292,7 +292,7 @@ def to_sparse(
     with outside_trace():
         where = wrap(np.ascontiguousarray(found))
     made = make(where, gathered(self, where), type_of(self).shape, sparse_coo, True)
-    return made if layout in (None, sparse_coo) and blocksize is None else as_layout(made, layout or sparse_coo, blocksize)
+    return made if layout is None and blocksize is None else as_layout(made, layout or sparse_coo, blocksize)
 
 
 def to_sparse_csr(self: Tensor, dense_dim: int | None = None) -> Tensor:

@@ -27,8 +27,8 @@ class SparseTensor(Tensor):
 
     ``_index_part`` is ``i64[sparse_dim, n]``, ``_values_part`` ``f[n, *dense shape]``. In the CSR layout
     ``_row_starts`` is the ``crow_indices`` beside it. In a coalesced tensor no place occurs twice and places are in
-    order. The layouts by columns and by blocks (of extents ``_blocksize``) keep every element of a block the same way and
-    are put in their order when they are looked at.
+    order. The layouts by columns and by blocks (of extents ``_blocksize``) keep every element of a block the same way
+    and are put in their order when they are looked at.
     """
 
     __slots__ = ("_blocksize", "_index_part", "_is_coalesced", "_layout", "_row_starts", "_values_part")
@@ -141,6 +141,9 @@ class SparseTensor(Tensor):
 
     def _differentiated(self) -> Tensor:
         return self._values_part
+
+    def _with_part(self, part: Tensor) -> Tensor:
+        return self.with_values(part)
 
     def _from_part(self, part: Tensor | None) -> Tensor | None:
         from autojit.sparse.construct import gradient_of_places
@@ -373,9 +376,10 @@ def concrete_indices(s: SparseTensor, what: str) -> np.ndarray[Any, Any]:
 
 
 def _in_blocks(s: SparseTensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Per kept element, in the order of a compressed layout: its position in ``s``, its line of blocks, its block there.
+    """Per kept element, in the order of a compressed layout: its position in ``s``, its line of blocks, its block.
 
-    A line is a row of blocks, or a column of them in the layouts by columns. A block without ``_blocksize`` is one element.
+    A line is a row of blocks, or a column of them in the layouts by columns. Without ``_blocksize`` a block is one
+    element.
     """
     high, wide = s._blocksize or (1, 1)
     row, column = concrete_indices(s, "the parts of a compressed layout")

@@ -18,14 +18,15 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import replace
-from autojit.tensor.state import below, carry, set_layers, state
+from autojit.tensor.recording import wants_grad
+from autojit.tensor.state import Layer, below, carry, set_layers, state
 from autojit.tensor.tensor import Tensor, alias, type_of, wrap
 from autojit.transforms.batch import batch_node
 
 _SEED_STEP = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio: seeds of elements lie far apart
 
 
-class BatchLayer:
+class BatchLayer(Layer):
     """One batch of ``size`` elements that the running thread computes at once.
 
     ``randomness`` says what a draw in the batch is: "same" for all elements, "different", or an "error" ("refused": an
@@ -118,6 +119,7 @@ class BatchLayer:
             return
         kept = alias(full, own_version=with_history)
         if with_history:
+            wants_grad(full)  # a view whose base was written to gets its history anew
             kept._requires_grad, kept._grad_fn, kept._output_nr = full._requires_grad, full._grad_fn, full._output_nr
             kept._accumulator = full._accumulator
         with below(self):
@@ -163,9 +165,11 @@ class BatchLayer:
             with below(self):
                 full.detach_()
 
-    def shown(self, x: Tensor) -> list[str]:
-        """Nothing: a batched tensor shows its type."""
-        return []
+    def become(self, x: Tensor, seen: Tensor) -> None:
+        """A batched tensor has the values of the view."""
+        full = self.full(seen)
+        if full is not None:
+            self._own(x, full)
 
 
 def over_batch(

@@ -42,7 +42,10 @@ def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], Any]) 
         found = compute()
     finally:
         state.grad_enabled = True
-    record_results(op, operands, found if isinstance(found, tuple) else (found,))
+    results = found if isinstance(found, tuple) else (found,)
+    record_results(op, operands, results)
+    if state.observer is not None and results[0]._grad_fn is not None:
+        state.observer.made(results[0]._grad_fn)
     return found
 
 
@@ -100,14 +103,14 @@ class Addmm(_Recorded):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         base, x, w = primals
-        scaled = y_bar if self.alpha == 1 else mul(y_bar, self.alpha)
+        scaled = y_bar if self.alpha == 1 else mul(y_bar, self.alpha.conjugate())
         x_bar, w_bar = MATMUL.vjp((x, w), result, scaled)
         return lambda: self._base_bar(base, y_bar), x_bar, w_bar
 
     def _base_bar(self, base: Any, y_bar: Any) -> Any:
         if self.beta == 0:
             return None
-        return sum_to(y_bar if self.beta == 1 else mul(y_bar, self.beta), base.spec.shape)
+        return sum_to(y_bar if self.beta == 1 else mul(y_bar, self.beta.conjugate()), base.spec.shape)
 
 
 ADDMM = Addmm(1, 1)

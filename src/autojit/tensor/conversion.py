@@ -52,7 +52,8 @@ def array_of(t: Tensor) -> NDArray[Any]:
 
 def _batched(t: Tensor) -> UsageError:
     return UsageError(
-        "vmap: a tensor that differs along a batch has no single value, so .item(), bool() and the like are not possible",
+        "vmap: a tensor that differs along a batch has no single value, so .item(), bool() and the like are not "
+        "possible",
         {"element": t},
         "choose with where(condition, a, b), or compute one element of the batch at a time",
     )
@@ -174,9 +175,9 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return cast(self, type_of(other).dtype)
 
 
-def _to_dtype(name: str, dtype: DType) -> Callable[[Tensor], Tensor]:
-    def convert(self: Tensor) -> Tensor:
-        return cast(self, dtype)
+def _to_dtype(name: str, dtype: DType) -> Callable[..., Tensor]:
+    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
+        return cast(self, dtype) if memory_format is None else to(self, dtype, memory_format=memory_format)
 
     convert.__name__ = convert.__qualname__ = name
     convert.__doc__ = f"In {dtype.name}; the tensor itself if it already is."

@@ -16,8 +16,8 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operands, bind
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import replace
-from autojit.tensor.recording import OpNode
-from autojit.tensor.state import below
+from autojit.tensor.op_node import OpNode
+from autojit.tensor.state import Layer, below
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -67,7 +67,7 @@ def placed(fresh: Tensor, place: Device) -> Tensor:
     return fresh
 
 
-class DeviceLayer:
+class DeviceLayer(Layer):
     """The layer (``state.Layer``) that gives results their device."""
 
     def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
@@ -97,13 +97,6 @@ class DeviceLayer:
             raise _mixed(method, (x, new))
         with below(self):
             replace(x, new, method, old, mark)
-
-    def holder(self, x: Tensor) -> Tensor:
-        """``x``: a tensor on another device has its own history."""
-        return x
-
-    def detached(self, x: Tensor) -> None:
-        """A detached tensor stays where it is."""
 
     def shown(self, x: Tensor) -> list[str]:
         """The device, unless it is the CPU."""

@@ -18,6 +18,7 @@ from autojit.tensor.dispatch import literal_of, mark_inference
 from autojit.tensor.functions_elementwise import clone, eq
 from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.promotion import cast
+from autojit.tensor.size import Size
 from autojit.tensor.state import made_like, quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
@@ -391,7 +392,7 @@ def new_empty(
 
 def construct(cls: type[Tensor], data: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
     """``Tensor(sequence)`` and ``Tensor(2, 3)``."""
-    if data and all(isinstance(d, int) for d in data):
+    if data and (all(isinstance(d, int) for d in data) or (len(data) == 1 and isinstance(data[0], Size))):
         found = zeros(*data)
     elif not data:
         found = zeros(0)

@@ -23,9 +23,9 @@ from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import copy_into, replace
 from autojit.tensor.memory import storage_offset
-from autojit.tensor.recording import OpNode
-from autojit.tensor.state import below, holders, made_like, set_layers, state
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.op_node import OpNode
+from autojit.tensor.state import Layer, below, holders, made_like, set_layers, state
+from autojit.tensor.tensor import Tensor, relative_chain, taken_back, type_of, wrap
 from autojit.transforms.jvp import push_forward
 
 
@@ -41,7 +41,7 @@ class Part:
         self.chain = chain
 
 
-class ForwardLevel:
+class ForwardLevel(Layer):
     """One forward-mode level of the running thread."""
 
     def __init__(self) -> None:
@@ -92,10 +92,6 @@ class ForwardLevel:
             if x_dot is not None:
                 self._keep(made, x_dot.clone())
 
-    def like(self, source: Tensor, made: Tensor) -> Tensor:
-        """``made``: fresh tensors have no tangent."""
-        return made
-
     def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
         """Write in place; the tangent of ``x`` follows in its own memory, which views share."""
         with below(self):
@@ -106,13 +102,23 @@ class ForwardLevel:
             elif new_dot is not None:
                 self.give(x, new_dot.clone())  # ``new`` may be a tensor of the user (``copy_``)
 
-    def holder(self, x: Tensor) -> Tensor:
-        """``x``: a dual tensor has its own history."""
-        return x
-
     def detached(self, x: Tensor) -> None:
         """``x`` has no tangent any more."""
         self.separate(x)
+
+    def become(self, x: Tensor, seen: Tensor) -> None:
+        """The tangent of ``x`` is seen as ``x`` is now; views of ``x`` go back to what it was."""
+        mine, found = self.parts.get(id(x)), self.parts.get(id(seen))
+        if mine is None or found is None:
+            return
+        if mine.base is not None:
+            mine.base, mine.chain, mine.tangent = found.base, found.chain, found.tangent
+            return
+        mine.tangent = mine.tangent if mine.tangent is None else _seen(mine.tangent, found.chain)
+        views = [part for part in self.parts.values() if part.base is x and part is not found]
+        back = taken_back(x, type_of(x), found.chain) if views else ()
+        for part in views:
+            part.chain = (*back, *part.chain)
 
     def shown(self, x: Tensor) -> list[str]:
         """The tangent, as torch shows it."""
@@ -129,12 +135,7 @@ class ForwardLevel:
         part = self.parts.get(id(t))
         if part is not None and part.tangent is not None:
             return part.tangent
-        if part is not None:
-            base, chain = part.base, part.chain
-        elif t._view is not None:
-            base, chain = t._view.base, t._view.chain
-        else:
-            return None
+        base, chain = _linked(t) if part is None else (part.base, part.chain)
         if base is None:
             return None
         base_dot = self.tangent(base)
@@ -148,10 +149,7 @@ class ForwardLevel:
         """Set the first tangent of ``t``; where ``t`` is a view, its base gets one that is zero elsewhere."""
         check_tangent(t, x_dot)
         part = self.parts.get(id(t))
-        if part is not None:
-            base, chain = part.base, part.chain
-        else:
-            base, chain = (None, ()) if t._view is None else (t._view.base, t._view.chain)
+        base, chain = _linked(t) if part is None else (part.base, part.chain)
         if base is not None:
             base_dot = made_like(x_dot, self._laid_out(base, Tensor._literal_of(0, type_of(base))))
             self.give(base, base_dot)
@@ -177,8 +175,7 @@ class ForwardLevel:
     def _keep(self, t: Tensor, x_dot: Tensor) -> None:
         part = self.parts.get(id(t))
         if part is None:
-            base, chain = (None, ()) if t._view is None else (t._view.base, t._view.chain)
-            self.parts[id(t)] = Part(self._owner(t), x_dot, base, chain)
+            self.parts[id(t)] = Part(self._owner(t), x_dot, *_linked(t))
         else:
             part.tangent = x_dot
 
@@ -265,6 +262,12 @@ def unpack_dual(level: ForwardLevel, t: Tensor) -> tuple[Tensor, Tensor | None]:
         if full is None or not isinstance(layer, BatchLayer):
             return found, dot
         return layer.element(found), None if dot is None else layer.element(dot)
+
+
+def _linked(t: Tensor) -> tuple[Tensor | None, tuple[Op, ...]]:
+    """What a tensor without a part is a view of, and how: as its memory is."""
+    base = None if t._view is None else t._view.base
+    return (None, ()) if base is None else (base, relative_chain(t))
 
 
 def _shares_memory(a: Tensor | None, b: Tensor | None) -> bool:

@@ -16,8 +16,8 @@ from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
 from autojit.tensor.functions_special import lgamma
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, floating
-from autojit.tensor.recording import rename_node
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
@@ -62,7 +62,11 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
-    return add(mul(input, beta), mul(bmm(batch1, batch2).sum(0), alpha))
+    found = add(mul(input, beta), mul(bmm(batch1, batch2).sum(0), alpha))
+    (count, rows, _), columns = type_of(batch1).shape, type_of(batch2).shape[2]
+    return rename_node(
+        found, "AddbmmBackward0", batch1_sym_argsize_0=count, batch1_sym_argsize_1=rows, batch2_sym_argsize_2=columns
+    )
 
 
 def chain_matmul(*matrices: Any) -> Tensor:

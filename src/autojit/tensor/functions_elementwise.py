@@ -15,6 +15,7 @@ from autojit.ir.op import Op
 from autojit.ops.base import broadcast_shapes
 from autojit.ops.elementwise_exponential import PowNumber
 from autojit.tensor.dispatch import apply, apply_single, number
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import (
     NUMBERS,
     all_together,
@@ -25,7 +26,6 @@ from autojit.tensor.promotion import (
     floating_together,
     together,
 )  # fmt: skip
-from autojit.tensor.recording import rename_node
 from autojit.tensor.tensor import Tensor, type_of
 
 WHERE = Op.registry["where"]()

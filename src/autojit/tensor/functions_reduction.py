@@ -25,8 +25,8 @@ from autojit.tensor.functions_elementwise import (
     sub,
     where,
 )  # fmt: skip
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, floating
-from autojit.tensor.recording import rename_node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -263,11 +263,19 @@ def _position(function: Any, what: str, input: Tensor, dim: int | None, keepdim:
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The largest element; with ``dim``, (values, indices) along it; with a second tensor, ``maximum``."""
+    if dim is None and other is None:
+        array = input._array
+        if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
+            return apply_single(_reduction_over("amax", None, array.ndim), input)
     return _max_or_min(input, dim, keepdim, other, maximum, amax, argmax, "max")
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
     """The smallest element; with ``dim``, (values, indices) along it; with a second tensor, ``minimum``."""
+    if dim is None and other is None:
+        array = input._array
+        if type(array) is np.ndarray and array.dtype.char in _COMMON and array.size:
+            return apply_single(_reduction_over("amin", None, array.ndim), input)
     return _max_or_min(input, dim, keepdim, other, minimum, amin, argmin, "min")
 
 
@@ -279,9 +287,6 @@ def _max_or_min(
     if other is not None:
         return pair(input, other)
     if dim is None:
-        array = input._array
-        if array is not None and array.size and array.dtype.kind == "f":
-            return apply_single(_reduction_over(extreme.__name__, None, array.ndim), input)
         if type_of(input).size == 0:
             raise UsageError(f"{what}(): Expected reduction dim to be specified for input.numel() == 0.")
         return extreme(input)

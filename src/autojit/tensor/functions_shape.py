@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from autojit.tensor.composite_nodes import Addmm, in_one_node
 from autojit.tensor.dispatch import apply, apply_pair
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_indexing import index_select
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, together
-from autojit.tensor.recording import rename_node
 from autojit.tensor.size import Size
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -427,11 +427,11 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
-    compute = lambda: ops.addmm(input, mat1, mat2, beta, alpha)  # noqa: E731
-    types = [type_of(t) if isinstance(t, Tensor) else None for t in (input, mat1, mat2)]
-    if None in types or any(t.dtype is not types[0].dtype for t in types):  # type: ignore[union-attr]
+    operands = (input, mat1, mat2)
+    compute = partial(ops.addmm, *operands, beta, alpha)
+    if len({type_of(t).dtype for t in operands}) > 1:
         return compute()  # type: ignore[no-any-return]
-    return in_one_node(Addmm(beta, alpha), (input, mat1, mat2), compute)  # type: ignore[no-any-return]
+    return in_one_node(Addmm(beta, alpha), operands, compute)  # type: ignore[no-any-return]
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

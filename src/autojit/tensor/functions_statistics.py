@@ -28,8 +28,9 @@ from autojit.tensor.functions_reduction import ValuesIndices, cumsum, sort
 from autojit.tensor.functions_reduction import sum as sum_of
 from autojit.tensor.functions_shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.tensor.functions_views import narrow
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast
-from autojit.tensor.recording import rename_node, shows_grad
+from autojit.tensor.recording import shows_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 

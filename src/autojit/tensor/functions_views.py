@@ -17,8 +17,8 @@ from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import apply
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import reshape
-from autojit.tensor.recording import rename_node
-from autojit.tensor.state import grad_mode
+from autojit.tensor.op_node import rename_node
+from autojit.tensor.state import grad_mode, state
 from autojit.tensor.storage import View
 from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of
 from autojit.tensor.view_memo import remembered
@@ -129,6 +129,8 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
         )
     offset = input.storage_offset() if storage_offset is None else int(storage_offset)
     base = input._view.base if input._view is not None and input._view.base is not None else input
+    if state.layers:
+        base = input  # tangents and batch axes belong to it, not to its base
     ops_from_base = _restriding(base, size, stride, offset)
     found: Any = base
     for op in ops_from_base:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.dtypes import DType
-from autojit.core.errors import UsageError
+from autojit.core.errors import OldNameWarning, UsageError
 from autojit.core.ports import ports
 from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
 from autojit.tensor.recording import wants_grad
@@ -129,12 +129,22 @@ def backward(
 ) -> None:
     """Add the derivative of this tensor to ``.grad`` of the leaves it depends on; see ``autograd.backward``."""
     assert ports.backward is not None
-    if retain_variables is not None:
-        warnings.warn("`retain_variables` is deprecated. Use `retain_graph` instead.", DeprecationWarning, stacklevel=2)
-        if retain_graph is not None and retain_graph is not retain_variables:
-            raise UsageError("`retain_graph` and `retain_variables` (deprecated) arguments both passed to `backward()`")
-        retain_graph = retain_variables
+    retain_graph = renamed("retain_variables", retain_variables, "retain_graph", retain_graph)
     ports.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def renamed(old: str, given: Any, new: str, present: Any) -> Any:
+    """The value of an argument of ``backward`` that may be given under its old name, with a warning.
+
+    Raises:
+        RuntimeError: it is given under both names, with different values.
+    """
+    if given is None:
+        return present
+    warnings.warn(f"`{old}` is deprecated. Use `{new}` instead.", OldNameWarning, stacklevel=3)
+    if present is not None and present is not given:
+        raise UsageError(f"`{new}` and `{old}` (deprecated) arguments both passed to `backward()`", {}, f"use `{new}`")
+    return given
 
 
 def retain_grad(self: Tensor) -> None:

@@ -21,8 +21,8 @@ from autojit.ops.shape import Slice, permute, reshape
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.node_arguments import KeptBy
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import NUMBERS, as_operand, cast
-from autojit.tensor.recording import rename_node
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 from autojit.tensor.view_memo import keep, recall

@@ -17,8 +17,9 @@ from autojit.core.source import here
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import root_value, value_of
 from autojit.tensor.node import Node, move_retained, sequence_mark
+from autojit.tensor.op_node import OpNode
 from autojit.tensor.promotion import cast, converted
-from autojit.tensor.recording import OpNode, edge_of, shows_grad, symbolic_node, wants_grad
+from autojit.tensor.recording import edge_of, shows_grad, symbolic_node, wants_grad
 from autojit.tensor.state import carry, grad_mode, holders, quietly, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import (
@@ -145,7 +146,7 @@ def copy_into(x: Tensor, source: Tensor, method: str = "copy_") -> Tensor:
         if edges != [None, None]:
             with grad_mode(False):
                 replace(x, _fitting(source, x), method)
-            name = "FillBackward0" if method in ("fill_", "zero_") else "CopyBackwards"
+            name = {"fill_": "FillBackward0", "zero_": "ZeroBackward0"}.get(method, "CopyBackwards")
             _continue(x, symbolic_node(Copied(), edges, [type_of(x), type_of(source)], name))
             return x
     new = _fitting(source, x)
@@ -201,7 +202,20 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
     if x._view is not None:
         x._view.value_version = storage_of(x).version
     if state.grad_enabled:
+        if old is not None and new._grad_fn is not None:
+            _share_result(new, x, mark)
         rebase(x, new)
+
+
+def _share_result(new: Tensor, x: Tensor, mark: int) -> None:
+    """Where the rule of the op that made ``new`` reads its result, that is the memory of ``x`` from now on."""
+    node, number = new._grad_fn, new._output_nr
+    if not isinstance(node, OpNode) or node.sequence < mark or not isinstance(node.results[number], Tensor):
+        return
+    node.results[number] = alias(x)
+    versions = list(node.versions)
+    versions[len(node.primals) + number] = storage_of(x).version
+    node.versions = versions
 
 
 _FILLING = ("fill_", "zero_", "setitem")
@@ -313,10 +327,53 @@ def _take_history(x: Tensor, new: Tensor) -> None:
     x._accumulator = None
 
 
+def _writes_at_once(x: Tensor, ufunc: Any, method: str, other: Any, alpha: Any = 1) -> bool:
+    """The shortest way: ``x op= alpha * other`` where no check of ``in_place`` has anything to say; False elsewhere."""
+    now = state.__dict__
+    array = x._array
+    if (
+        x._view is not None
+        or now["divert"] is not None
+        or now["mutation"] is not None
+        or type(array) is not np.ndarray
+        or array.dtype.kind != "f"
+        or 0 in array.strides
+    ):
+        return False
+    if isinstance(other, Tensor):
+        if now["grad_enabled"] and (x._requires_grad or other._requires_grad or other._view is not None):
+            return False
+        other = other._array
+        if type(other) is not np.ndarray or other.dtype is not array.dtype or other.shape != array.shape:
+            return False
+    elif (type(other) is not float and type(other) is not int) or (now["grad_enabled"] and x._requires_grad):
+        return False
+    run = now["quiet"].run
+    try:
+        run(ufunc, array, other if alpha == 1 else run(np.multiply, other, alpha), array)
+    except (RuntimeError, ValueError):  # within an eager rule; read-only memory
+        return False
+    storage_of(x).bump(method, here())
+    return True
+
+
 def in_place_method(method: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """The in-place form of a function."""
+    ufunc = _DIRECT.get(method)
+    takes_alpha = method in ("add_", "sub_")
 
     def write(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
+        if ufunc is not None and len(arguments) == 1:
+            if not options:
+                if _writes_at_once(self, ufunc, method, arguments[0]):
+                    return self
+            elif (
+                takes_alpha
+                and len(options) == 1
+                and type(options.get("alpha")) in (float, int)
+                and _writes_at_once(self, ufunc, method, arguments[0], options["alpha"])
+            ):
+                return self
         return in_place(self, method, function, arguments, options)
 
     write.__name__ = write.__qualname__ = method

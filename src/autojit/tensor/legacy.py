@@ -17,6 +17,7 @@ from autojit.core.dtypes import (
     int16,
     int32,
     int64,
+    set_default_dtype,
     uint8,
 )  # fmt: skip
 from autojit.core.errors import ArgumentError
@@ -67,6 +68,25 @@ def kind_name(t: Tensor) -> str:
     spec = type_of(t)
     place = "" if spec.device.type == "cpu" else f"{spec.device.type}."
     return f"autojit.{place}{_NAMES.get(spec.dtype, spec.dtype.name)}"
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """``set_default_dtype`` of a class such as ``DoubleTensor``, or of its name.
+
+    Raises:
+        TypeError: there is no such class, or its dtype is not floating.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.set_default_tensor_type("autojit.DoubleTensor")
+        >>> aj.ones(1).dtype
+        autojit.float64
+        >>> aj.set_default_tensor_type(aj.FloatTensor)
+    """
+    kind = KINDS.get(t.rpartition(".")[2]) if isinstance(t, str) else t
+    if not isinstance(kind, TensorKind):
+        raise TypeError(f"invalid type object: {t!r}; known are {', '.join(KINDS)}")
+    set_default_dtype(kind.dtype)
 
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.tensor import Tensor
 
 NAMES = (
@@ -32,6 +33,8 @@ def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Ca
         [tensor(3.), tensor([14., 16.])]
     """
     found = {f"_foreach_{name}": _of_lists(f"_foreach_{name}", functions[name]) for name in NAMES}
+    for name, bound in (("maximum", "clamp_min"), ("minimum", "clamp_max")):
+        found[f"_foreach_{name}"] = _of_lists(f"_foreach_{name}", _extreme(functions[name], functions[bound], name))
     methods = [f"{name}_" for name in NAMES if hasattr(Tensor, f"{name}_")] + list(_IN_PLACE_ONLY)
     return found | {f"_foreach_{name}": _in_place(f"_foreach_{name}", getattr(Tensor, name)) for name in methods}
 
@@ -39,11 +42,33 @@ def functions_of_lists(functions: dict[str, Callable[..., Any]]) -> dict[str, Ca
 def _of_lists(name: str, function: Callable[..., Any]) -> Callable[..., list[Any]]:
     def of_lists(self: Any, *arguments: Any, **options: Any) -> list[Any]:
         given = _by_tensor(name, (self, *arguments))
-        return [function(*each, **options) for each in given]
+        results = [function(*each, **options) for each in given]
+        second: Any = arguments[0] if arguments else None
+        has_numbers = isinstance(second, list | tuple) and not isinstance(second[0], Tensor)
+        if has_numbers and not name.endswith("_"):
+            for y in results:
+                rename_node(y, _node_of(name), scalars=tuple(second))
+        return results
 
     of_lists.__name__ = of_lists.__qualname__ = name
     of_lists.__doc__ = f"``{name.removeprefix('_foreach_')}`` of every tensor of a list; the list of results."
     return of_lists
+
+
+def _node_of(name: str) -> str:
+    """What the node of a function with a list of numbers is called: ``ForeachAddBackward1``."""
+    return "Foreach" + name.removeprefix("_foreach_").title().replace("_", "") + "Backward1"
+
+
+def _extreme(of_tensors: Callable[..., Any], of_number: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The larger (smaller) of each element and those of a tensor, or a number."""
+
+    def extreme(x: Tensor, other: Any) -> Any:
+        if isinstance(other, Tensor):
+            return of_tensors(x, other)
+        return rename_node(of_number(x, other), f"Foreach{name.title()}Backward0", scalar=other)
+
+    return extreme
 
 
 def _in_place(name: str, method: Callable[..., Any]) -> Callable[..., None]:

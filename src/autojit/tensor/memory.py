@@ -95,6 +95,8 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours per axis, in elements."""
     layout = layout_of(self)
     steps = tuple(s // layout.itemsize for s in layout.strides)
+    if not layout.size:  # NumPy has no steps for empty arrays
+        steps = _row_major(layout.shape)
     return steps if dim is None else steps[dim]
 
 

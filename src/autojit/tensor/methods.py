@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from autojit.core.errors import UsageError
@@ -28,7 +29,6 @@ from autojit.tensor import (
     legacy,
     memory,
     operators,
-    printing,
     random,
     removed,
 )  # fmt: skip
@@ -36,6 +36,7 @@ from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place
 from autojit.tensor.node import move_retained
 from autojit.tensor.out_arguments import NAMES as WITH_OUT
 from autojit.tensor.out_arguments import with_out
+from autojit.tensor.state import become, state
 from autojit.tensor.storage import NORMAL, View
 from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, storage_of, type_of
 
@@ -175,6 +176,8 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
         check_writable(self, name)
         before, storage = self._view, storage_of(self)
         seen = function(self, *arguments, **options)
+        if state.layers:
+            become(self, seen)
         if seen._view is not None and seen._view.base is self:
             self._view = View(None, storage_chain(seen), None, storage.version)
         else:
@@ -196,6 +199,12 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
     return change
 
 
+def _text(self: Tensor) -> str:
+    """The tensor as torch prints it; ``printing`` is imported when it is first needed."""
+    found: str = import_module("autojit.tensor.printing").to_text(self)
+    return found
+
+
 def attach() -> dict[str, Callable[..., Any]]:
     """Give Tensor its methods; returns the functions for the public namespace."""
     found = functions()
@@ -209,13 +218,13 @@ def attach() -> dict[str, Callable[..., Any]]:
     methods |= {"fill_": fill_, "zero_": zero_, "copy_": copy_, "where": where_method}
     methods |= {"fill_diagonal_": fill_diagonal_, "apply_": apply_, "map_": map_}
     methods |= {"__getitem__": indexing.getitem, "__setitem__": indexing.setitem}
+    methods |= {"__repr__": _text, "__str__": _text}
     for module in (
         conversion,
         dispatch,
         factories,
         gradients,
         operators,
-        printing,
         random,
         removed,
         memory,

@@ -98,3 +98,25 @@ def set_warn_always(b: bool) -> None:
 def is_warn_always_enabled() -> bool:
     """What ``set_warn_always`` was told last."""
     return _warns_always
+
+
+_deterministic = False
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Ask for results that do not depend on the run. They never do: every kernel adds in a fixed order.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.use_deterministic_algorithms(True)
+        >>> aj.are_deterministic_algorithms_enabled()
+        True
+        >>> aj.use_deterministic_algorithms(False)
+    """
+    global _deterministic
+    _deterministic = bool(mode)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What ``use_deterministic_algorithms`` was told last."""
+    return _deterministic

@@ -136,8 +136,7 @@ class Node:
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "edges", "out_metas", "post_hooks", "pre_hooks", "retained", "sequence", "source",
-        "tensor_hooks",
+        "__dict__", "__weakref__", "edges", "out_metas", "sequence", "source",
     )  # fmt: skip
     edges: Sequence[Edge | None]
     out_metas: Sequence[Meta]
@@ -145,13 +144,14 @@ class Node:
     renumbered = False  # whether edges may lead to nodes of greater number, by ``_set_sequence_nr``
     _is_pure_view = False  # whether a write through the result replaces the node by the view it stands for
 
+    pre_hooks: Hooks | None = None  # in the class, as few nodes have any
+    post_hooks: Hooks | None = None
+    tensor_hooks: dict[int, Any] | None = None
+    retained: dict[int, weakref.ref[Tensor]] | None = None
+
     def __init__(self, sequence: int | None = None) -> None:
         self.edges = ()
         self.out_metas = ()
-        self.pre_hooks: Hooks | None = None
-        self.post_hooks: Hooks | None = None
-        self.tensor_hooks: dict[int, Any] | None = None
-        self.retained: dict[int, weakref.ref[Tensor]] | None = None
         self.sequence = next(_sequence) if sequence is None else sequence
         self.source = UNKNOWN
 
@@ -242,7 +242,9 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     def __init__(self, variable: Tensor) -> None:
-        super().__init__(LAST)  # as early as possible, so that gradients can be freed
+        self.edges = self.out_metas = ()
+        self.sequence = LAST  # as early as possible, so that gradients can be freed
+        self.source = UNKNOWN
         self.variable = variable
 
     def name(self) -> str:

@@ -6,10 +6,11 @@ arguments of the call besides: plain values, a tensor, or tensors that one of th
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from autojit.tensor.node import FREED
-from autojit.tensor.saved import Packed, SavedTensor, freed_error
+from autojit.tensor.saved import Packed, SavedTensor, freed_error, saved_places
 from autojit.tensor.tensor import Tensor
 
 
@@ -50,6 +51,28 @@ def argument_of(node: Any, name: str, is_raw: bool) -> Any:
     if not is_raw:
         return unpack()
     return SavedTensor.of(lambda: node.arguments[name], lambda packed: node.arguments.__setitem__(name, packed), unpack)
+
+
+_EXTENTS = re.compile(r"(\w+?)_sym_(sizes|argsize_(minus_)?(\d+))")
+
+
+def extents_of(node: Any, name: str) -> Any:
+    """The shape of an operand (``self_sym_sizes``) or one extent of it (``self_sym_argsize_0``, ``..._minus_1``).
+
+    None: the name says nothing of that kind about the node.
+    """
+    found = _EXTENTS.fullmatch(name)
+    if found is None:
+        return None
+    kind, place = saved_places(node.op, len(node.primals), len(node.results)).get(found[1], ("", 0))
+    if kind != "primal" or node.primals[place] is FREED:
+        return None
+    kept = node.primals[place]
+    shape = kept.shape if isinstance(kept, Tensor) else node._unpack(kept, place).spec.shape
+    if found[2] == "sizes":
+        return tuple(shape)
+    axis = int(found[4])
+    return shape[-axis if found[3] else axis]
 
 
 def _kept(node: Any, item: KeptBy | None, is_raw: bool) -> Any:

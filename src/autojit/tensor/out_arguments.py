@@ -14,7 +14,6 @@ from typing import Any
 
 from autojit.core.errors import UsageError
 from autojit.tensor import factories, random
-from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.inplace import copy_into
 from autojit.tensor.memory import resize_
 from autojit.tensor.recording import shows_grad
@@ -165,7 +164,8 @@ def _refuse_tangents(name: str, given: Sequence[Any]) -> None:
     members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
     tensors = [t for t in members if isinstance(t, Tensor)]
     for level in state.layers:
-        if isinstance(level, ForwardLevel) and any(level.tangent(t) is not None for t in tensors):
+        tangent = getattr(level, "tangent", None)  # of a ForwardLevel
+        if tangent is not None and any(tangent(t) is not None for t in tensors):
             raise NotImplementedError(
                 f"Trying to use forward AD with {name}_out that does not support it because it is an out= function. "
                 "Call it without out=."

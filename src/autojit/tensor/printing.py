@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from autojit.core.dtypes import bool_, default_dtype, int64
-from autojit.tensor.recording import wants_grad
+from autojit.core.errors import DifferentiationError
+from autojit.tensor.recording import require_unchanged, wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -136,11 +137,23 @@ def to_text(self: Tensor) -> str:
         has_default = t.dtype in (default_dtype(), int64, bool_) or t.dtype is default_dtype().to_complex()
     if not has_default:
         suffixes.append(f"dtype={t.dtype!r}")
-    if wants_grad(self):
-        suffixes.append("requires_grad=True" if self._grad_fn is None else f"grad_fn=<{self._grad_fn.name()}>")
+    history = _history(self)
+    if history:
+        suffixes.append(history)
     for layer in state.layers:
         suffixes.extend(layer.shown(self))
     return _joined("tensor(" + shown, suffixes)
+
+
+def _history(t: Tensor) -> str:
+    try:
+        is_recorded = wants_grad(t)
+        require_unchanged(t)
+    except DifferentiationError:
+        return "grad_fn=<Invalid>"  # a view that may not be used since its memory has changed
+    if not is_recorded:
+        return ""
+    return "requires_grad=True" if t._grad_fn is None else f"grad_fn=<{t._grad_fn.name()}>"
 
 
 def _joined(text: str, suffixes: list[str]) -> str:
@@ -153,6 +166,3 @@ def _joined(text: str, suffixes: list[str]) -> str:
             text += ", " + suffix
             line += len(suffix) + 2
     return text + ")"
-
-
-METHODS: dict[str, Any] = {"__repr__": to_text, "__str__": to_text}

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit import ops
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
 from autojit.core.errors import UsageError
 from autojit.ops import random as draws
@@ -169,7 +170,7 @@ def randint(
 def randperm(n: int, *, generator: Generator | None = None, dtype: DType | None = None, device: Any = None) -> Tensor:
     """A random permutation of 0 .. n - 1."""
     key = (generator or default_generator)._take(2 * n)
-    return finish(cast(draws.randperm(key, n), dtype or int64), False, device)
+    return finish(cast(ops.randperm(key, n), dtype or int64), False, device)
 
 
 def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
@@ -274,7 +275,7 @@ def multinomial(
     _require_weights(input, num_samples)
     count = t.size if not replacement else prod(t.shape[:-1]) * num_samples
     key = (generator or default_generator)._take(2 * count)
-    return draws.multinomial(key, input.detach(), num_samples, replacement)  # type: ignore[no-any-return]
+    return ops.multinomial(key, input.detach(), num_samples, replacement)  # type: ignore[no-any-return]
 
 
 _MOST_CATEGORIES = 2**24  # torch's limit

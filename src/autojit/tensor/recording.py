@@ -1,284 +1,25 @@
 """Recording: from an op applied to tensors that require gradients to a node of the history.
 
-Which operands and results a rule reads is found once per op by a dry run of the rule with tracers; only those are kept,
-of the others only shape and dtype. The same rules run later, eagerly or traced, in ``pull_back``.
+Only the operands and results that the op's rule reads are kept (``residual_plans.py``), of the others only shape and
+dtype. The rules run later, eagerly or traced, when the engine reaches the node (``op_node.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.core.types import TensorType
-from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
-from autojit.tensor.node import (
-    FREED,
-    ZERO,
-    AccumulateGrad,
-    Edge,
-    Meta,
-    Node,
-    backward_name,
-    move_retained,
-    next_sequence,
-)
-from autojit.tensor.node_arguments import argument_of, is_saved
-from autojit.tensor.saved import (
-    Packed,
-    SavedTensor,
-    TypeOnly,
-    accumulator_of,
-    changed_error,
-    connected,
-    freed_error,
-    is_number,
-    saved_places,
-    type_only,
-)
+from autojit.tensor.node import Edge, Meta, Node, backward_name, move_retained
+from autojit.tensor.op_node import OpNode, node_type
+from autojit.tensor.residual_plans import UNKNOWN, new_plan, plans_of, residual_plan
+from autojit.tensor.saved import Packed, accumulator_of, is_number
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, storage_of, type_of, wrap
 from autojit.tensor.view_history import ViewChain
 from autojit.tensor.view_rules import forbidden_view, inference_saved
-from autojit.transforms.adjoint import accumulate
-
-_PLANS: dict[Op, dict[Any, ResidualPlan | None]] = {}
-_PLAN_LIMIT = 4096
-_UNSAVED = ("parameter", "constant")  # what a node shows without having saved a tensor
-
-
-class ResidualPlan(NamedTuple):
-    """Which operands and results the VJP rule reads, per position, and the class of the node that runs it."""
-
-    primals: tuple[bool, ...]
-    results: tuple[bool, ...]
-    node: type[OpNode]
-
-
-class OpNode(Node):
-    """One op of ``autojit.ops``: runs the op's own VJP rule on what the rule reads.
-
-    ``primals`` holds, per operand, the tensor itself where the rule reads it, else only its meta; ``results`` holds
-    detached shells of the results the rule reads. ``versions`` are the storages' versions at recording.
-    """
-
-    __slots__ = ("arguments", "mask", "op", "primals", "results", "versions")
-    arguments: dict[str, Any]  # of the function that users called, where ``rename_node`` was told them
-    op: Op
-    mask: int
-    primals: list[Any]
-    results: list[Any]
-    versions: Sequence[int]
-
-    def __init__(self, sequence: int | None = None) -> None:
-        self.pre_hooks = None
-        self.post_hooks = None
-        self.tensor_hooks = None
-        self.retained = None
-        self.sequence = next_sequence() if sequence is None else sequence
-
-    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
-        bars = [None if g is ZERO else g for g in grads]
-        if not any([g is not None for g in bars]):
-            nothing = ZERO if any(g is ZERO for g in grads) else None
-            return [nothing] * len(self.edges)
-        place = 0
-        primals = []
-        for entry in self.primals:
-            primals.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place))
-            place += 1
-        results = []
-        for number, entry in enumerate(self.results):
-            results.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place + number, number))
-        found = accumulate(self.op, primals, results, bars, wanted)
-        for place, want in enumerate(wanted):
-            if want and found[place] is None:
-                found[place] = ZERO
-        return found
-
-    def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
-        kind = type(entry)
-        if kind is tuple or kind is TensorType:
-            return type_only(entry)
-        if entry is FREED:
-            raise freed_error(self)
-        if kind is Packed:
-            return entry.unpack(self, result)
-        if entry._storage is not None and entry._storage.version != self.versions[place]:
-            raise changed_error(self, entry, self.versions[place], result)
-        if result >= 0:
-            return as_result(entry, self, result)
-        if entry._grad_fn is None and not entry._requires_grad:
-            self._check_not_detached(entry, place)
-        return entry
-
-    def _check_not_detached(self, t: Tensor, place: int) -> None:
-        edge = self.edges[place]
-        if edge is not None and type(edge[0]) is not AccumulateGrad:
-            raise DifferentiationError(
-                "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
-                "supported, please use out-of-place `.detach()` instead",
-                {"tensor": t, "needed by": f"{self.name()}  {self.source}"},
-            )
-
-    def release(self) -> None:
-        for kept in (self.primals, self.results):
-            for i, entry in enumerate(kept):
-                kind = type(entry)
-                if kind is not tuple and kind is not TensorType:
-                    kept[i] = FREED
-
-    def __getattr__(self, attribute: str) -> Any:
-        is_raw = attribute.startswith("_raw_saved_")
-        if is_raw or attribute.startswith("_saved_"):
-            name = attribute[11 if is_raw else 7 :]
-            shown = getattr(self, "arguments", {})
-            if name in shown and (is_saved(shown[name]) or not is_raw):
-                return argument_of(self, name, is_raw)
-            found = saved_places(self.op, len(self.primals), len(self.results)).get(name)
-            if found is not None and not (is_raw and found[0] in _UNSAVED):
-                return self._raw(*found) if is_raw else self._saved(*found)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
-
-    def __dir__(self) -> list[str]:
-        places = saved_places(self.op, len(self.primals), len(self.results))
-        shown = getattr(self, "arguments", {})
-        raw = [f"_raw_saved_{name}" for name, (kind, _) in places.items() if kind not in _UNSAVED]
-        raw += [f"_raw_saved_{name}" for name, value in shown.items() if is_saved(value)]
-        return [*super().__dir__(), *(f"_saved_{name}" for name in {**places, **shown}), *raw]
-
-    def _saved(self, kind: str, place: Any) -> Any:
-        if kind == "parameter":
-            return getattr(self.op, place)
-        if kind == "constant":
-            return place
-        if kind == "primal":
-            found = self._unpack(self.primals[place], place)
-        else:
-            found = self._unpack(self.results[place], len(self.primals) + place, place)
-        return None if type(found) is TypeOnly else found
-
-    def _raw(self, kind: str, place: int) -> SavedTensor:
-        kept = self.primals if kind == "primal" else self.results
-        result = -1 if kind == "primal" else place
-        return SavedTensor.of(
-            lambda: kept[place],
-            lambda packed: kept.__setitem__(place, packed),
-            lambda: self._saved(kind, place),
-            result,
-        )
-
-
-class NotImplementedNode(OpNode):
-    """An op whose derivative nobody has written down: reaching it in backward is an error."""
-
-    __slots__ = ()
-
-    def name(self) -> str:
-        return "NotImplemented"
-
-    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
-        raise NotImplementedError(
-            f"the derivative for '{self.op.name}' is not implemented: {type(self.op).vjp.not_differentiable}\n"  # type: ignore[attr-defined]
-            f"  recorded  {self.source}\n  fix       detach() the result, or write a custom Function"
-        )
-
-
-_NODE_TYPES: dict[str, type[OpNode]] = {}
-
-
-def node_type(name: str) -> type[OpNode]:
-    """The class of op nodes that users see as ``name``: OpNode under torch's name for it."""
-    found = _NODE_TYPES.get(name)
-    if found is None:
-        fields = {"__slots__": (), "__module__": __name__, "__doc__": OpNode.__doc__}
-        found = _NODE_TYPES[name] = type(name, (OpNode,), fields)
-    return found
-
-
-def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
-    """Let the node of a fresh result be called after the function that the user called; returns ``t``.
-
-    ``arguments`` are what the node shows as ``_saved_<name>``: plain values, a tensor, ``KeptBy`` or a tuple of them.
-    """
-    node = t._grad_fn
-    if isinstance(node, OpNode):
-        node.__class__ = node_type(name)
-        if arguments:
-            node.arguments = arguments
-    return t
-
-
-def as_result(shell: Tensor, node: Node, number: int) -> Tensor:
-    """A saved result as an operand of a rule: connected to its node again when a graph of the derivative is wanted."""
-    return connected(shell, (node, number)) if state.grad_enabled else shell
-
-
-def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan | None:
-    """What the rule of ``op`` reads for the operands in ``mask``; None when nothing can be differentiated.
-
-    Kept per op, mask, dtype and shapes. A rule may choose what it reads by which extents are 0, 1 or more, not by their
-    exact sizes, so a dry run is needed only once per such pattern.
-    """
-    first = operands[0]._array
-    if first is not None and state.trace is None:  # in a capture some operands may hold no array
-        key: Any = (mask, first.dtype, *[t._array.shape for t in operands])
-    else:
-        key = (mask, *[type_of(t) for t in operands])
-    plans = op.__dict__.get("_plans")
-    if plans is None:
-        plans = _plans_of(op)
-    return plans[key] if key in plans else _new_plan(op, operands, mask, plans, key)
-
-
-def _plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
-    plans = _PLANS.get(op)
-    if plans is None:
-        if len(_PLANS) >= _PLAN_LIMIT:
-            _PLANS.clear()
-        plans = _PLANS[op] = {}
-    object.__setattr__(op, "_plans", plans)
-    return plans
-
-
-def _new_plan(
-    op: Op, operands: Sequence[Tensor], mask: int, plans: dict[Any, ResidualPlan | None], key: Any
-) -> ResidualPlan | None:
-    types = [type_of(t) for t in operands]
-    pattern = (mask, types[0].dtype, "pattern", *[tuple([min(n, 2) for n in t.shape]) for t in types])
-    if len(plans) >= _PLAN_LIMIT:
-        plans.clear()
-    if pattern not in plans:
-        plans[pattern] = _dry_run(op, types, mask)
-    plans[key] = plans[pattern]
-    return plans[key]
-
-
-def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:
-    if not op.is_differentiable:
-        is_missing = type(op).vjp.is_missing  # type: ignore[attr-defined]
-        return ResidualPlan((False,) * len(types), (False,) * op.n_outputs, NotImplementedNode) if is_missing else None
-    builder = GraphBuilder()
-    result_types = op.result_type(*types)
-    result_types = (result_types,) if op.n_outputs == 1 else tuple(result_types)
-    if not any(t.dtype.is_differentiable for t in result_types):
-        return None
-    if op.reads_operands:
-        return ResidualPlan((True,) * len(types), (False,) * len(result_types), node_type(backward_name(op.name)))
-    primals = [builder.tracer(builder.input(t)) for t in types]
-    results = [builder.tracer(builder.input(t)) for t in result_types]
-    bars = [builder.tracer(builder.input(t)) if t.dtype.is_differentiable else None for t in result_types]
-    wanted = tuple(bool(mask >> i & 1) for i in range(len(types)))
-    cotangents = accumulate(op, primals, results, bars, wanted)
-    read = {v for node in builder.nodes for v in node.inputs}
-    read.update(c.value for c in cotangents if isinstance(c, Tracer))
-    return ResidualPlan(
-        tuple(p.value in read for p in primals),
-        tuple(r.value in read for r in results),
-        node_type(backward_name(op.name)),
-    )
 
 
 def wants_grad(t: Tensor) -> bool:
@@ -398,9 +139,11 @@ def record_pair(op: Op, x: Tensor, y: Tensor, result: Tensor) -> None:
     x_meta, y_meta = (a.shape, a.dtype), (b.shape, b.dtype)
     plans = op.__dict__.get("_plans")
     if plans is None:
-        plans = _plans_of(op)
+        plans = plans_of(op)
     key = (mask, x_meta, y_meta)
-    plan = plans[key] if key in plans else _new_plan(op, (x, y), mask, plans, key)
+    plan = plans.get(key, UNKNOWN)
+    if plan is UNKNOWN:
+        plan = new_plan(op, (x, y), mask, plans, key)
     if plan is None:
         return
     (keep_x, keep_y), (keep_result,), make = plan
@@ -433,9 +176,11 @@ def record_several(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
         bit += bit
     plans = op.__dict__.get("_plans")
     if plans is None:
-        plans = _plans_of(op)
+        plans = plans_of(op)
     key = (mask, *metas)
-    plan = plans[key] if key in plans else _new_plan(op, operands, mask, plans, key)
+    plan = plans.get(key, UNKNOWN)
+    if plan is UNKNOWN:
+        plan = new_plan(op, operands, mask, plans, key)
     if plan is None:
         return
     node = plan[2]()
@@ -454,9 +199,11 @@ def record_single(op: Op, x: Tensor, result: Tensor) -> None:
     meta = (a.shape, a.dtype)
     plans = op.__dict__.get("_plans")
     if plans is None:
-        plans = _plans_of(op)
+        plans = plans_of(op)
     key = (1, meta)
-    plan = plans[key] if key in plans else _new_plan(op, (x,), 1, plans, key)
+    plan = plans.get(key, UNKNOWN)
+    if plan is UNKNOWN:
+        plan = new_plan(op, (x,), 1, plans, key)
     if plan is None:
         return
     node = plan[2]()

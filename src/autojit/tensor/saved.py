@@ -14,7 +14,7 @@ from typing import Any
 from autojit.core.errors import DifferentiationError
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
-from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node
+from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node, type_of_meta
 from autojit.tensor.state import carry, grad_mode, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of
 from autojit.tensor.view_rules import op_of_node
@@ -124,8 +124,8 @@ class SavedTensor:
     ) -> SavedTensor:
         """The saved tensor that ``get`` reads and ``set`` replaces; ``result`` is -1 for an operand of the node.
 
-        ``get`` gives a Tensor, a ``Packed``, FREED, or anything else when no tensor was saved; ``unpack`` gives the tensor
-        as backward sees it.
+        ``get`` gives a Tensor, a ``Packed``, FREED, or anything else when no tensor was saved; ``unpack`` gives the
+        tensor as backward sees it.
         """
         made = object.__new__(cls)
         made._get, made._set, made._unpack, made._result = get, set, unpack, result

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import contextvars
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,39 +61,51 @@ class State(threading.local):
 state = State()
 
 
-class Layer(Protocol):
+class Layer(abc.ABC):
     """Something between the user's ops and their computation: it gives tensors a second part (a tangent, a batch axis).
 
-    Its methods run with the layer itself taken off, so that what they apply goes to the layers below.
+    Its methods run with the layer itself taken off, so that what they apply goes to the layers below. Those that a
+    layer does not define say that tensors have nothing of their own in it.
     """
 
+    @abc.abstractmethod
     def apply(self, op: Any, operands: Sequence[Any]) -> Any:
         """Apply one op to operands some of which may have a part in this layer."""
-        ...
 
+    @abc.abstractmethod
     def carry(self, source: Any, made: Any, with_history: bool) -> None:
         """``made`` is another tensor object for the same value (``detach``: without history)."""
-        ...
+
+    @abc.abstractmethod
+    def replace(self, x: Any, new: Any, method: str, old: Any, mark: int) -> None:
+        """Write ``new`` into ``x`` (``inplace.replace``)."""
 
     def like(self, source: Any, made: Any) -> Any:
         """A fresh tensor made in the likeness of ``source``: ``made``, or what stands for it in this layer."""
-        ...
-
-    def replace(self, x: Any, new: Any, method: str, old: Any, mark: int) -> None:
-        """Write ``new`` into ``x`` (``inplace.replace``)."""
-        ...
+        return made
 
     def holder(self, x: Any) -> Any:
         """The tensor below this layer that has the history of ``x``: often ``x`` itself."""
-        ...
+        return x
 
-    def detached(self, x: Any) -> None:
+    def detached(self, x: Any) -> None:  # noqa: B027  (nothing to do is a meaning)
         """``x`` was cut off its history in place."""
-        ...
+
+    def become(self, x: Any, seen: Any) -> None:  # noqa: B027
+        """``x`` turns into the view ``seen`` of itself in place (``transpose_``)."""
 
     def shown(self, x: Any) -> list[str]:
         """What ``repr`` says of the tensor's part in this layer."""
-        ...
+        return []
+
+    def call_function(self, cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Any) -> Any:
+        """Call a custom function; None: as without the layer, which is there for the ops inside the function only."""
+        return None
+
+    def around_compiled(self, compiled: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a compiled function: its ops pass through the layer one by one, unless only its ends need to."""
+        compiled.counts.note("called inside a forward-mode level or batch: ops ran one by one; jit the outer function")
+        return compiled.function(*args, **kwargs)
 
 
 def set_trace(trace: Trace | None) -> None:
@@ -159,6 +172,13 @@ def carry(source: Any, made: Any, with_history: bool = True) -> None:
         layer.carry(source, made, with_history)
         with below(layer):
             carry(source, made, with_history)
+
+
+def become(x: Any, seen: Any) -> None:
+    """``x`` turns into the view ``seen`` of itself in place: in every layer, what belongs to it follows."""
+    for layer in reversed(state.layers):
+        with below(layer):
+            layer.become(x, seen)
 
 
 guard_epoch = np.zeros(1, np.int64)

@@ -169,6 +169,10 @@ class Tensor:
         """A cotangent in the form of ``_differentiated()``."""
         return other
 
+    def _with_part(self, part: Tensor) -> Tensor:
+        """This tensor with ``part`` in the place of ``_differentiated()``."""
+        return part
+
     def _from_part(self, part: Any) -> Any:
         """What a gradient of ``_differentiated()`` is shown as."""
         return part
@@ -329,6 +333,11 @@ def _undo(t: Tensor, before: tuple[Any, ...], done: tuple[Any, ...]) -> tuple[An
         shown = storage.value.type
     for op in before:
         shown = op.result_type(shown)
+    return taken_back(t, shown, done)
+
+
+def taken_back(t: Tensor, shown: TensorType, done: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The view ops that lead back to a tensor of type ``shown`` from what ``done`` made of it."""
     undone: list[Any] = []
     for op in done:
         if op.name not in ("permute", "reshape"):

@@ -15,7 +15,8 @@ from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import attach_views
-from autojit.tensor.recording import OpNode, edge_of, shows_grad
+from autojit.tensor.op_node import OpNode
+from autojit.tensor.recording import edge_of, shows_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, type_of, wrap
 

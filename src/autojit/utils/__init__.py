@@ -10,6 +10,6 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """Import a part when it is first used."""
-    if name in ("checkpoint", "data", "hooks"):
+    if name in ("_pytree", "checkpoint", "data", "hooks"):
         return _import_module(f"autojit.utils.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,10 +17,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 from autojit.autograd import backward
-from autojit.autograd.engine import ExecutionEngine, current_walk
+from autojit.autograd.engine import ExecutionEngine
 from autojit.autograd.function import Function
 from autojit.autograd.grad_mode import enable_grad
 from autojit.autograd.graph import saved_tensors_hooks
+from autojit.autograd.running import current_walk
 from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.source import here
 from autojit.core.types import TensorType
@@ -146,10 +147,10 @@ class _Region:
         try:
             self._run_and_compare(number, lines)
         except CheckpointError as error:
+            of_runs = [[f"  {line}" for line in run] for run in (self.lines, lines)]
             raise CheckpointError(
-                f"{error}\n\nYou are seeing this error because you passed `debug=True` to checkpoint. What the two runs "
-                "saved, in order:\n"
-                + "\n".join(["first run", *[f"  {line}" for line in self.lines], "second run", *[f"  {line}" for line in lines]])
+                f"{error}\n\nYou are seeing this error because you passed `debug=True` to checkpoint. What both runs "
+                "saved, in order:\n" + "\n".join(["first run", *of_runs[0], "second run", *of_runs[1]])
             ) from error
 
     def _run_and_compare(self, number: int, lines: list[str] | None) -> None:
@@ -162,7 +163,8 @@ class _Region:
             if count >= len(self.tickets):
                 if not self.is_complete:
                     count += 1  # the first run will get there, too
-                    return t.detach()
+                    more: Tensor = t.detach()
+                    return more
                 raise CheckpointError(
                     "checkpoint: trying to save more tensors during recomputation than during the original forward "
                     f"pass, which saved {count}. The function must do the same every time it is called."
@@ -218,7 +220,7 @@ _debug: bool | None = None
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Context manager: whether checkpoints made inside explain how two runs differ; None leaves it to their ``debug``."""
+    """Context manager: whether checkpoints made inside explain how two runs differ; None: their ``debug``."""
     global _debug
     before, _debug = _debug, enabled
     try:

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from autojit.nn.hooks import RemovableHandle
 from autojit.tensor import Tensor
+from autojit.tensor.node import RemovableHandle
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from autojit.autograd.profiler.ranges import RangeLibrary, emit_nvtx
-from autojit.core.errors import UsageError
-from autojit.cuda.driver import find_library
+from autojit.cuda.driver import RangeLibraryFinder
 
 LIBRARY_VARIABLE = "AUTOJIT_ITT_LIBRARY"
 _NAMES = ("libittnotify.so", "libittnotify_collector.so", "libittnotify.dll")
@@ -51,37 +49,10 @@ class Itt:
         self.end(self.domain)
 
 
-_itt: Itt | None = None
-
-
-def set_library(functions: Any) -> None:
-    """Use this object's functions from now on, or look for the library again (None)."""
-    global _itt
-    _itt = None if functions is None else Itt(functions)
-
-
-def library() -> Itt:
-    """The ITT library.
-
-    Raises:
-        UsageError: it cannot be loaded.
-    """
-    global _itt
-    if _itt is None:
-        functions = find_library(LIBRARY_VARIABLE, _NAMES)
-        if functions is None:
-            raise UsageError(
-                "ITT functions not installed",
-                {"looked for": os.environ.get(LIBRARY_VARIABLE) or ", ".join(_NAMES)},
-                f"build Intel's ittapi as a shared library and name it in the environment variable {LIBRARY_VARIABLE}",
-            )
-        _itt = Itt(functions)
-    return _itt
-
-
-def is_available() -> bool:
-    """Whether there is an ITT library."""
-    return _itt is not None or find_library(LIBRARY_VARIABLE, _NAMES) is not None
+_library = RangeLibraryFinder(Itt, "ITT", LIBRARY_VARIABLE, _NAMES, "build Intel's ittapi as a shared library")
+set_library = _library.set
+library = _library.get
+is_available = _library.is_available
 
 
 def range_push(msg: str) -> None:

@@ -152,7 +152,7 @@ class Observer:
         if state.trace is not None:
             return function(*arguments)
         number = NO_NUMBER if node.sequence == LAST else node.sequence
-        self.sink.push(node.name(), NODE, number, grads, () if node.source is UNKNOWN else (node.source,))
+        self.sink.push(type(node).__name__, NODE, number, grads, () if node.source is UNKNOWN else (node.source,))
         try:
             return function(*arguments)
         finally:

@@ -5,19 +5,31 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from autojit.autograd.profiler.block import ObservedBlock
 from autojit.autograd.profiler.event_list import EventList
-from autojit.autograd.profiler.events import FunctionEventAvg
 from autojit.autograd.profiler.observer import NO_NUMBER, USER, Observer
 from autojit.autograd.profiler.recorder import Options, Recorder
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.cuda.driver import EventClock, has_device
 from autojit.tensor.state import state
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class profile:
+
+def _of_events(method: Callable[Concatenate[EventList, P], T]) -> Callable[Concatenate[profile, P], T]:
+    """A method of the rows as one of the block that has measured them."""
+
+    def forward(self: profile, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self._finished(), *args, **kwargs)
+
+    functools.update_wrapper(forward, method)
+    return forward
+
+
+class profile(ObservedBlock):
     """Context manager that measures what this thread does inside: ops, derivatives, compiled steps and their kernels.
 
     Args:
@@ -43,6 +55,8 @@ class profile:
         >>> {"mul", "GraphRoot", "MulBackward0", "AccumulateGrad"} <= {event.name for event in prof.function_events}
         True
     """
+
+    what = "profile"
 
     def __init__(
         self,
@@ -70,26 +84,12 @@ class profile:
         self.options = Options(record_shapes, with_stack, profile_memory, with_flops)
         self.use_device = "cuda" if self.use_cuda else None
         self.function_events: EventList | None = None
-        self._observer: Observer | None = None
-        self._was_entered = False
 
-    def __enter__(self) -> Self:
-        if not self.enabled:
-            return self
-        if self._was_entered:
-            raise UsageError("Profiler context manager is not reentrant", {}, "make a new profile() for every block")
-        recorder = Recorder(self.options, EventClock() if self.use_cuda else None)
-        observer = Observer(recorder, "profile")
-        observer.install()
-        self._was_entered = True
-        self._recorder, self._observer = recorder, observer
-        return self
+    def _open(self) -> Recorder:
+        self._recorder = Recorder(self.options, EventClock() if self.use_cuda else None)
+        return self._recorder
 
-    def __exit__(self, *exception: object) -> None:
-        if self._observer is None:
-            return
-        self._observer.remove()
-        self._observer = None
+    def _close(self) -> None:
         self.function_events = self._recorder.events()
         del self._recorder
 
@@ -110,46 +110,16 @@ class profile:
     def __str__(self) -> str:
         return repr(self) if self.function_events is None else self.table()
 
-    def table(
-        self,
-        sort_by: str | None = None,
-        row_limit: int = 100,
-        max_src_column_width: int = 75,
-        max_name_column_width: int = 55,
-        max_shapes_column_width: int = 80,
-        header: str | None = None,
-        top_level_events_only: bool = False,
-        time_unit: str | None = None,
-    ) -> str:
-        """The rows as a text: see ``EventList.table``."""
-        return self._finished().table(
-            sort_by,
-            row_limit,
-            max_src_column_width,
-            max_name_column_width,
-            max_shapes_column_width,
-            header,
-            top_level_events_only,
-            time_unit,
-        )
-
-    def export_chrome_trace(self, path: str | Path) -> None:
-        """Write the rows for chrome://tracing and Perfetto."""
-        self._finished().export_chrome_trace(path)
-
-    def export_stacks(self, path: str | Path, metric: str = "self_cpu_time_total") -> None:
-        """Write stacks of user code with weights (``with_stack=True``): see ``EventList.export_stacks``."""
-        self._finished().export_stacks(path, metric)
+    table = _of_events(EventList.table)
+    export_chrome_trace = _of_events(EventList.export_chrome_trace)
+    export_stacks = _of_events(EventList.export_stacks)
+    total_average = _of_events(EventList.total_average)
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> EventList:
         """The sums of rows with the same name: see ``EventList.key_averages``."""
         return self._finished().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
-
-    def total_average(self) -> FunctionEventAvg:
-        """The sum of all rows."""
-        return self._finished().total_average()
 
     @property
     def self_cpu_time_total(self) -> float:

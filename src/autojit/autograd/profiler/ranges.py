@@ -9,9 +9,10 @@ recorded (filling and copying memory) has no number.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
-from autojit.autograd.profiler.observer import NODE, OP, Observer
+from autojit.autograd.profiler.block import ObservedBlock
+from autojit.autograd.profiler.observer import NODE, OP
 from autojit.autograd.profiler.recorder import shapes_of
 from autojit.core.source import SourceLocation
 from autojit.cuda import nvtx
@@ -69,7 +70,7 @@ class Ranges:
         return f"{text}, sizes = {shapes_of(operands)}" if self.record_shapes and operands else text
 
 
-class emit_nvtx:
+class emit_nvtx(ObservedBlock):
     """Context manager: every op, derivative and kernel of this thread opens an NVTX range, for nsys and nvprof.
 
     Args:
@@ -91,28 +92,14 @@ class emit_nvtx:
     def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
         self.enabled = bool(enabled)
         self.record_shapes = bool(record_shapes)
-        self._observer: Observer | None = None
-        self._was_entered = False
 
     def library(self) -> RangeLibrary:
         """The library that ranges go to."""
         return nvtx.library()
 
-    def __enter__(self) -> Self:
-        if not self.enabled:
-            return self
-        if self._was_entered:
-            raise RuntimeError(f"{self.what} context manager is not reentrant")
+    def _open(self) -> Ranges:
         self._ranges = Ranges(self.library(), self.record_shapes)
-        observer = Observer(self._ranges, self.what)
-        observer.install()
-        self._was_entered = True
-        self._observer = observer
-        return self
+        return self._ranges
 
-    def __exit__(self, *exception: object) -> None:
-        if self._observer is None:
-            return
-        self._observer.remove()
-        self._observer = None
+    def _close(self) -> None:
         self._ranges.close()

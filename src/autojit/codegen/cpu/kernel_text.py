@@ -39,6 +39,7 @@ class KernelText:
         partial_bytes: of one chunk's partial results; 0 when there is nothing to combine.
         estimate_ns: single-thread time of the whole kernel.
         reports: whether the two arguments of reports follow the others.
+        scratch_bytes: memory each worker needs; its address, common to all workers, follows the buffers.
     """
 
     text: str
@@ -46,6 +47,7 @@ class KernelText:
     partial_bytes: int
     estimate_ns: float
     reports: bool
+    scratch_bytes: int = 0
 
 
 INTERLEAVE = 2  # vectors a loop with mathematical functions works on at a time

@@ -326,6 +326,8 @@ class _Lowering:
             self.fallbacks.append(name)
             self.entries.append(Entry(Callback(kernel), "", arguments, 1, 20_000.0, f"callback {name}"))
             return
+        if found.scratch_bytes:
+            arguments = (*arguments, Scratch(found.scratch_bytes, per_worker=True))
         arguments = (*arguments, *self._report_arguments(found, kernel.nodes, [kernel.node] * len(kernel.operands)))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
 

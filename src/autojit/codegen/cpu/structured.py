@@ -7,11 +7,13 @@ printer here is called back from the step through its eager rule, and counted.
 from __future__ import annotations
 
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.cpu.structured_convolution import print_convolution
 from autojit.codegen.cpu.structured_matmul import print_matmul
 from autojit.codegen.cpu.structured_scan import print_scan
 from autojit.codegen.cpu.structured_scatter import print_scatter
 from autojit.core.config import config
 from autojit.ir.graph import Node
+from autojit.ops.convolution import Trilinear
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scatter import Scattering
@@ -26,6 +28,8 @@ def print_structured(node: Node) -> KernelText | None:
         return print_scatter(node)
     if isinstance(node.op, Cumulative | CumulativeExtreme | LinearRecurrence):
         return print_scan(node)
+    if isinstance(node.op, Trilinear):
+        return print_convolution(node)
     if isinstance(node.op, Matmul):
         return print_matmul(node)
     return _print_constant(node) if isinstance(node.op, Constant) else None

@@ -16,7 +16,7 @@ from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.ops import composites_activation
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
-from autojit.tensor.recording import rename_node
+from autojit.tensor.op_node import rename_node
 
 _SELU_ALPHA = 1.6732632423543772848170429916717  # Klambauer et al., arXiv:1706.02515, eq. 14
 _SELU_SCALE = 1.0507009873554804934193349852946

@@ -13,7 +13,7 @@ from autojit.ops.composed import NllLoss
 from autojit.ops.composites_loss import pick
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
-from autojit.tensor.recording import rename_node
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.state import is_tracing, state
 
 

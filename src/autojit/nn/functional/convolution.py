@@ -8,6 +8,7 @@ from typing import Any, cast
 from autojit import ops
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.op_node import rename_node
 
 Extents = int | Sequence[int]
 
@@ -198,7 +199,7 @@ def _convolve(
     steps, spacing = extents(stride, ndim, "stride"), extents(dilation, ndim, "dilation")
     low, high = _paddings(padding, weight, steps, spacing)
     _check_bias(input, weight, bias, weight.shape[0], "")
-    found = ops.convolution(images, weight, steps, low, spacing, groups, high=high)
+    found = ops.convolve(images, weight, steps, low, spacing, groups, high=high)
     return _finish(input, found, bias)
 
 
@@ -217,7 +218,7 @@ def _convolve_transposed(
     steps, low = extents(stride, ndim, "stride"), extents(padding, ndim, "padding")
     extra, spacing = extents(output_padding, ndim, "output_padding"), extents(dilation, ndim, "dilation")
     _check_bias(input, weight, bias, weight.shape[1] * groups, "transposed=1, ")
-    found = ops.convolution_transpose(images, weight, steps, low, extra, spacing, groups)
+    found = ops.convolve_transposed(images, weight, steps, low, extra, spacing, groups)
     return _finish(input, found, bias)
 
 
@@ -266,4 +267,5 @@ def _check_bias(input: Tensor, weight: Tensor, bias: Tensor | None, outputs: int
 def _finish(input: Tensor, found: Any, bias: Tensor | None) -> Tensor:
     """Add the bias; a single image stays one."""
     result = found if bias is None else found + bias.reshape(-1, *(1,) * (found.ndim - 2))
+    rename_node(result, "ConvolutionBackward0", bias_sym_sizes_opt=(0,) if bias is None else tuple(bias.shape))
     return cast(Tensor, result if input.ndim == found.ndim else result.squeeze(0))

@@ -13,7 +13,7 @@ from typing import Any
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.tensor import Tensor
-from autojit.tensor.recording import rename_node
+from autojit.tensor.op_node import rename_node
 
 _LINEAR_BY_AXES = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 _CUBIC = -0.75  # the parameter of the convolution kernel: Keys, IEEE Trans. ASSP 29(6), 1981
@@ -68,10 +68,14 @@ def interpolate(
         old, scale = input.shape[2 + k], None if recompute_scale_factor else scales[k]
         found = _along(found, 2 + k, old, sizes[k], scale, mode, bool(align_corners))
     arguments: dict[str, Any] = {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
+    arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
     given = None if size is None else tuple(sizes)
     scale_factors = None if scale_factor is None else tuple(scales)
     name = f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}DBackward0"
     return rename_node(found, name, output_size=given, scale_factors=scale_factors, **arguments)
+
+
+_SCALE_NAMES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
 
 
 def _grid(input: Tensor, axes: int, size: Any, scale_factor: Any) -> tuple[list[int], list[float | None]]:

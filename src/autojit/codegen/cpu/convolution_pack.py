@@ -1,0 +1,176 @@
+"""What the kernels of convolutions share: vectors of any dtype, and packing an image (see `convolution_plan`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from autojit.codegen.cpu.convolution_plan import Layout
+from autojit.codegen.cpu.gemm_text import FunctionText, Vector
+from autojit.codegen.scalar import memory_type, suffix
+
+VECTOR_BYTES = 32
+"""Two registers on machines with 16-byte vectors, of which those with fused multiply-add have 32."""
+
+
+@dataclass(frozen=True)
+class Lanes(Vector):
+    """``<lanes x element>`` of any real dtype."""
+
+    @property
+    def element(self) -> str:
+        return memory_type(self.dtype)
+
+    @property
+    def suffix(self) -> str:
+        return f"v{self.lanes}{suffix(self.dtype)}"
+
+    @property
+    def zero(self) -> str:
+        """The literal of one element."""
+        return "0.0" if self.dtype.kind == "float" else "0"
+
+    def multiply_add(self, text: FunctionText, a: str, b: str, total: str) -> str:
+        """``a * b + total``, fused where the machine has the instruction."""
+        v = self.text
+        if self.dtype.kind == "float":
+            return text.value(f"call {v} @llvm.fmuladd.{self.suffix}({v} {a}, {v} {b}, {v} {total})")
+        return text.value(f"add {v} {total}, {text.value(f'mul {v} {a}, {b}')}")
+
+    def sum(self, text: FunctionText, value: str) -> str:
+        """The sum of all lanes, in pairs."""
+        if self.dtype.kind == "float":
+            return text.value(
+                f"call reassoc {self.element} @llvm.vector.reduce.fadd.{self.suffix}({self.element} 0.0, "
+                f"{self.text} {value})"
+            )
+        return text.value(f"call {self.element} @llvm.vector.reduce.add.{self.suffix}({self.text} {value})")
+
+    def add(self, text: FunctionText, a: str, b: str) -> str:
+        """The sum of two elements."""
+        return text.value(f"{'fadd' if self.dtype.kind == 'float' else 'add'} {self.element} {a}, {b}")
+
+    def declarations(self) -> list[str]:
+        """The intrinsics of the methods."""
+        v, s, e = self.text, self.suffix, self.element
+        common = [
+            "declare i64 @llvm.smin.i64(i64, i64)",
+            "declare i64 @llvm.smax.i64(i64, i64)",
+            "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+        ]
+        if self.dtype.kind != "float":
+            return [*common, f"declare {e} @llvm.vector.reduce.add.{s}({v})"]
+        return [
+            *common,
+            f"declare {v} @llvm.fmuladd.{s}({v}, {v}, {v})",
+            f"declare {e} @llvm.vector.reduce.fadd.{s}({e}, {v})",
+        ]
+
+
+def clear(text: FunctionText, address: str, size_bytes: int | str) -> None:
+    """Fill with zeros."""
+    text.line(f"call void @llvm.memset.p0.i64(ptr {address}, i8 0, i64 {size_bytes}, i1 false)")
+
+
+def copy(text: FunctionText, target: str, source: str, size_bytes: int | str) -> None:
+    """Copy between places that do not overlap."""
+    text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size_bytes}, i1 false)")
+
+
+def offset(text: FunctionText, terms: list[tuple[str | int, int]], constant: int = 0) -> str | int:
+    """``constant + sum(value * factor)`` of i64 values."""
+    total: str | int = constant
+    for value, factor in terms:
+        if value == 0 or factor == 0:
+            continue
+        part = value if factor == 1 else text.mul(value, factor)
+        total = part if total == 0 else text.add(total, part)
+    return total
+
+
+def divide(text: FunctionText, value: str, divisor: int) -> tuple[str, str]:
+    """Quotient and remainder of an i64 that is not negative."""
+    return text.value(f"udiv i64 {value}, {divisor}"), text.value(f"urem i64 {value}, {divisor}")
+
+
+def aligned(size_bytes: int) -> int:
+    """Rounded up to whole cache lines."""
+    return -(-size_bytes // 64) * 64
+
+
+def pack_function(layout: Layout, lanes: Lanes) -> str:
+    """``void @pack(channels, image, start, packed)``: pack channels that follow each other, for the band at ``start``.
+
+    The target was cleared before: what is outside of the image is left alone.
+    """
+    text = FunctionText("internal void @pack(i64 %channels, ptr %image, i64 %start, ptr %packed) #1")
+    start: list[str | int] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
+    size = lanes.dtype.size_bytes
+    with (
+        text.loop(0, "%channels", 1) as channel,
+        text.loop(0, layout.step[0], 1) as f,
+        text.loop(0, layout.step[1], 1) as g,
+        text.loop(0, layout.step[2], 1) as h,
+    ):
+        (_, rows, columns), (_, step_h, step_w) = layout.packed, layout.step
+        whole = prod(layout.packed)
+        with (
+            text.loop(0, layout.packed[0], 1) as qd,
+            text.loop(0, rows, 1) as qh,
+        ):
+            depth, row = (_source(text, layout, a, q, start[a], p) for a, q, p in ((0, qd, f), (1, qh, g)))
+            inside = text.both(_inside(text, depth, layout.image[0]), _inside(text, row, layout.image[1]))
+            with text.when(inside):
+                phases = [(f, step_h * step_w * whole), (g, step_w * whole), (h, whole)]
+                target = offset(text, [(channel, layout.plane), *phases, (qd, rows * columns), (qh, columns)])
+                image_row = layout.image[2]
+                lines = [(channel, prod(layout.image)), (depth, layout.image[1] * image_row), (row, image_row)]
+                to = text.at("%packed", text.mul(target, size))
+                source = text.at("%image", text.mul(offset(text, lines), size))
+                _pack_row(text, layout, lanes, (to, source), h, start[2])
+    return text.finish()
+
+
+def _source(text: FunctionText, layout: Layout, axis: int, q: str, start: str | int, phase: str) -> str:
+    at = text.add(q, start) if start != 0 else q
+    return text.sub(text.add(text.mul(at, layout.step[axis]), phase), layout.low[axis])
+
+
+def _inside(text: FunctionText, position: str, extent: int) -> str:
+    return text.test("ult", position, extent)
+
+
+def _pack_row(
+    text: FunctionText, layout: Layout, lanes: Lanes, places: tuple[str, str], phase: str, start: str | int
+) -> None:
+    """The elements of a row that lie inside of the image."""
+    size, step, low, extent, columns = (
+        lanes.dtype.size_bytes, layout.step[2], layout.low[2], layout.image[2], layout.packed[2]
+    )  # fmt: skip
+    to, source = places
+    if step == 1 and start == 0:
+        first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
+        if first < last:
+            from_ = text.at(source, (first - low) * size)
+            copy(text, text.at(to, first * size), from_, (last - first) * size)
+        return
+    begin, end = (_first_at(text, n, phase, step, start) for n in (low, extent + low))
+    first_q = text.most(begin, 0)
+    last_q = text.least(end, columns)
+    if step == 1:
+        count = text.most(text.sub(last_q, first_q), 0)
+        from_ = text.at(source, text.mul(text.sub(text.add(first_q, start), low), size))
+        copy(text, text.at(to, text.mul(first_q, size)), from_, text.mul(count, size))
+        return
+    with text.loop(first_q, last_q, 1) as q:
+        from_ = text.at(source, text.mul(_source(text, layout, 2, q, start, phase), size))
+        value = text.value(f"load {lanes.element}, ptr {from_}, align {size}")
+        text.line(f"store {lanes.element} {value}, ptr {text.at(to, text.mul(q, size))}, align {size}")
+
+
+def _first_at(text: FunctionText, position: int, phase: str, step: int, start: str | int) -> str:
+    """The first packed element at or behind ``position`` of the padded image."""
+    ahead = text.sub(position + step - 1, phase)
+    whole = text.value(f"sdiv i64 {ahead}, {step}") if step > 1 else ahead
+    return text.sub(whole, start)

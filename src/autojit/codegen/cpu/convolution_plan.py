@@ -1,0 +1,160 @@
+"""How a convolution is laid out for its kernels: three spatial axes, packed images, bands, taps as offsets.
+
+An image is *packed* before it is read: inside zeros, and split into phases where the stride is not 1, so that what one
+tap sees from neighbouring places lies side by side. Packed element ``q`` of phase ``f`` along an axis is element ``(q +
+start) * step + f - low`` of the image. Then tap ``k`` of a convolution reads place ``j`` at ``j + offset(k)``, whatever
+the stride and dilation are, and also across the ends of rows: a *run* of places may cover several rows, with a few
+places of no meaning between them.
+
+The transposed convolution is the same with the roles changed: the places of the image fall into phases (one per residue
+modulo the stride), each of which sees a few taps of an image without phases.
+
+A *band* is a range of places along the first spatial axis, small enough for its packed image to stay in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, prod
+
+from autojit.core.types import Shape
+from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
+
+PACKED_BYTES = 256 << 10
+"""Size of a packed image: part of the second-level cache of any current core."""
+
+AXES = 3
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Places ``first + step * j`` of the result, their number per axis, and (weight offset, packed offset) of each tap."""
+
+    first: Shape
+    counts: Shape
+    taps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A packed image and the places that see it.
+
+    Args:
+        image: extents of the image.
+        places: extents of the grid of places, of one phase.
+        band: places of a band; equal to ``places`` but along ``band_axis``.
+        step: between packed elements of a phase, and the number of phases.
+        low: zeros before the image.
+        packed: extents of one packed phase of a band.
+        phases: the result's phases.
+        result_step: between the places of a phase of the result.
+        result: extents of the result.
+    """
+
+    image: Shape
+    places: Shape
+    band: Shape
+    band_axis: int
+    step: Shape
+    low: tuple[int, ...]
+    packed: Shape
+    phases: tuple[Phase, ...]
+    result_step: Shape
+    result: Shape
+
+    @property
+    def plane(self) -> int:
+        """Elements of a packed channel."""
+        return prod(self.step) * prod(self.packed)
+
+    @property
+    def bands(self) -> int:
+        return -(-self.places[self.band_axis] // self.band[self.band_axis])
+
+    @property
+    def span(self) -> int:
+        """Packed elements from the first place of a band to its last."""
+        (d, h, w), (_, rows, columns) = self.band, self.packed
+        return ((d - 1) * rows + h - 1) * columns + w
+
+    @property
+    def reach(self) -> int:
+        """The greatest offset of a tap."""
+        return max((offset for phase in self.phases for _, offset in phase.taps), default=0)
+
+
+def three(values: Sequence[int], fill: int) -> Shape:
+    """One number per axis, with leading axes up to three."""
+    return (*(fill,) * (AXES - len(values)), *values)
+
+
+def forward_layout(op: Convolution | ConvolutionWeight, image: Shape, kernel: Shape, places: Shape, row: int) -> Layout:
+    """The layout of a convolution's image; ``row`` is the bytes of one packed position of all channels of a unit."""
+    axis = AXES - len(image)
+    grid, stride = three(places, 1), three(op.stride, 1)
+    reach = [_shifts(k, s, d) for k, s, d in zip(three(kernel, 1), stride, three(op.dilation, 1), strict=True)]
+    extra = [max(shift for _, shift in line) for line in reach]
+    band = _band(grid, axis, row * prod(stride), extra)
+    packed = tuple(b + e for b, e in zip(band, extra, strict=True))
+    taps = []
+    for number, taps_at in enumerate(product(*reach)):
+        phase, offset = 0, 0
+        for (f, shift), s, q in zip(taps_at, stride, packed, strict=True):
+            phase, offset = phase * s + f, offset * q + shift
+        taps.append((number, phase * prod(packed) + offset))
+    whole = Phase((0,) * AXES, grid, tuple(taps))
+    low = three(op.padding, 0)
+    return Layout(three(image, 1), grid, band, axis, stride, low, packed, (whole,), (1,) * AXES, grid)
+
+
+def _shifts(kernel: int, stride: int, dilation: int) -> list[tuple[int, int]]:
+    """(phase, shift) of every tap along one axis."""
+    return [(k * dilation % stride, k * dilation // stride) for k in range(kernel)]
+
+
+def transposed_layout(op: ConvolutionInput, image: Shape, kernel: Shape, row: int) -> Layout:
+    """The layout of a transposed convolution, whose packed image is what it is applied to."""
+    axis = AXES - len(image)
+    result, stride = three(op.extents, 1), three(op.stride, 1)
+    grid = tuple(ceil(n / s) for n, s in zip(result, stride, strict=True))
+    windows = zip(three(kernel, 1), stride, three(op.dilation, 1), three(op.padding, 0), strict=True)
+    lines = [_seen_taps(*window) for window in windows]
+    every = [[shift for phase in line for _, shift in phase] for line in lines]
+    low = tuple(-min(shifts, default=0) for shifts in every)
+    extra = [max(shifts, default=0) + first for shifts, first in zip(every, low, strict=True)]
+    band = _band(grid, axis, row, extra)
+    packed = tuple(b + e for b, e in zip(band, extra, strict=True))
+    kernel_axes = three(kernel, 1)
+    phases = []
+    for first in product(*map(range, stride)):
+        counts = tuple(max(0, -(-(n - f) // s)) for n, f, s in zip(result, first, stride, strict=True))
+        taps = []
+        for chosen in product(*(line[f] for line, f in zip(lines, first, strict=True))):
+            tap, offset = 0, 0
+            for (k, shift), extent, q, zeros in zip(chosen, kernel_axes, packed, low, strict=True):
+                tap, offset = tap * extent + k, offset * q + shift + zeros
+            taps.append((tap, offset))
+        if prod(counts):
+            phases.append(Phase(first, counts, tuple(taps)))
+    ones = (1,) * AXES
+    return Layout(three(image, 1), grid, band, axis, ones, low, packed, tuple(phases), stride, result)
+
+
+def _seen_taps(kernel: int, stride: int, dilation: int, padding: int) -> list[list[tuple[int, int]]]:
+    """For every phase of the result the taps (k, shift) that place ``j`` of the phase sees at ``j + shift``."""
+    found = []
+    for first in range(stride):
+        whole = [(k, first + padding - k * dilation) for k in range(kernel)]
+        found.append([(k, distance // stride) for k, distance in whole if distance % stride == 0])
+    return found
+
+
+def _band(grid: Shape, axis: int, row: int, extra: list[int]) -> Shape:
+    """The grid cut along ``axis`` into even bands whose packed image is small enough."""
+    across = prod(n + e for k, (n, e) in enumerate(zip(grid, extra, strict=True)) if k != axis)
+    most = max(1, PACKED_BYTES // max(row * across, 1) - extra[axis])
+    count = -(-grid[axis] // most) if grid[axis] else 1
+    size = max(1, -(-grid[axis] // count))
+    return tuple(size if k == axis else n for k, n in enumerate(grid))

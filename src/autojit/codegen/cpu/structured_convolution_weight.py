@@ -1,0 +1,281 @@
+"""The derivative of a convolution by its weight: dot products over places, a few outputs by a few weights at a time.
+
+A *unit* is a group, a block of input channels and a block of output channels; it owns its weights, so nothing is added up
+between units. It takes images (or bands of them) a few at a time: packs the input channels, and spreads the outputs over
+the packed positions, zero between them. Then every pair of an output and a weight is one dot product of contiguous
+vectors, and a tile of them shares its loads::
+
+    for each image at hand, for each vector of positions
+        load a vector of each of 3 outputs and of each of 4 weights' images, 12 multiply-adds
+
+Sums run over the lanes of a vector and are added across lanes once per round of images. Positions between places multiply
+zeros: an infinity in the image makes NaN of the weights of its channel.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from autojit.codegen.cpu.chunks import CHUNK_NS
+from autojit.codegen.cpu.convolution_pack import (
+    VECTOR_BYTES,
+    Lanes,
+    aligned,
+    clear,
+    copy,
+    divide,
+    offset,
+    pack_function,
+)  # fmt: skip
+from autojit.codegen.cpu.convolution_plan import forward_layout
+from autojit.codegen.cpu.gemm_text import MODULE_TAIL, FunctionText
+from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.ir.graph import Node
+from autojit.ops.convolution import ConvolutionWeight
+
+OUTPUTS, WEIGHTS = 3, 4
+"""Sides of a tile: twelve sums and a few operands in sixteen registers."""
+
+ROUND_BYTES = 384 << 10
+"""Packed images and outputs of one round: part of the second-level cache."""
+
+MAX_CHUNKS = 16
+MULTIPLY_NS = {4: 0.012, 8: 0.024}
+
+
+def print_convolution_weight(node: Node) -> KernelText:
+    """The kernel of a ``ConvolutionWeight`` on contiguous operands."""
+    return _Printer(node).print()
+
+
+class _Printer:
+    def __init__(self, node: Node) -> None:
+        op = node.op
+        assert isinstance(op, ConvolutionWeight)
+        image, output = (v.type for v in node.inputs)
+        self.dtype = image.dtype
+        self.size = self.dtype.size_bytes
+        self.lanes = Lanes(self.dtype, VECTOR_BYTES // self.size)
+        self.groups, self.images = op.groups, image.shape[0]
+        self.inputs, self.outputs = image.shape[1] // op.groups, output.shape[1] // op.groups
+        self.taps, places = prod(op.extents), prod(output.shape[2:])
+        products = self.images * self.groups * self.inputs * self.outputs * self.taps * places
+        self.estimate = 1000.0 + MULTIPLY_NS.get(self.size, 0.024) * products
+        self._plan_units()
+        row_bytes = max(self.block_inputs, 1) * self.size
+        self.layout = forward_layout(op, image.shape[2:], op.extents, output.shape[2:], row_bytes)
+        self._plan_rounds()
+
+    def _plan_units(self) -> None:
+        """Blocks of inputs, and of outputs when that is not enough for all workers."""
+        wanted = max(1, min(MAX_CHUNKS, int(self.estimate / CHUNK_NS)))
+        shares = -(-wanted // max(self.groups, 1))
+        self.block_inputs = max(1, -(-self.inputs // shares))
+        self.input_blocks = max(1, -(-self.inputs // self.block_inputs))
+        shares = -(-shares // self.input_blocks)
+        tiles = -(-self.outputs // OUTPUTS)
+        self.block_outputs = max(1, -(-tiles // shares)) * OUTPUTS
+        self.output_blocks = max(1, -(-self.outputs // self.block_outputs))
+        self.units = self.groups * self.input_blocks * self.output_blocks if self.inputs * self.outputs else 0
+        self.units_per_chunk = max(1, -(-self.units // wanted))
+        self.chunks = max(1, -(-self.units // self.units_per_chunk))
+
+    def _plan_rounds(self) -> None:
+        layout, size = self.layout, self.size
+        self.positions = -(-(layout.span + 1) // self.lanes.lanes) * self.lanes.lanes
+        slack = self.positions + layout.reach
+        self.image_bytes = aligned((self.block_inputs * layout.plane + slack) * size)
+        self.output_bytes = aligned(self.block_outputs * self.positions * size)
+        pieces = self.images * layout.bands
+        self.round = max(1, min(pieces, ROUND_BYTES // (self.image_bytes + self.output_bytes)))
+        self.rounds = -(-pieces // self.round)
+        self.pieces = pieces
+
+    def print(self) -> KernelText:
+        functions = [self._kernel(), pack_function(self.layout, self.lanes), self._spread_function()]
+        functions.append(self._dots_function())
+        words = ", ".join(f"i64 {place * self.size}" for _, place in self.layout.phases[0].taps)
+        table = f"@taps = internal constant [{self.taps} x i64] [{words}], align 16"
+        text = "\n".join([*functions, table, *self.lanes.declarations(), MODULE_TAIL])
+        scratch = self.round * (self.image_bytes + self.output_bytes)
+        return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch)
+
+    # -- the kernel
+
+    def _kernel(self) -> str:
+        text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0")
+        for k, name in enumerate(("image", "output", "weight", "scratch")):
+            text.line(f"%{name} = load ptr, ptr {text.at('%args', 8 * k)}, align 8")
+        text.line(f"%skip = mul i64 %worker, {self.round * (self.image_bytes + self.output_bytes)}")
+        text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
+        text.line(f"%spread = getelementptr i8, ptr %packed, i64 {self.round * self.image_bytes}")
+        first = text.mul("%chunk", self.units_per_chunk)
+        stop = text.least(text.add(first, self.units_per_chunk), self.units)
+        with text.loop(first, stop, 1) as unit:
+            if self.pieces:
+                self._unit(text, unit)
+            else:
+                self._clear_unit(text, unit)
+        return text.finish()
+
+    def _bounds(self, text: FunctionText, unit: str) -> tuple[str, str, str, str, str]:
+        """Group, first input, number of inputs, first output, number of outputs."""
+        rest, block_out = divide(text, unit, self.output_blocks)
+        group, block_in = divide(text, rest, self.input_blocks)
+        first_in, first_out = text.mul(block_in, self.block_inputs), text.mul(block_out, self.block_outputs)
+        inputs = text.least(text.sub(self.inputs, first_in), self.block_inputs)
+        outputs = text.least(text.sub(self.outputs, first_out), self.block_outputs)
+        return group, first_in, inputs, first_out, outputs
+
+    def _weights_at(self, text: FunctionText, group: str, first_in: str, first_out: str) -> str:
+        row = self.inputs * self.taps
+        start = offset(text, [(group, self.outputs * row), (first_out, row), (first_in, self.taps)])
+        return text.at("%weight", text.mul(start, self.size))
+
+    def _clear_unit(self, text: FunctionText, unit: str) -> None:
+        group, first_in, inputs, first_out, outputs = self._bounds(text, unit)
+        weights = self._weights_at(text, group, first_in, first_out)
+        with text.loop(0, outputs, 1) as row:
+            line = text.at(weights, text.mul(row, self.inputs * self.taps * self.size))
+            clear(text, line, text.mul(inputs, self.taps * self.size))
+
+    def _unit(self, text: FunctionText, unit: str) -> None:
+        group, first_in, inputs, first_out, outputs = self._bounds(text, unit)
+        weights = self._weights_at(text, group, first_in, first_out)
+        channel_in = offset(text, [(group, self.inputs), (first_in, 1)])
+        channel_out = offset(text, [(group, self.outputs), (first_out, 1)])
+        with text.loop(0, self.rounds, 1) as number:
+            first = text.mul(number, self.round)
+            count = text.least(text.sub(self.pieces, first), self.round)
+            clear(text, "%packed", text.mul(count, self.image_bytes))
+            clear(text, "%spread", text.mul(count, self.output_bytes))
+            with text.loop(0, count, 1) as k:
+                self._piece(text, text.add(first, k), k, (channel_in, inputs, channel_out, outputs))
+            later = text.value(f"zext i1 {text.test('sgt', number, 0)} to i64")
+            text.line(
+                f"call void @dots(i64 {count}, i64 {outputs}, i64 {text.mul(inputs, self.taps)}, ptr %packed, ptr %spread, "
+                f"ptr {weights}, i64 {later})"
+            )
+
+    def _piece(
+        self, text: FunctionText, piece: str, k: str, channels: tuple[str | int, str, str | int, str]
+    ) -> None:
+        """Pack one band of one image and spread its outputs."""
+        layout, size = self.layout, self.size
+        channel_in, inputs, channel_out, outputs = channels
+        image, band = divide(text, piece, layout.bands)
+        axis = layout.band_axis
+        begin = text.mul(band, layout.band[axis])
+        start = text.least(begin, layout.places[axis] - layout.band[axis])
+        seen = offset(text, [(image, self.groups * self.inputs), (channel_in, 1)])
+        source = text.at("%image", text.mul(seen, prod(layout.image) * size))
+        packed = text.at("%packed", text.mul(k, self.image_bytes))
+        text.line(f"call void @pack(i64 {inputs}, ptr {source}, i64 {start}, ptr {packed})")
+        made = offset(text, [(image, self.groups * self.outputs), (channel_out, 1)])
+        output = text.at("%output", text.mul(made, prod(layout.places) * size))
+        spread = text.at("%spread", text.mul(k, self.output_bytes))
+        done = text.sub(begin, start)
+        text.line(f"call void @spread(i64 {outputs}, ptr {output}, i64 {start}, i64 {done}, ptr {spread})")
+
+    def _spread_function(self) -> str:
+        """``void (channels, output, start, done, target)``: rows of places at their packed positions.
+
+        The last band overlaps the one before: its first ``done`` places along the cut axis were counted there.
+        """
+        text = FunctionText(
+            "internal void @spread(i64 %channels, ptr %output, i64 %start, i64 %done, ptr %target) #1"
+        )
+        layout, size = self.layout, self.size
+        firsts: list[str | int] = ["%done" if axis == layout.band_axis else 0 for axis in range(3)]
+        starts: list[str | int] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
+        _, rows, columns = layout.packed
+        height, width = layout.places[1:]
+        with (
+            text.loop(0, "%channels", 1) as channel,
+            text.loop(firsts[0], layout.band[0], 1) as d,
+            text.loop(firsts[1], layout.band[1], 1) as h,
+        ):
+            lines: list[tuple[str | int, int]] = [(channel, self.positions), (d, rows * columns), (h, columns)]
+            to = offset(text, [*lines, (firsts[2], 1)])
+            places: list[tuple[str | int, int]] = [(channel, prod(layout.places)), (d, height * width), (h, width)]
+            strides = (height * width, width, 1)
+            moved = [(start, stride) for start, stride in zip(starts, strides, strict=True)]
+            from_ = offset(text, [*places, *moved, (firsts[2], 1)])
+            count = layout.band[2] if firsts[2] == 0 else text.sub(layout.band[2], firsts[2])
+            bytes_ = count * size if isinstance(count, int) else text.mul(count, size)
+            copy(text, text.at("%target", text.mul(to, size)), text.at("%output", text.mul(from_, size)), bytes_)
+        return text.finish()
+
+    # -- dot products
+
+    def _dots_function(self) -> str:
+        """``void (count, outputs, columns, packed, spread, weights, accumulate)``: all tiles of a unit.
+
+        Tiles that stick out repeat the last row or column: it is computed, and stored, twice.
+        """
+        text = FunctionText(
+            "internal void @dots(i64 %count, i64 %outputs, i64 %columns, ptr %packed, ptr %spread, ptr %weights, "
+            "i64 %accumulate) #1"
+        )
+        size = self.size
+        with text.loop(0, "%outputs", OUTPUTS) as row, text.loop(0, "%columns", WEIGHTS) as column:
+            rows = [text.least(text.add(row, k), text.sub("%outputs", 1)) for k in range(OUTPUTS)]
+            columns = [text.least(text.add(column, k), text.sub("%columns", 1)) for k in range(WEIGHTS)]
+            outputs = [text.at("%spread", text.mul(r, self.positions * size)) for r in rows]
+            images = [self._image_of(text, c) for c in columns]
+            totals = self._sums(text, outputs, images)
+            places = [
+                text.at("%weights", text.mul(offset(text, [(r, self.inputs * self.taps), (c, 1)]), size))
+                for r in rows
+                for c in columns
+            ]
+            self._store(text, totals, places)
+        return text.finish()
+
+    def _image_of(self, text: FunctionText, column: str) -> str:
+        """What the weight of a column sees from the first place on."""
+        channel, tap = divide(text, column, self.taps)
+        shift = text.value(f"load i64, ptr {text.at('@taps', text.mul(tap, 8))}, align 8")
+        return text.at("%packed", text.add(text.mul(channel, self.layout.plane * self.size), shift))
+
+    def _sums(self, text: FunctionText, outputs: list[str], images: list[str]) -> list[str]:
+        pointers = [*outputs, *images]
+        zeros = ["zeroinitializer"] * (OUTPUTS * WEIGHTS)
+        kinds = ["i64", *["ptr"] * len(pointers), *[self.lanes.text] * len(zeros)]
+
+        def piece(state: list[str]) -> list[str]:
+            left, starts, totals = state[0], state[1 : 1 + len(pointers)], state[1 + len(pointers) :]
+
+            def step(inner: list[str]) -> list[str]:
+                remaining, position, *sums = inner
+                vectors = [text.load(self.lanes, text.at(p, position)) for p in starts]
+                pairs = [(r, c) for r in vectors[:OUTPUTS] for c in vectors[OUTPUTS:]]
+                news = [self.lanes.multiply_add(text, r, c, t) for (r, c), t in zip(pairs, sums, strict=True)]
+                return [text.sub(remaining, 1), text.add(position, VECTOR_BYTES), *news]
+
+            first = [str(self.positions // self.lanes.lanes), "0", *totals]
+            totals = text.repeat(["i64", "i64", *kinds[1 + len(pointers) :]], first, step)[2:]
+            steps = [self.output_bytes] * OUTPUTS + [self.image_bytes] * WEIGHTS
+            moved = [text.at(p, s) for p, s in zip(starts, steps, strict=True)]
+            return [text.sub(left, 1), *moved, *totals]
+
+        return text.repeat(kinds, ["%count", *pointers, *zeros], piece)[1 + len(pointers) :]
+
+    def _store(self, text: FunctionText, totals: list[str], places: list[str]) -> None:
+        """All old values are read before any is written: a repeated place is then added to once."""
+        lanes, size = self.lanes, self.size
+        sums = [lanes.sum(text, total) for total in totals]
+        adds = text.test("ne", "%accumulate", 0)
+        read, joined, before = text.label("read"), text.label("joined"), text.block
+        text.line(f"br i1 {adds}, label %{read}, label %{joined}")
+        text.start(read)
+        olds = [text.value(f"load {lanes.element}, ptr {place}, align {size}") for place in places]
+        news = [lanes.add(text, old, new) for old, new in zip(olds, sums, strict=True)]
+        text.jump(joined)
+        text.start(joined)
+        found = [
+            text.value(f"phi {lanes.element} [ {new}, %{read} ], [ {alone}, %{before} ]")
+            for new, alone in zip(news, sums, strict=True)
+        ]
+        for value, place in zip(found, places, strict=True):
+            text.line(f"store {lanes.element} {value}, ptr {place}, align {size}")

@@ -1,0 +1,72 @@
+"""Captures: what is kept of one jitted function for one argument signature, and the counters of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from autojit.core.errors import TraceError
+from autojit.jit.step import Capture, CompiledStep, Decision
+
+REASONS_KEPT = 20
+
+Branch = list[Decision | CompiledStep]  # alternatives, in the order they were captured
+
+
+@dataclass
+class JitStats:
+    """Counters of one jitted function."""
+
+    captures: int = 0
+    calls: int = 0
+    fallbacks: int = 0
+    capture_s: float = 0.0
+    compile_s: float = 0.0
+    reasons: list[str] = field(default_factory=list)
+
+    def note(self, reason: str) -> None:
+        """Remember why a capture could not be used."""
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        del self.reasons[:-REASONS_KEPT]
+
+
+@dataclass(eq=False)
+class Captures:
+    """Captures of one argument signature: alternatives, each under the guards of its capture."""
+
+    branch: Branch = field(default_factory=list)
+    captures: int = 0
+
+
+def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:
+    """Every node below a branch."""
+    stack = list(branch)
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, Decision):
+            stack.extend(n for children in node.children.values() for n in children)
+
+
+def remove(branch: Branch, capture: Capture) -> None:
+    """Take a capture that cannot be used out of the tree."""
+    branch[:] = [node for node in branch if node.capture is not capture]
+
+
+def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> TraceError:
+    """What to raise when a signature has been captured too often: on what its captures differ."""
+    decisions = [node for node in nodes_of(captures.branch) if isinstance(node, Decision)]
+    worst = max(decisions, key=lambda d: len(d.children), default=None)
+    facts: dict[str, object] = {"captures": captures.captures - 1}
+    if worst is not None and len(worst.children) > 1:
+        facts["decides on"] = f"{worst.split.value.type} at {worst.split.source}"
+        facts["outcomes"] = len(worst.children)
+    if reasons:
+        facts["last reasons"] = "; ".join(reasons[-3:])
+    return TraceError(
+        f"jit: {name} was captured too often for one argument signature",
+        facts,
+        "keep values that change in tensors; choose between results with aj.where(condition, f(x), g(x)), "
+        "or decide outside the step and pass the decision as a bool",
+    )

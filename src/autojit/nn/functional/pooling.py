@@ -1,0 +1,383 @@
+"""Pooling over windows: maxima, means and norms, with given or adaptive windows. ``F`` in the examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import autojit as aj
+from autojit.core.errors import DTypeError, ShapeError, UsageError
+from autojit.nn.functional.windows import (
+    Extents,
+    Window,
+    check_rank,
+    flat_places,
+    numbers,
+    window_max,
+    window_sum,
+    windows,
+)
+from autojit.tensor import Tensor
+
+
+def _max_pool(
+    ndim: int,
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    name = f"max_pool{ndim}d"
+    check_rank(name, input, ndim)
+    found = windows(name, input, kernel_size, stride, padding, dilation, ndim, ceil_mode)
+    best, places = input, [] if return_indices else None
+    for axis in reversed(range(ndim)):
+        best, places = window_max(best, input.ndim - ndim + axis, found[axis], places)
+    return best if places is None else (best, flat_places(places, input.shape[-ndim:]))
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest element of every window. Shapes: ``[(n,) c, length] -> [(n,) c, windows]``.
+
+    Args:
+        stride: from window to window; ``kernel_size`` by default.
+        padding: elements that never win, on both sides.
+        ceil_mode: whether a last window may reach over the end.
+        return_indices: also return where the elements stand in the input.
+
+    Raises:
+        RuntimeError: wrong rank, parameters out of range, or no window fits.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.max_pool1d(aj.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
+        tensor([[3., 2.]])
+    """
+    return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest element of every window of an image; see ``max_pool1d``. Indices count the image row by row.
+
+    Shapes: ``[(n,) c, h, w] -> [(n,) c, h', w']``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.max_pool2d(aj.arange(16.0).reshape(1, 4, 4), 2)
+        tensor([[[ 5.,  7.],
+                 [13., 15.]]])
+    """
+    return _max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The greatest element of every window of a volume; see ``max_pool1d``.
+
+    Shapes: ``[(n,) c, d, h, w] -> [(n,) c, d', h', w']``.
+    """
+    return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+max_pool1d_with_indices = partial(max_pool1d, return_indices=True)
+max_pool2d_with_indices = partial(max_pool2d, return_indices=True)
+max_pool3d_with_indices = partial(max_pool3d, return_indices=True)
+
+
+def _avg_pool(
+    ndim: int,
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None,
+    padding: Extents,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
+    name = f"avg_pool{ndim}d"
+    check_rank(name, input, ndim)
+    if input.dtype is aj.bool:
+        raise DTypeError(f'"{name}" not implemented for bool', {"input": input})
+    if divisor_override == 0:
+        raise UsageError("divisor must be not zero")
+    found = windows(name, input, kernel_size, stride, padding, 1, ndim, ceil_mode)
+    total = input
+    for axis in reversed(range(ndim)):
+        total = window_sum(total, input.ndim - ndim + axis, found[axis])
+    if divisor_override is None:
+        return _divided(total, found, input.shape[-ndim:], count_include_pad)
+    return _quotient(total, divisor_override)
+
+
+def _quotient(total: Tensor, divisor: Any) -> Tensor:
+    """Integers are divided as C does."""
+    return total / divisor if total.is_floating_point() else aj.div(total, divisor, rounding_mode="trunc")
+
+
+def _divided(total: Tensor, found: list[Window], extents: Sequence[int], include_pad: bool) -> Tensor:
+    """Divide each window by the number of its elements: a number if all have as many."""
+    counts = [_counts(w, n, include_pad) for w, n in zip(found, extents, strict=True)]
+    if all(min(line) == max(line) for line in counts):
+        return _quotient(total, prod(line[0] for line in counts))
+    divisor = aj.ones((), dtype=total.dtype, device=total.device)
+    for axis, line in enumerate(counts):
+        shape = (-1, *(1,) * (len(counts) - 1 - axis))
+        divisor = divisor * aj.tensor(line, dtype=total.dtype, device=total.device).reshape(shape)
+    return _quotient(total, divisor)
+
+
+def _counts(window: Window, extent: int, include_pad: bool) -> list[int]:
+    low, high = (-window.padding, extent + window.padding) if include_pad else (0, extent)
+    found = []
+    for i in range(window.count):
+        start = i * window.stride - window.padding
+        found.append(min(start + window.size, high) - max(start, low))
+    return found
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of every window. Shapes: ``f[(n,) c, length] -> f[(n,) c, windows]``.
+
+    Args:
+        stride: from window to window; ``kernel_size`` by default.
+        padding: zeros on both sides.
+        ceil_mode: whether a last window may reach over the end.
+        count_include_pad: whether the padding counts as elements.
+
+    Raises:
+        RuntimeError: wrong rank, parameters out of range, or no window fits.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.avg_pool1d(aj.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
+        tensor([[2., 1.]])
+    """
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of every window of an image; see ``avg_pool1d``. Shapes: ``f[(n,) c, h, w] -> f[(n,) c, h', w']``.
+
+    Args:
+        divisor_override: divide every sum by this number instead.
+    """
+    return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of every window of a volume; see ``avg_pool2d``."""
+    return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _lp_pool(
+    ndim: int, input: Tensor, norm_type: float, kernel_size: Extents, stride: Extents | None, ceil_mode: bool
+) -> Tensor:
+    sizes = numbers(kernel_size, ndim, f"lp_pool{ndim}d", "kernel_size")
+    mean = _avg_pool(ndim, input.pow(norm_type), sizes, stride, 0, ceil_mode, True, None)
+    return (mean.sign() * mean.abs().relu()).mul(prod(sizes)).pow(1.0 / norm_type)
+
+
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Extents, stride: Extents | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """The ``norm_type``-th root of the sum of powers of every window. Shapes: ``f[(n,) c, l] -> f[(n,) c, windows]``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.lp_pool1d(aj.tensor([[3.0, 4.0]]), 2, 2)
+        tensor([[5.]])
+    """
+    return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Extents, stride: Extents | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """The same over images; see ``lp_pool1d``."""
+    return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: Extents, stride: Extents | None = None, ceil_mode: bool = False
+) -> Tensor:
+    """The same over volumes; see ``lp_pool1d``."""
+    return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+# -- adaptive windows: window i of o along an axis of n covers [floor(i n / o), ceil((i + 1) n / o))
+
+OutputSize = int | None | Sequence[int | None]
+
+
+def _adaptive(ndim: int, kind: str, input: Tensor, output_size: OutputSize) -> list[list[tuple[int, int]]]:
+    """The windows (start, stop) along each axis."""
+    name = f"adaptive_{kind}_pool{ndim}d"
+    given = list(output_size) if isinstance(output_size, Sequence) else [output_size] * ndim
+    if len(given) != ndim:
+        raise UsageError(f"{name}: output_size must be {ndim}")
+    if input.ndim not in (ndim + 1, ndim + 2):
+        raise ShapeError(f"{name}(): Expected {ndim + 1}D or {ndim + 2}D tensor, but got {list(input.shape)}")
+    if 0 in input.shape[-ndim - 1 :]:
+        raise ShapeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+            f"{list(input.shape)}"
+        )
+    sizes = [n if o is None else int(o) for n, o in zip(input.shape[-ndim:], given, strict=True)]
+    if min(sizes) < 0:
+        raise UsageError(f"{name}: elements of output_size must be greater than or equal to 0 but received {sizes}")
+    pairs = zip(input.shape[-ndim:], sizes, strict=True)
+    return [[(i * n // o, -(-(i + 1) * n // o)) for i in range(o)] for n, o in pairs]
+
+
+def _spread(x: Tensor, axis: int, spans: list[tuple[int, int]], fill: Any) -> Tensor:
+    """The windows as a new axis behind ``axis``; what lies beyond the shorter ones is ``fill``."""
+    longest = max((stop - start for start, stop in spans), default=1)
+    flat = [min(start + k, stop - 1) for start, stop in spans for k in range(longest)]
+    shape = (*x.shape[:axis], len(spans), longest, *x.shape[axis + 1 :])
+    if flat == list(range(x.shape[axis])):
+        return x.reshape(shape)
+    found = x.index_select(axis, aj.tensor(flat, dtype=aj.int64, device=x.device)).reshape(shape)
+    if all(stop - start == longest for start, stop in spans):
+        return found
+    inside = [[start + k < stop for k in range(longest)] for start, stop in spans]
+    mask = aj.tensor(inside, device=x.device).reshape(len(spans), longest, *(1,) * (x.ndim - 1 - axis))
+    return aj.where(mask, found, aj.tensor(fill, dtype=x.dtype, device=x.device))
+
+
+def _adaptive_avg_pool(ndim: int, input: Tensor, output_size: OutputSize) -> Tensor:
+    lines = _adaptive(ndim, "avg", input, output_size)
+    if not input.is_floating_point():
+        raise DTypeError(f'"adaptive_avg_pool{ndim}d" not implemented for {input.dtype}', {"input": input})
+    found = input
+    for place in reversed(range(ndim)):
+        axis, spans = input.ndim - ndim + place, lines[place]
+        total = _spread(found, axis, spans, 0).sum(axis + 1)
+        lengths = [stop - start for start, stop in spans]
+        if len(set(lengths)) <= 1:
+            found = total / (lengths[0] if lengths else 1)
+        else:
+            divisor = aj.tensor(lengths, dtype=input.dtype, device=input.device)
+            found = total / divisor.reshape(-1, *(1,) * (ndim - 1 - place))
+    return found
+
+
+def _adaptive_max_pool(ndim: int, input: Tensor, output_size: OutputSize, return_indices: bool) -> Any:
+    lines = _adaptive(ndim, "max", input, output_size)
+    best, places = input, list[Tensor]()
+    lowest = -float("inf") if input.is_floating_point() else aj.iinfo(input.dtype).min
+    for place in reversed(range(ndim)):
+        axis, spans = input.ndim - ndim + place, lines[place]
+        windows_of = [_spread(p, axis, spans, 0) for p in places]
+        best, tap = _spread(best, axis, spans, lowest).max(axis + 1)
+        starts = aj.tensor([start for start, _ in spans], dtype=aj.int64, device=input.device)
+        chosen = tap.unsqueeze(axis + 1)
+        places = [w.gather(axis + 1, chosen).squeeze(axis + 1) for w in windows_of]
+        places.insert(0, tap + starts.reshape(-1, *(1,) * (ndim - 1 - place)))
+    return (best, flat_places(places, input.shape[-ndim:])) if return_indices else best
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: OutputSize) -> Tensor:
+    """Means of as many even windows as asked for. Shapes: ``f[(n,) c, length] -> f[(n,) c, output_size]``.
+
+    Raises:
+        RuntimeError: wrong rank, an extent of zero, or a negative size.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.adaptive_avg_pool1d(aj.tensor([[1.0, 2.0, 3.0]]), 2)
+        tensor([[1.5000, 2.5000]])
+    """
+    return _adaptive_avg_pool(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: OutputSize) -> Tensor:
+    """The same over images; None in ``output_size`` keeps an axis. See ``adaptive_avg_pool1d``."""
+    return _adaptive_avg_pool(2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
+    """The same over volumes; see ``adaptive_avg_pool1d``."""
+    return _adaptive_avg_pool(3, input, output_size)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
+    """The greatest elements of as many even windows as asked for; see ``max_pool1d`` about ``return_indices``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.adaptive_max_pool1d(aj.tensor([[1.0, 2.0, 3.0]]), 2, return_indices=True)
+        (tensor([[2., 3.]]), tensor([[1, 2]]))
+    """
+    return _adaptive_max_pool(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
+    """The same over images; see ``adaptive_max_pool1d``."""
+    return _adaptive_max_pool(2, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: bool = False) -> Any:
+    """The same over volumes; see ``adaptive_max_pool1d``."""
+    return _adaptive_max_pool(3, input, output_size, return_indices)
+
+
+adaptive_max_pool1d_with_indices = partial(adaptive_max_pool1d, return_indices=True)
+adaptive_max_pool2d_with_indices = partial(adaptive_max_pool2d, return_indices=True)
+adaptive_max_pool3d_with_indices = partial(adaptive_max_pool3d, return_indices=True)

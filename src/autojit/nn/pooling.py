@@ -1,0 +1,355 @@
+"""Pooling layers, sliding blocks and their inverses; each calls the function of the same name in ``F``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from autojit.nn import functional as F
+from autojit.nn.functional.pooling import OutputSize
+from autojit.nn.functional.windows import Extents, numbers
+from autojit.nn.module import Module
+from autojit.tensor import Tensor
+
+
+class _MaxPool(Module):
+    """The greatest element of every window."""
+
+    _ndim: ClassVar[int]
+
+    def __init__(
+        self,
+        kernel_size: Extents,
+        stride: Extents | None = None,
+        padding: Extents = 0,
+        dilation: Extents = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Any:
+        pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[self._ndim - 1]
+        return pool(
+            input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The greatest element of every window. Shapes: ``[(n,) c, length] -> [(n,) c, windows]``; see ``F.max_pool1d``."""
+
+    _ndim = 1
+
+
+class MaxPool2d(_MaxPool):
+    """The greatest element of every window. Shapes: ``[(n,) c, h, w] -> [(n,) c, h', w']``; see ``F.max_pool2d``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit import nn
+        >>> nn.MaxPool2d(2)(aj.arange(16.0).reshape(1, 4, 4))
+        tensor([[[ 5.,  7.],
+                 [13., 15.]]])
+    """
+
+    _ndim = 2
+
+
+class MaxPool3d(_MaxPool):
+    """The greatest element of every window of a volume; see ``F.max_pool3d``."""
+
+    _ndim = 3
+
+
+class _MaxUnpool(Module):
+    """What ``MaxPool`` kept, back at its place."""
+
+    _ndim: ClassVar[int]
+
+    def __init__(self, kernel_size: Extents, stride: Extents | None = None, padding: Extents = 0) -> None:
+        super().__init__()
+        self.kernel_size = self._numbers(kernel_size)
+        self.stride = self.kernel_size if stride is None else self._numbers(stride)
+        self.padding = self._numbers(padding)
+
+    def _numbers(self, value: Extents) -> tuple[int, ...]:
+        return numbers(value, self._ndim, type(self).__name__, "kernel_size, stride, padding")
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[self._ndim - 1]
+        return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """The inverse of ``MaxPool1d``; see ``F.max_unpool1d``."""
+
+    _ndim = 1
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """The inverse of ``MaxPool2d``; see ``F.max_unpool2d``."""
+
+    _ndim = 2
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The inverse of ``MaxPool3d``; see ``F.max_unpool3d``."""
+
+    _ndim = 3
+
+
+class AvgPool1d(Module):
+    """The mean of every window. Shapes: ``f[(n,) c, length] -> f[(n,) c, windows]``; see ``F.avg_pool1d``."""
+
+    def __init__(
+        self,
+        kernel_size: Extents,
+        stride: Extents | None = None,
+        padding: Extents = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = numbers(kernel_size, 1, "AvgPool1d", "kernel_size")
+        self.stride = self.kernel_size if stride is None else numbers(stride, 1, "AvgPool1d", "stride")
+        self.padding = numbers(padding, 1, "AvgPool1d", "padding")
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool1d(
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _AvgPool(Module):
+    """The mean of every window of an image or a volume."""
+
+    _ndim: ClassVar[int]
+
+    def __init__(
+        self,
+        kernel_size: Extents,
+        stride: Extents | None = None,
+        padding: Extents = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        pool = F.avg_pool2d if self._ndim == 2 else F.avg_pool3d
+        return pool(
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+            self.divisor_override,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool2d(_AvgPool):
+    """The mean of every window. Shapes: ``f[(n,) c, h, w] -> f[(n,) c, h', w']``; see ``F.avg_pool2d``."""
+
+    _ndim = 2
+
+
+class AvgPool3d(_AvgPool):
+    """The mean of every window of a volume; see ``F.avg_pool3d``."""
+
+    _ndim = 3
+
+
+class _LPPool(Module):
+    """The root of the sum of powers of every window."""
+
+    _ndim: ClassVar[int]
+
+    def __init__(
+        self, norm_type: float, kernel_size: Extents, stride: Extents | None = None, ceil_mode: bool = False
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        pool = (F.lp_pool1d, F.lp_pool2d, F.lp_pool3d)[self._ndim - 1]
+        return pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPool):
+    """Norms of windows; see ``F.lp_pool1d``."""
+
+    _ndim = 1
+
+
+class LPPool2d(_LPPool):
+    """Norms of windows of an image; see ``F.lp_pool2d``."""
+
+    _ndim = 2
+
+
+class LPPool3d(_LPPool):
+    """Norms of windows of a volume; see ``F.lp_pool3d``."""
+
+    _ndim = 3
+
+
+class _AdaptiveAvgPool(Module):
+    """Means of as many even windows as asked for."""
+
+    _ndim: ClassVar[int]
+
+    def __init__(self, output_size: OutputSize) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[self._ndim - 1]
+        return pool(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """Means of even windows; see ``F.adaptive_avg_pool1d``."""
+
+    _ndim = 1
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """Means of even windows of an image; see ``F.adaptive_avg_pool2d``.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit import nn
+        >>> nn.AdaptiveAvgPool2d((1, 1))(aj.ones(2, 3, 7, 5)).shape
+        autojit.Size([2, 3, 1, 1])
+    """
+
+    _ndim = 2
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """Means of even windows of a volume; see ``F.adaptive_avg_pool3d``."""
+
+    _ndim = 3
+
+
+class _AdaptiveMaxPool(Module):
+    """The greatest elements of as many even windows as asked for."""
+
+    _ndim: ClassVar[int]
+
+    def __init__(self, output_size: OutputSize, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def forward(self, input: Tensor) -> Any:
+        pool = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[self._ndim - 1]
+        return pool(input, self.output_size, self.return_indices)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """Maxima of even windows; see ``F.adaptive_max_pool1d``."""
+
+    _ndim = 1
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """Maxima of even windows of an image; see ``F.adaptive_max_pool2d``."""
+
+    _ndim = 2
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Maxima of even windows of a volume; see ``F.adaptive_max_pool3d``."""
+
+    _ndim = 3
+
+
+class Unfold(Module):
+    """Every sliding block of an image as a column; see ``F.unfold``."""
+
+    def __init__(
+        self, kernel_size: Extents, dilation: Extents = 1, padding: Extents = 0, stride: Extents = 1
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
+        )
+
+
+class Fold(Module):
+    """Columns added up where their blocks lie in an image; see ``F.fold``."""
+
+    def __init__(
+        self,
+        output_size: Extents,
+        kernel_size: Extents,
+        dilation: Extents = 1,
+        padding: Extents = 0,
+        stride: Extents = 1,
+    ) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.kernel_size = kernel_size
+        self.dilation = dilation
+        self.padding = padding
+        self.stride = stride
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
+
+    def extra_repr(self) -> str:
+        return (
+            f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
+            f"padding={self.padding}, stride={self.stride}"
+        )

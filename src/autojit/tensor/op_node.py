@@ -1,0 +1,188 @@
+"""OpNode: the node of the history that one op of ``autojit.ops`` leaves, and what users see of it.
+
+It runs the op's own VJP rule on what the rule reads, which ``recording`` kept for it. Its class carries torch's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.core.errors import DifferentiationError
+from autojit.core.types import TensorType
+from autojit.ir.op import Op
+from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, next_sequence
+from autojit.tensor.node_arguments import argument_of, extents_of, is_saved
+from autojit.tensor.saved import (
+    Packed,
+    SavedTensor,
+    TypeOnly,
+    changed_error,
+    connected,
+    freed_error,
+    saved_places,
+    type_only,
+)
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor
+from autojit.transforms.adjoint import accumulate
+
+_UNSAVED = ("parameter", "constant")  # what a node shows without having saved a tensor
+
+
+class OpNode(Node):
+    """One op of ``autojit.ops``: runs the op's own VJP rule on what the rule reads.
+
+    ``primals`` holds, per operand, the tensor itself where the rule reads it, else only its meta; ``results`` holds
+    detached shells of the results the rule reads. ``versions`` are the storages' versions at recording.
+    """
+
+    __slots__ = ("arguments", "mask", "op", "primals", "results", "versions")
+    arguments: dict[str, Any]  # of the function that users called, where ``rename_node`` was told them
+    op: Op
+    mask: int
+    primals: list[Any]
+    results: list[Any]
+    versions: Sequence[int]
+
+    def __init__(self, sequence: int | None = None) -> None:
+        self.sequence = next_sequence() if sequence is None else sequence
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        bars = [None if g is ZERO else g for g in grads]
+        if not any([g is not None for g in bars]):  # noqa: C419  (a list is faster than a generator)
+            nothing = ZERO if any(g is ZERO for g in grads) else None
+            return [nothing] * len(self.edges)
+        place = 0
+        primals = []
+        for entry in self.primals:
+            primals.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place))
+            place += 1
+        results = []
+        for number, entry in enumerate(self.results):
+            results.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place + number, number))
+        found = accumulate(self.op, primals, results, bars, wanted)
+        for place, want in enumerate(wanted):
+            if want and found[place] is None:
+                found[place] = ZERO
+        return found
+
+    def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
+        kind = type(entry)
+        if kind is tuple or kind is TensorType:
+            return type_only(entry)
+        if entry is FREED:
+            raise freed_error(self)
+        if kind is Packed:
+            return entry.unpack(self, result)
+        if entry._storage is not None and entry._storage.version != self.versions[place]:
+            raise changed_error(self, entry, self.versions[place], result)
+        if result >= 0:
+            return as_result(entry, self, result)
+        if entry._grad_fn is None and not entry._requires_grad:
+            self._check_not_detached(entry, place)
+        return entry
+
+    def _check_not_detached(self, t: Tensor, place: int) -> None:
+        edge = self.edges[place]
+        if edge is not None and type(edge[0]) is not AccumulateGrad:
+            raise DifferentiationError(
+                "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+                "supported, please use out-of-place `.detach()` instead",
+                {"tensor": t, "needed by": f"{self.name()}  {self.source}"},
+            )
+
+    def release(self) -> None:
+        for kept in (self.primals, self.results):
+            for i, entry in enumerate(kept):
+                kind = type(entry)
+                if kind is not tuple and kind is not TensorType:
+                    kept[i] = FREED
+
+    def __getattr__(self, attribute: str) -> Any:
+        is_raw = attribute.startswith("_raw_saved_")
+        if is_raw or attribute.startswith("_saved_"):
+            name = attribute[11 if is_raw else 7 :]
+            shown = getattr(self, "arguments", {})
+            if name in shown and (is_saved(shown[name]) or not is_raw):
+                return argument_of(self, name, is_raw)
+            found = saved_places(self.op, len(self.primals), len(self.results)).get(name)
+            if found is not None and not (is_raw and found[0] in _UNSAVED):
+                return self._raw(*found) if is_raw else self._saved(*found)
+            extents = None if is_raw else extents_of(self, name)
+            if extents is not None:
+                return extents
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
+
+    def __dir__(self) -> list[str]:
+        places = saved_places(self.op, len(self.primals), len(self.results))
+        shown = getattr(self, "arguments", {})
+        raw = [f"_raw_saved_{name}" for name, (kind, _) in places.items() if kind not in _UNSAVED]
+        raw += [f"_raw_saved_{name}" for name, value in shown.items() if is_saved(value)]
+        return [*super().__dir__(), *(f"_saved_{name}" for name in {**places, **shown}), *raw]
+
+    def _saved(self, kind: str, place: Any) -> Any:
+        if kind == "parameter":
+            return getattr(self.op, place)
+        if kind == "constant":
+            return place
+        if kind == "primal":
+            found = self._unpack(self.primals[place], place)
+        else:
+            found = self._unpack(self.results[place], len(self.primals) + place, place)
+        return None if type(found) is TypeOnly else found
+
+    def _raw(self, kind: str, place: int) -> SavedTensor:
+        kept = self.primals if kind == "primal" else self.results
+        result = -1 if kind == "primal" else place
+        return SavedTensor.of(
+            lambda: kept[place],
+            lambda packed: kept.__setitem__(place, packed),
+            lambda: self._saved(kind, place),
+            result,
+        )
+
+
+class NotImplementedNode(OpNode):
+    """An op whose derivative nobody has written down: reaching it in backward is an error."""
+
+    __slots__ = ()
+
+    def name(self) -> str:
+        return "NotImplemented"
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        raise NotImplementedError(
+            f"the derivative for '{self.op.name}' is not implemented: {type(self.op).vjp.not_differentiable}\n"  # type: ignore[attr-defined]
+            f"  recorded  {self.source}\n  fix       detach() the result, or write a custom Function"
+        )
+
+
+_NODE_TYPES: dict[str, type[OpNode]] = {}
+
+
+def node_type(name: str) -> type[OpNode]:
+    """The class of op nodes that users see as ``name``: OpNode under torch's name for it."""
+    found = _NODE_TYPES.get(name)
+    if found is None:
+        fields = {"__slots__": (), "__module__": __name__, "__doc__": OpNode.__doc__}
+        found = _NODE_TYPES[name] = type(name, (OpNode,), fields)
+    return found
+
+
+def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
+    """Let the node of a fresh result be called after the function that the user called; returns ``t``.
+
+    ``arguments`` are what the node shows as ``_saved_<name>``: plain values, a tensor, ``KeptBy`` or a tuple of them.
+    """
+    node = t._grad_fn
+    if isinstance(node, OpNode):
+        node.__class__ = node_type(name)
+        if arguments:
+            node.arguments = arguments
+    return t
+
+
+def as_result(shell: Tensor, node: Node, number: int) -> Tensor:
+    """A saved result as an operand of a rule: connected to its node again when a graph of the derivative is wanted."""
+    return connected(shell, (node, number)) if state.grad_enabled else shell
