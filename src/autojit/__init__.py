@@ -63,6 +63,7 @@ from autojit.tensor.legacy import set_default_tensor_type
 from autojit.tensor.lists import functions_of_lists as _functions_of_lists
 from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
 from autojit.tensor.namespace import (
+    are_deterministic_algorithms_enabled,
     can_cast,
     finfo,
     get_default_dtype,
@@ -71,6 +72,7 @@ from autojit.tensor.namespace import (
     is_warn_always_enabled,
     result_type,
     set_warn_always,
+    use_deterministic_algorithms,
 )  # fmt: skip
 from autojit.tensor.random import (
     Generator,
@@ -150,10 +152,13 @@ _LAZY_NAMES = {
 
 
 _NETWORK_FUNCTIONS = frozenset({  # of nn.functional, at the top level too
-    "alpha_dropout", "batch_norm", "bilinear", "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle",
+    "adaptive_avg_pool1d", "alpha_dropout", "avg_pool1d", "batch_norm", "bilinear",
+    "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
     "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout", "embedding_bag", "feature_alpha_dropout",
     "group_norm", "hardshrink", "hinge_embedding_loss", "instance_norm", "kl_div", "layer_norm",
-    "margin_ranking_loss", "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "rms_norm",
+    "margin_ranking_loss", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
+    "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "rms_norm",
     "rrelu", "rrelu_", "selu", "selu_", "threshold", "threshold_", "triplet_margin_loss",
 })  # fmt: skip
 
@@ -185,6 +190,7 @@ __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor
     "Size",
     "Tensor",
     "arange",
+    "are_deterministic_algorithms_enabled",
     "as_tensor",
     "asarray",
     "autograd",
@@ -281,6 +287,7 @@ __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor
     "uint16",
     "uint32",
     "uint64",
+    "use_deterministic_algorithms",
     "zeros",
     "zeros_like",
 ]  # fmt: skip

@@ -459,3 +459,18 @@ def test_long_chains_of_custom_functions_are_freed_without_recursion() -> None:
     for _ in range(20_000):
         y = add.apply(y, y)
     del y
+
+
+def test_a_view_whose_base_was_changed_before_is_an_input_like_any_other(mode: Mode) -> None:
+    def gradient(x: aj.Tensor, part: Callable[..., Any]) -> Any:
+        base = x.clone()
+        view = part(base)
+        base.add_(1.0)
+        return aj.autograd.grad(IDENTITY.apply(view).sum(), x)[0]
+
+    for part in (lambda t: t[:1], lambda t: t.reshape(-1)[1:], lambda t: t.view(-1)):
+        run = mode(gradient)
+        for _ in range(3):
+            x = leaf(1.0, 2.0)
+            expected = aj.autograd.grad(part(x * 2).sum(), x)[0]
+            assert aj.equal(run(x, part), expected)

@@ -312,3 +312,35 @@ def test_a_saved_tensor_that_was_detached_is_noticed() -> None:
     z = y.exp()
     y.detach_()
     z.backward()
+
+
+def test_nodes_of_the_engine_have_their_namespace() -> None:
+    x = leaf(1.0, 2.0)
+    part, whole, zeroed = x.clone(), x.clone(), x.clone()
+    part[0] = 1.0
+    whole.copy_(x)
+    zeroed.zero_()
+    names = [t.grad_fn.name() for t in (part, whole, zeroed)]
+    assert names == ["torch::autograd::CopySlices", "torch::autograd::CopyBackwards", "ZeroBackward0"]
+
+
+def test_views_in_place_have_the_names_of_their_own_derivatives() -> None:
+    for change, name in (
+        (lambda t: t.transpose_(0, 1), "TransposeBackward1"), (lambda t: t.unsqueeze_(0), "UnsqueezeBackward1"),
+        (lambda t: t.t_(), "TBackward1"), (lambda t: t.squeeze_(), "SqueezeBackward3"),
+    ):  # fmt: skip
+        t = leaf(1.0, 2.0).view(1, 2) * 1
+        assert type(change(t).grad_fn).__name__ == name
+
+
+def test_a_leaf_that_was_switched_off_gets_no_gradient(mode: Mode) -> None:
+    def step(x: Any, w: Any) -> None:
+        y = (x * w).sum()
+        w.requires_grad_(False)
+        y.backward()
+
+    for _ in range(2):
+        x, w = leaf(1.0), leaf(2.0)
+        mode(step)(x, w)
+        same(x.grad, [2.0])
+        assert w.grad is None

@@ -1,4 +1,5 @@
 """Views that leave custom functions: pure views, views marked as changed, and the tangents of views."""
+
 from __future__ import annotations
 
 import pytest
@@ -38,6 +39,17 @@ def test_writing_to_a_pure_view_replaces_its_node_by_the_view(mode: Mode) -> Non
     run = mode(gradient)
     for _ in range(3):
         assert run(x).tolist() == [18.0, 36.0, 6.0]
+    assert Head.calls == before
+
+
+def test_writing_to_a_view_of_a_pure_view_replaces_its_node_too() -> None:
+    x = aj.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    base = x * 1
+    head = Head.apply(base, True)
+    before = Head.calls
+    head[0].mul_(5)
+    (found,) = aj.autograd.grad(base.sum(), x)
+    assert found.tolist() == [5.0, 1.0, 1.0]
     assert Head.calls == before
 
 
@@ -174,3 +186,25 @@ def test_a_view_that_may_not_be_used_any_more_is_printed_as_invalid() -> None:
     assert repr(view) == "tensor([2.], grad_fn=<Invalid>)"
     with pytest.raises(RuntimeError, match="created in no_grad mode"):
         view + 1
+
+
+def test_a_view_made_without_gradients_counts_as_requiring_them_in_a_function() -> None:
+    class Asks(Function):
+        @staticmethod
+        def forward(ctx, x):
+            asked.append(ctx.needs_input_grad)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, y_bar):
+            return y_bar * 2
+
+    asked = []
+    base = aj.ones(3, requires_grad=True) * 1
+    with aj.no_grad():
+        view = base[:2]
+    y = Asks.apply(view)
+    assert asked == [(True,)] and y.requires_grad
+    assert y.grad_fn.next_functions == ((None, 0),)
+    with pytest.raises(RuntimeError, match="created in no_grad mode"):
+        Increment.apply(view)

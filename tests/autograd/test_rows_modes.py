@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,22 +10,10 @@ from typing import Any
 import pytest
 
 import autojit as aj
-from autojit.autograd.grad_mode import _DecoratorContextManager, _NoParamDecoratorContextManager
 from autojit.ir.op import Op
 from autojit.tensor.node import sequence_mark
+from tests.autograd.mode_checks import check_threads, leaf, thrice
 from tests.autograd.modes import Mode
-
-
-def leaf() -> aj.Tensor:
-    return aj.tensor([1.0], requires_grad=True)
-
-
-def thrice(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call three times: the first call of a compiled function captures, later ones run native code."""
-    results = [function(*arguments) for _ in range(3)]
-    assert repr(results[0]) == repr(results[1]) == repr(results[2])
-    return results[-1]
-
 
 # -- the three forms, nesting
 
@@ -77,31 +64,6 @@ def check_nesting(mode: Mode) -> None:
 
 def test_S1_09_modes_nest_both_ways_and_are_restored_after_exceptions(mode: Mode) -> None:
     check_nesting(mode)
-
-
-def check_threads(mode: Mode, manager: Callable[[], Any], inside: bool) -> None:
-    """Two threads in different modes: each sees its own, and a new one starts enabled."""
-    function = mode(lambda x: x * 2)
-    x, seen = leaf(), {}
-    entered, looked = threading.Event(), threading.Event()
-
-    def other() -> None:
-        seen["new"] = aj.is_grad_enabled()
-        with aj.enable_grad() if not inside else aj.no_grad():
-            entered.set()
-            looked.wait(10)
-            seen["other"] = thrice(function, x).requires_grad
-
-    thread = threading.Thread(target=other)
-    with manager():
-        thread.start()
-        entered.wait(10)
-        seen["own"] = thrice(function, x).requires_grad
-        looked.set()
-        thread.join()
-        assert aj.is_grad_enabled() is inside
-    assert seen == {"new": True, "other": not inside, "own": inside}
-    assert aj.is_grad_enabled()
 
 
 def test_S1_10_enable_grad_holds_for_one_thread(mode: Mode) -> None:
@@ -360,150 +322,6 @@ def test_S1_24_a_clone_of_no_grad_is_a_fresh_manager(mode: Mode) -> None:
     assert thrice(mode(body), leaf()) == [False, False, True]
 
 
-# -- set_grad_enabled
-
-
-def test_S1_25_set_grad_enabled_takes_a_flag(mode: Mode) -> None:
-    def body(x: aj.Tensor) -> list[bool]:
-        found = []
-        for flag in (True, False):
-            with aj.set_grad_enabled(flag):
-                found.append((x * 2).requires_grad)
-            with aj.set_grad_enabled(mode=not flag):
-                found.append((x * 2).requires_grad)
-        return found
-
-    assert thrice(mode(body), leaf()) == [True, False, False, True]
-    for wrong in (1, None, "no"):
-        with pytest.raises(TypeError, match="must be bool, not"):
-            aj.set_grad_enabled(wrong)  # type: ignore[arg-type]
-    assert aj.is_grad_enabled()
-
-
-def check_two_uses(mode: Mode) -> None:
-    def body(x: aj.Tensor) -> list[bool]:
-        aj.set_grad_enabled(False)
-        found = [aj.is_grad_enabled(), (x * 2).requires_grad]
-        with aj.set_grad_enabled(True):
-            found.append(aj.is_grad_enabled())
-        found.append(aj.is_grad_enabled())
-        aj.set_grad_enabled(True)
-
-        @aj.set_grad_enabled(False)
-        def inner() -> bool:
-            return aj.is_grad_enabled()
-
-        return [*found, aj.is_grad_enabled(), inner(), aj.is_grad_enabled()]
-
-    assert thrice(mode(body), leaf()) == [False, False, True, False, True, False, True]
-    assert aj.is_grad_enabled()
-
-    def leaving(x: aj.Tensor) -> aj.Tensor:
-        aj.set_grad_enabled(False)
-        return x * 2
-
-    function = mode(leaving)
-    for _ in range(3):
-        try:
-            assert not function(leaf()).requires_grad
-            assert not aj.is_grad_enabled()
-        finally:
-            aj.set_grad_enabled(True)
-
-
-def test_S1_26_set_grad_enabled_is_a_function_and_a_context(mode: Mode) -> None:
-    check_two_uses(mode)
-
-
-def test_S1_27_set_grad_enabled_holds_for_one_thread(mode: Mode) -> None:
-    check_threads(mode, lambda: aj.set_grad_enabled(False), False)
-    check_threads(mode, lambda: aj.set_grad_enabled(True), True)
-
-
-def example_set_grad_enabled(mode: Mode) -> None:
-    def body(x: aj.Tensor, is_train: bool) -> list[bool]:
-        with aj.set_grad_enabled(is_train):
-            y = x * 2
-        found = [y.requires_grad]
-        _ = aj.set_grad_enabled(True)
-        y = x * 2
-        found.append(y.requires_grad)
-        _ = aj.set_grad_enabled(False)
-        y = x * 2
-        found.append(y.requires_grad)
-        _ = aj.set_grad_enabled(True)
-        return found
-
-    assert thrice(mode(body), leaf(), False) == [False, True, False]
-
-
-def test_S1_29_the_example_of_set_grad_enabled(mode: Mode) -> None:
-    example_set_grad_enabled(mode)
-
-
-def test_S1_30_a_clone_keeps_the_mode_and_changes_nothing(mode: Mode) -> None:
-    def body(x: aj.Tensor) -> list[bool]:
-        manager = aj.set_grad_enabled(False)
-        aj.set_grad_enabled(True)
-        clone = manager.clone()
-        found = [clone.mode, aj.is_grad_enabled()]
-        with clone:
-            found.append((x * 2).requires_grad)
-        return [*found, aj.is_grad_enabled()]
-
-    assert thrice(mode(body), leaf()) == [False, True, False, True]
-
-
-def test_S1_31_a_decorated_function_is_reentrant_and_thread_safe(mode: Mode) -> None:
-    assert issubclass(aj.no_grad, _NoParamDecoratorContextManager)
-    assert issubclass(aj.enable_grad, _NoParamDecoratorContextManager)
-    assert issubclass(_NoParamDecoratorContextManager, _DecoratorContextManager)
-    for manager in (aj.set_grad_enabled, aj.inference_mode):
-        assert issubclass(manager, _DecoratorContextManager)
-    from autojit.utils._contextlib import _DecoratorContextManager as there
-
-    assert there is _DecoratorContextManager
-
-    @aj.no_grad()
-    def down(x: aj.Tensor, n: int) -> aj.Tensor:
-        assert not aj.is_grad_enabled()
-        return x if n == 0 else up(x * 2, n - 1)
-
-    @aj.enable_grad
-    def up(x: aj.Tensor, n: int) -> aj.Tensor:
-        assert aj.is_grad_enabled()
-        return x if n == 0 else down(x * 2, n - 1)
-
-    function = mode(lambda x: down(x, 7))
-    x = leaf()
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            for _ in range(20):
-                assert not function(x).requires_grad
-                assert aj.is_grad_enabled()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
-    assert aj.is_grad_enabled()
-
-    with pytest.warns(FutureWarning, match="Decorating classes"):
-
-        @aj.no_grad()
-        class Model:
-            def __init__(self) -> None:
-                self.recorded = aj.is_grad_enabled()
-
-    assert not Model().recorded
-
-
 # -- the same on the page of 1.0
 
 
@@ -584,21 +402,3 @@ def test_S3_30_the_example_of_enable_grad(mode: Mode) -> None:
             return doubler(x)
 
     assert thrice(mode(body), leaf()).requires_grad is True  # the page lost the printed value
-
-
-def test_S3_31_set_grad_enabled_switches_on_and_off(mode: Mode) -> None:
-    def body(x: aj.Tensor, flag: bool) -> bool:
-        with aj.set_grad_enabled(flag):
-            return bool((x * 2).requires_grad)
-
-    function = mode(body)
-    for flag in (True, False, True, False):
-        assert function(leaf(), flag) is flag
-
-
-def test_S3_32_set_grad_enabled_is_a_function_and_a_context(mode: Mode) -> None:
-    check_two_uses(mode)
-
-
-def test_S3_33_the_example_gives_false_true_false(mode: Mode) -> None:
-    example_set_grad_enabled(mode)

@@ -207,7 +207,7 @@ def test_with_create_graph_a_gradient_is_a_copy() -> None:
     with pytest.warns(UserWarning, match="create_graph=True"):
         (x * x).sum().backward(create_graph=True)
     node = x.grad.grad_fn
-    assert node.name() == "CopyBackwards"
+    assert node.name() == "torch::autograd::CopyBackwards"
     assert node.next_functions[0] == (None, 0)
     x.grad.sum().backward(inputs=[x])
     assert x.grad.tolist() == [4.0, 6.0]
@@ -231,6 +231,25 @@ def test_a_hook_of_the_accumulator_sees_the_gradient_in_its_place(mode: Mode) ->
     for _ in range(3):
         grad, shown = run(aj.ones(2))
         assert grad.tolist() == shown.tolist() == [2.5, 2.5]
+
+
+def test_hooks_of_a_leaf_run_when_its_gradient_is_undefined(mode: Mode) -> None:
+    class Ignoring(aj.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: aj.Tensor, w: aj.Tensor) -> aj.Tensor:
+            return x * w
+
+        @staticmethod
+        def backward(ctx: Any, y_bar: aj.Tensor) -> tuple[aj.Tensor, None]:
+            return y_bar, None
+
+    seen: list[Any] = []
+    x, w = leaf(1.0), leaf(2.0)
+    w.register_hook(lambda grad: seen.append(grad))
+    w.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad))
+    mode(lambda: Ignoring.apply(x, w).sum().backward())()
+    assert seen == [None, None]
+    assert w.grad is None
 
 
 def test_resize_gives_the_elements_another_shape() -> None:

@@ -131,3 +131,36 @@ def test_atan2_has_slope_zero_where_the_radius_vanishes(value: float, mode: Mode
         y_bar, x_bar = run(leaf(value), leaf(value))
         same(y_bar, aj.zeros(1))
         same(x_bar, aj.zeros(1))
+
+
+# -- results of in-place ops
+
+
+def test_a_change_of_a_result_that_its_own_rule_reads_is_noticed(mode: Mode) -> None:
+    def changed(x: Any, method: str, through_view: bool) -> Any:
+        y = x.clone()
+        (y[0] if through_view else y).exp_()
+        getattr(y, method)(2.0)
+        return aj.autograd.grad(y.sum(), x)
+
+    for through_view in (False, True):
+        run = mode(changed)
+        x = leaf(1.0, 2.0, 3.0, 4.0).detach().reshape(2, 2).requires_grad_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run(x, "mul_", through_view)
+
+
+def test_a_result_that_stays_as_it_is_can_be_differentiated_twice(mode: Mode) -> None:
+    def twice(x: Any) -> Any:
+        y = x.clone()
+        y[0].exp_()
+        (g,) = aj.autograd.grad((y * y).sum(), x, create_graph=True)
+        return g.detach(), aj.autograd.grad(g.sum(), x)[0]
+
+    run = mode(twice)
+    x = leaf(0.1, 0.2, 0.3, 0.4).detach().reshape(2, 2).requires_grad_()
+    for _ in range(3):
+        first, second = run(x)
+        same(first[0], 2 * (2 * x[0]).exp().detach().numpy(), rtol=1e-9)
+        same(second[0], 4 * (2 * x[0]).exp().detach().numpy(), rtol=1e-9)
+        same(second[1], [2.0, 2.0])

@@ -401,3 +401,31 @@ def test_numbers_drawn_in_place_cut_the_gradient_of_the_old_ones(mode: Mode) -> 
             assert run(aj.ones(3, requires_grad=True), fill).abs().max().item() == 0.0
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         aj.ones(3, requires_grad=True).uniform_()
+
+
+def test_the_only_piece_is_a_view_too_and_leaves_the_leaf_a_leaf(mode: Mode) -> None:
+    for cut in (lambda x: x.split(1), lambda x: x.chunk(1), lambda x: x.split_with_sizes([1]), lambda x: x.unbind(0)):
+        x = aj.ones(1, 3, requires_grad=True)
+        (piece,) = cut(x)
+        assert piece is not x
+        assert x.is_leaf
+        assert piece._base is x
+        run = mode(lambda x, cut: aj.autograd.grad((cut(x)[0] * 2).sum(), x)[0])
+        for _ in range(3):
+            assert run(x, cut).tolist() == [[2.0] * 3]
+        assert x.is_leaf
+
+
+def test_an_unrecorded_view_of_what_requires_gradients_can_be_asked_for_its_own() -> None:
+    x = aj.ones(2, 3, requires_grad=True)
+    with aj.no_grad():
+        view = x[:1]
+    view.retain_grad()
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        aj.autograd.grad(view.sum(), view)
+    assert aj.autograd.grad(view.sum(), view, allow_unused=True) == (None,)
+    (piece,) = view.unbind(0)
+    assert type(piece.grad_fn).__name__ == "UnbindBackward0"
+    piece.sum().backward()
+    assert x.grad is None
+    assert view.grad is None

@@ -1,4 +1,5 @@
 """Matrices compressed by columns and by blocks: their parts, their conversions and their derivatives."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -75,9 +76,7 @@ def test_parts_and_block_extents_of_another_layout_are_refused() -> None:
         matrix(aj.sparse_csc, (1, 2))
     with pytest.raises(RuntimeError, match="must be divisible by given blocksize"):
         matrix(aj.sparse_bsr, (2, 3))
-    with pytest.raises(
-        RuntimeError, match=r"crow_indices expected sparse row compressed .* but got SparseBsc"
-    ):
+    with pytest.raises(RuntimeError, match=r"crow_indices expected sparse row compressed .* but got SparseBsc"):
         matrix(aj.sparse_bsc, (1, 2)).crow_indices()
     with pytest.raises(RuntimeError, match="row_indices expected sparse column compressed"):
         matrix(aj.sparse_csr, None).row_indices()

@@ -19,15 +19,23 @@ VARIANCES = [{}, {"dim": 0}, {"dim": (0, 1), "keepdim": True}, {"dim": 1, "corre
 
 
 @pytest.mark.parametrize("options", VARIANCES, ids=str)
-def test_variance_and_mean_are_two_outputs_of_one_node(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", ["var_mean", "std_mean"])
+def test_variance_and_mean_are_two_outputs_of_one_node(name: str, options: dict[str, Any]) -> None:
+    function = getattr(aj, name)
     x = draws(3, 4)
-    variance, mean = aj.var_mean(x, **options)
+    variance, mean = function(x, **options)
     assert variance.grad_fn is mean.grad_fn
-    assert variance.grad_fn.name() == "VarMeanBackward0"
+    assert variance.grad_fn.name() == {"var_mean": "VarMeanBackward0", "std_mean": "StdMeanBackward0"}[name]
     assert (variance.output_nr, mean.output_nr) == (0, 1)
     assert [m.shape for m in variance.grad_fn._input_metadata] == [variance.shape, mean.shape]
-    assert gradcheck(lambda t: aj.var_mean(t, **options), (x,), check_forward_ad=True, check_batched_grad=True)
-    assert gradgradcheck(lambda t: aj.var_mean(t, **options), (x,))
+    assert gradcheck(lambda t: function(t, **options), (x,), check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(lambda t: function(t, **options), (x,))
+
+
+def test_the_derivative_of_a_standard_deviation_of_zero_is_zero() -> None:
+    x = aj.ones(3, requires_grad=True)
+    aj.std_mean(x)[0].backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_the_variance_of_one_element_has_no_finite_gradient() -> None:

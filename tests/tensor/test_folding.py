@@ -240,3 +240,17 @@ def test_the_zeroth_matrix_power_belongs_to_the_history() -> None:
 def test_combinations_may_repeat_elements() -> None:
     found = aj.combinations(aj.tensor([1, 2]), 2, with_replacement=True)
     assert found.tolist() == [[1, 1], [1, 2], [2, 2]]
+
+
+@pytest.mark.parametrize("dtype", [aj.float64, aj.complex128])
+def test_eigenvectors_of_any_matrix_are_stretched_and_differentiable(dtype: aj.dtype) -> None:
+    a = aj.randn(2, 4, 4, dtype=dtype).requires_grad_()
+    values, vectors = aj.linalg.eig(a)
+    assert aj.allclose(a.to(vectors.dtype) @ vectors, vectors * values.unsqueeze(-2))
+
+    def without_phases(a: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+        values, vectors = aj.linalg.eig(a)
+        return aj.linalg.eigvals(a).sum(-1), (vectors.abs() * values.abs().unsqueeze(-2)).sum(-1)
+
+    assert gradcheck(without_phases, a, check_forward_ad=True)
+    assert gradgradcheck(lambda a: (aj.linalg.eigvals(a) ** 3).sum(-1), a)

@@ -101,3 +101,12 @@ def test_copies_leave_broadcast_axes_where_they_are() -> None:
     columns = aj.arange(4.0).view(2, 2).t().unsqueeze(0).expand(3, 2, 2)
     assert columns.clone().stride() == columns.double().stride() == (4, 1, 2)
     assert columns.clone().tolist() == columns.tolist()
+
+
+def test_a_view_that_would_have_to_copy_is_refused_in_inference_mode_too() -> None:
+    with aj.inference_mode():
+        x = aj.arange(6.0).view(2, 3)
+        assert x.view(-1).tolist() == x.view(6).tolist()
+        for t in (x.t(), x.expand(2, 2, 3)):
+            with pytest.raises(RuntimeError, match="view size is not compatible"):
+                t.view(-1)

@@ -76,3 +76,8 @@ def test_asarray_shares_or_copies() -> None:
     assert aj.asarray(x, copy=True) is not x
     with pytest.raises(ValueError, match="can't alias"):
         aj.asarray(x, dtype=aj.float64, copy=False)
+
+
+def test_errors_name_the_parameters_of_the_function() -> None:
+    with pytest.raises(RuntimeError, match=r"condition +f32\[2\]"):
+        aj.where(aj.ones(2), aj.ones(2), aj.ones(2))

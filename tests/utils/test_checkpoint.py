@@ -298,3 +298,15 @@ def test_a_saved_tensor_without_gradient_stays_the_same_object() -> None:
     constant = aj.ones(1)
     checkpoint(Keeps.apply, leaf(0.5), constant, use_reentrant=False).backward()
     assert seen[0] is constant
+
+
+def test_random_numbers_drawn_after_a_compiled_call_do_not_stand_in_the_way_of_its_gradient() -> None:
+    compiled = aj.jit(lambda t: checkpoint(lambda s: s.sin().exp(), t, use_reentrant=False))
+    x = leaf(0.5, 1.5)
+    for _ in range(3):
+        y = compiled(x)
+        aj.rand(2)
+        (found,) = aj.autograd.grad(y.sum(), x, retain_graph=True)
+        aj.rand(2)
+        (again,) = aj.autograd.grad(y.sum(), x)
+        assert aj.allclose(found, x.sin().exp() * x.cos()) and aj.equal(found, again)

@@ -28,11 +28,14 @@ _LOCKS = [threading.RLock() for _ in range(16)]
 
 
 def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
-    """Add ``grads[0]``, unless it is None, to ``.grad`` of the node's leaf; then run the leaf's hooks for that."""
+    """Add ``grads[0]``, unless it is None, to ``.grad`` of the node's leaf; then run its hooks in either case."""
     leaf = node.variable
     grad = grads[0]
     if grad is None:
+        _run_hooks(leaf)
         return
+    if not leaf._requires_grad:
+        return  # switched off since it was used
     dtype = type_of(leaf).dtype if leaf._grad_dtype is LIKE_LEAF else _dtype_here(leaf)
     if dtype is not None and type_of(grad).dtype is not dtype:
         grads[0] = grad = cast(grad, dtype)
@@ -46,14 +49,19 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
             leaf._set_grad(grad.detach())
         else:
             leaf._set_grad(fresh(grad, leaf))
+    _run_hooks(leaf)
+
+
+def _run_hooks(leaf: Tensor) -> None:
     hooks = leaf._leaf_hooks
-    if hooks is not None and hooks[1]:
-        for hook in list(hooks[1].values()):
-            returned = hook(leaf)
-            if isinstance(returned, Tensor):
-                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
-            if returned is not None:
-                raise TypeError(f"post accumulate grad hooks must return None, not {type(returned).__name__}")
+    if hooks is None or not hooks[1]:
+        return
+    for hook in list(hooks[1].values()):
+        returned = hook(leaf)
+        if isinstance(returned, Tensor):
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        if returned is not None:
+            raise TypeError(f"post accumulate grad hooks must return None, not {type(returned).__name__}")
 
 
 def _dtype_here(leaf: Tensor) -> Any:

@@ -28,7 +28,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.node import ZERO, Node
 from autojit.tensor.op_node import OpNode
-from autojit.tensor.state import grad_mode, set_layers, state
+from autojit.tensor.state import grad_mode, holders, set_layers, state
 from autojit.tensor.tensor import type_of
 
 T = TypeVar("T")
@@ -139,7 +139,8 @@ def _check(node: Node, grads: list[Any], results: Sequence[Any]) -> None:
     for number, grad in enumerate(results):
         if grad is None or grad is ZERO or not type_of(grad).dtype.is_differentiable:
             continue
-        grad = _whole(grad._differentiated())
+        grad = grad._differentiated()
+        grad = [grad, *holders(grad)][-1]  # in a batch: with the values of all its elements
         if grad._array is None:
             with grad_mode(False), _without_layers():
                 state.__dict__["checks"].append(Check(grad.isnan().any(), node, number))
@@ -148,15 +149,6 @@ def _check(node: Node, grads: list[Any], results: Sequence[Any]) -> None:
                 primals = [node._unpack(entry, place) for place, entry in enumerate(node.primals)]
                 node, number = node.op.culprit(primals, grads) or (node, number)
             raise nan_error(node, number)
-
-
-def _whole(grad: Tensor) -> Tensor:
-    """A gradient with the values of all elements of a batch, where one is computed at once."""
-    for layer in reversed(state.layers):
-        of_batch = getattr(layer, "full", None)  # of a BatchLayer
-        full = None if of_batch is None else of_batch(grad)
-        grad = grad if full is None else full
-    return grad
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from autojit.tensor.factories import zeros
 from autojit.tensor.gradients import renamed, retain_grad
 from autojit.tensor.node import Edge, Node
 from autojit.tensor.promotion import cast
-from autojit.tensor.recording import edge_of
+from autojit.tensor.recording import edge_of, shows_grad
+from autojit.tensor.saved import accumulator_of
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
@@ -382,6 +383,8 @@ def _batched() -> Any:
 
 def _input_edge(given: Any, number: int) -> Edge:
     if isinstance(given, Tensor) and edge_of(given._differentiated()) is None:
+        if shows_grad(given):
+            return accumulator_of(given), 0  # an unrecorded view of what requires gradients: none arrive there
         raise DifferentiationError(
             "One of the differentiated Tensors does not require grad",
             {f"input {number}": given},

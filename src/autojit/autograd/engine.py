@@ -212,7 +212,8 @@ class Walk:
         is_watched = bool(node.post_hooks)
         self.current = node
         if self.observer is None:
-            results = anomaly.guarded(node, grads, wanted)
+            is_plain = not state.__dict__["anomaly"]
+            results = node.run(grads, wanted) if is_plain else anomaly.guarded(node, grads, wanted)
         else:
             results = self.observer.node(node, grads, anomaly.guarded, node, grads, wanted)
         self.current = None
@@ -228,7 +229,7 @@ class Walk:
 
     def _deliver(self, node: Node, results: Grads) -> None:
         """Hand the results on; ``results`` gives them up, so that a leaf can see whether it is their only owner."""
-        missing, needed, targets = self.missing, self.needed, self.targets
+        arrived, missing, needed, targets = self.arrived, self.missing, self.needed, self.targets
         for place, edge in enumerate(node.edges):
             if edge is None or place >= len(results):
                 continue
@@ -236,7 +237,10 @@ class Walk:
             missing[child] -= 1
             if needed is not None and child not in needed and edge not in targets:  # type: ignore[operator]
                 continue
-            self._arrive(edge, results[place])
+            if child not in arrived and len(child.out_metas) < 2:
+                arrived[child] = [results[place]]
+            else:
+                self._arrive(edge, results[place])
             results[place] = None
             if type(child) is AccumulateGrad and missing[child] == 0:
                 self._process(child)
@@ -364,4 +368,4 @@ def edge_type(edge: Edge) -> TensorType:
     return type_of_meta(node.out_metas[number])
 
 
-__all__ = ["ExecutionEngine", "Walk", "current_node", "current_walk", "edge_type", "fresh", "run_backward", "zeros_of"]
+__all__ = ["ExecutionEngine", "Walk", "edge_type", "fresh", "run_backward", "zeros_of"]

@@ -19,7 +19,7 @@ from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.tensor import Tensor
 from autojit.tensor.node import Node
-from autojit.tensor.recording import edge_of, meta_of, wants_grad
+from autojit.tensor.recording import edge_of, meta_of, wants_any, wants_grad
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import alias
@@ -166,7 +166,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 _OF_NODES = frozenset(
     {
         "saved_tensors", "saved_variables", "needs_input_grad", "next_functions", "name", "metadata", "register_hook",
-        "register_prehook", "_register_hook_dict", "_sequence_nr", "_raw_saved_tensors",
+        "register_prehook", "_register_hook_dict", "_sequence_nr", "_set_sequence_nr", "_input_metadata",
+        "_raw_saved_tensors",
     }
 )  # fmt: skip
 _NO_SETUP = Function.setup_context
@@ -193,7 +194,7 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
             part = part_of(a)
             slots.append(i)
             parts.append(part)
-            flags[i] = part._requires_grad if part._view is None else wants_grad(part)
+            flags[i] = part._requires_grad if part._view is None else wants_any((part,))
     ctx = cls._backward_cls()  # after the views' histories, which may just have been made: numbers of nodes ascend
     ctx.source = here(True)
     ctx.num_inputs = len(given)

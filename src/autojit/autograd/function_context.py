@@ -122,6 +122,8 @@ class BackwardCFunction(Node, FunctionCtx):
 
     @property
     def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        if self._was_read:
+            return ()
         if self._is_freed:
             raise freed_error(self)
         return tuple([self._raw(place) for place in range(len(self._saved))])

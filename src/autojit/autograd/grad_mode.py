@@ -12,7 +12,7 @@ import inspect
 import threading
 import warnings
 from collections.abc import Callable, Generator
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -171,7 +171,40 @@ class enable_grad(_NoParamDecoratorContextManager):
         state.grad_enabled = self._before.pop()
 
 
-class set_grad_enabled(_DecoratorContextManager):
+class _Switch(_DecoratorContextManager):
+    """A flag that is set as soon as the manager is made, and stays; as a context manager it is restored at the end."""
+
+    _holder: ClassVar[Any]  # the object of whose attributes the flag is one
+    _flag: ClassVar[str]
+
+    def __init__(self, mode: bool) -> None:
+        self.prev = getattr(self._holder, self._flag)
+        self.mode = mode
+        self._set(mode)
+
+    def _set(self, mode: bool) -> None:
+        setattr(self._holder, self._flag, mode)
+
+    def __call__(self, orig_func: F) -> F:
+        self._set(self.prev)  # decorating must not leave the flag switched
+        return super().__call__(orig_func)
+
+    def __enter__(self) -> None:
+        self._set(self.mode)
+
+    def __exit__(self, *exception: object) -> None:
+        self._set(self.prev)
+
+    def clone(self) -> Self:
+        """A manager with the same flag; the flag in force is not touched until it is entered."""
+        before = getattr(self._holder, self._flag)
+        try:
+            return type(self)(self.mode)
+        finally:
+            self._set(before)
+
+
+class set_grad_enabled(_Switch):
     """Recording on or off: takes effect at once and stays; as a context manager it is restored at the end.
 
     Decorating a function changes the mode during its calls only.
@@ -198,33 +231,16 @@ class set_grad_enabled(_DecoratorContextManager):
         >>> _ = aj.set_grad_enabled(True)
     """
 
+    _holder = state
+    _flag = "grad_enabled"
+
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool | np.bool_):
             raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
-        self.prev = state.grad_enabled
-        self.mode = bool(mode)
-        state.grad_enabled = self.mode
-
-    def __call__(self, orig_func: F) -> F:
-        state.grad_enabled = self.prev  # decorating must not leave the mode switched
-        return super().__call__(orig_func)
-
-    def __enter__(self) -> None:
-        state.grad_enabled = self.mode
-
-    def __exit__(self, *exception: object) -> None:
-        state.grad_enabled = self.prev
+        super().__init__(bool(mode))
 
     def __repr__(self) -> str:
         return f"{type(self).__module__}.{type(self).__qualname__}(mode={self.mode})"
-
-    def clone(self) -> Self:
-        """A manager with the same mode; the mode in force is not touched until it is entered."""
-        before = state.grad_enabled
-        try:
-            return type(self)(self.mode)
-        finally:
-            state.grad_enabled = before
 
 
 class inference_mode(_DecoratorContextManager):
@@ -288,7 +304,7 @@ class _Multithreading(threading.local):
 _multithreading = _Multithreading()
 
 
-class set_multithreading_enabled(_DecoratorContextManager):
+class set_multithreading_enabled(_Switch):
     """Whether backward passes may use other threads. They always run on the calling thread, so only the flag changes.
 
     Example:
@@ -298,28 +314,8 @@ class set_multithreading_enabled(_DecoratorContextManager):
         False
     """
 
-    def __init__(self, mode: bool) -> None:
-        self.prev = _multithreading.enabled
-        self.mode = mode
-        _multithreading.enabled = mode
-
-    def __call__(self, orig_func: F) -> F:
-        _multithreading.enabled = self.prev
-        return super().__call__(orig_func)
-
-    def __enter__(self) -> None:
-        _multithreading.enabled = self.mode
-
-    def __exit__(self, *exception: object) -> None:
-        _multithreading.enabled = self.prev
-
-    def clone(self) -> Self:
-        """A manager with the same flag; the flag in force is not touched until it is entered."""
-        before = _multithreading.enabled
-        try:
-            return type(self)(self.mode)
-        finally:
-            _multithreading.enabled = before
+    _holder = _multithreading
+    _flag = "enabled"
 
 
 def is_multithreading_enabled() -> bool:
@@ -327,7 +323,7 @@ def is_multithreading_enabled() -> bool:
     return _multithreading.enabled
 
 
-class _force_original_view_tracking(_DecoratorContextManager):
+class _force_original_view_tracking(_Switch):
     """Whether the history of a view whose base was changed names the view's function, or says ``as_strided``.
 
     Takes effect at once and stays; as a context manager it is restored at the end.
@@ -341,28 +337,8 @@ class _force_original_view_tracking(_DecoratorContextManager):
         'ViewBackward0'
     """
 
-    def __init__(self, mode: bool) -> None:
-        self.prev = state.view_replay
-        self.mode = mode
-        state.view_replay = mode
-
-    def __call__(self, orig_func: F) -> F:
-        state.view_replay = self.prev
-        return super().__call__(orig_func)
-
-    def __enter__(self) -> None:
-        state.view_replay = self.mode
-
-    def __exit__(self, *exception: object) -> None:
-        state.view_replay = self.prev
-
-    def clone(self) -> Self:
-        """A manager with the same flag; the flag in force is not touched until it is entered."""
-        before = state.view_replay
-        try:
-            return type(self)(self.mode)
-        finally:
-            state.view_replay = before
+    _holder = state
+    _flag = "view_replay"
 
 
 def is_view_replay_enabled() -> bool:

@@ -59,9 +59,12 @@ def is_own(code: CodeType) -> bool:
     return own
 
 
-def here(of_history: bool = False) -> SourceLocation:
-    """The innermost frame outside autojit; for a node of the history, what the recorder makes of it if one is set."""
-    frame: FrameType | None = sys._getframe(1)
+def here(of_history: bool = False, depth: int = 1) -> SourceLocation:
+    """The innermost frame outside autojit; for a node of the history, what the recorder makes of it if one is set.
+
+    The frames less than ``depth`` calls up are known to be autojit's.
+    """
+    frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
         own = _OWN.get(code.co_filename)

@@ -205,6 +205,7 @@ class CompiledStep:
         given = {leaf.value: leaf.entry for leaf in self.capture.arguments if leaf.value is not None}
         inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in self.capture.inputs]
         self.all_entries = list(self.trace.state.values())
+        self.moving_on = {id(e) for e in self.all_entries if "moves_on" in e.root_owner().__dict__}
         for entry in self.all_entries:
             owner = entry.root_owner()
             if entry.left is not None:
@@ -241,7 +242,7 @@ class CompiledStep:
                 operands.append(_kept(t) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)
         operands += [given._grad for given, leaf in pairs if leaf.grad_value is not None]
-        modified = {id(e) for e in self.effects.modified}
+        modified = self.moving_on.union([id(e) for e in self.effects.modified])
         for entry in self.all_entries:
             owner = entry.root_owner()
             if entry.left is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.core.dtypes import float64, int64
+from autojit.core.dtypes import default_dtype, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.source import SourceLocation, here
 from autojit.tensor.dispatch import value_of
@@ -64,7 +64,7 @@ class TracedNumber:
         dtype = type_of(other).dtype
         if dtype.category >= 2 or (dtype.category == 1 and self.kind is int):
             return self.tensor.to(dtype)  # type: ignore[no-any-return]
-        return self.tensor.to(int64 if self.kind is int else _default_float())  # type: ignore[no-any-return]
+        return self.tensor.to(int64 if self.kind is int else default_dtype())  # type: ignore[no-any-return]
 
     def _combine(self, other: Any, function: Callable[[Any, Any], Any], kind: type | None, swapped: bool) -> Any:
         if isinstance(other, Tensor):
@@ -180,12 +180,6 @@ class TracedNumber:
     def item(self) -> TracedNumber:
         """Itself, as NumPy's scalars."""
         return self
-
-
-def _default_float() -> Any:
-    from autojit.core.dtypes import default_dtype
-
-    return default_dtype()
 
 
 def _operand(x: Any, kind: type) -> Any:

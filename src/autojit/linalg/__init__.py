@@ -3,7 +3,9 @@
 from autojit.linalg.factorizations import (
     cholesky,
     cholesky_ex,
+    eig,
     eigh,
+    eigvals,
     eigvalsh,
     inv,
     inv_ex,
@@ -36,7 +38,8 @@ from autojit.ops.linalg import LinAlgError
 from autojit.tensor.functions_matrix import matrix_exp
 
 __all__ = [
-    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "inv_ex",
-    "lstsq", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr",
-    "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "vander", "vecdot", "vector_norm",
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals",
+    "eigvalsh", "inv", "inv_ex", "lstsq", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank",
+    "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "vander",
+    "vecdot", "vector_norm",
 ]  # fmt: skip

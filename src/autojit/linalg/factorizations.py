@@ -23,6 +23,13 @@ class Eigh(NamedTuple):
     eigenvectors: Tensor
 
 
+class Eig(NamedTuple):
+    """``eigenvalues`` in no order, ``eigenvectors`` of length 1 as columns; both complex."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
 class Qr(NamedTuple):
     """``Q`` with orthonormal columns, ``R`` upper triangular."""
 
@@ -84,6 +91,25 @@ def _no_info(a: Tensor) -> Tensor:
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> WithInfo:
     """``cholesky`` with an info tensor."""
     return WithInfo(cholesky(A, upper=upper), _no_info(A))
+
+
+def eig(A: Tensor) -> Eig:
+    """Eigenvalues and eigenvectors of square matrices: ``[..., n, n] -> c[..., n], c[..., n, n]``.
+
+    Gradients of the vectors exist where the eigenvalues are distinct, and mean something where the result does not
+    depend on the vectors' phases.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.linalg.eig(aj.tensor([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+        tensor([2.+0.j, 3.+0.j])
+    """
+    return Eig(*ops.eig(require_floating(A, "eig")))
+
+
+def eigvals(A: Tensor) -> Tensor:
+    """Eigenvalues of square matrices, complex, in no order."""
+    return eig(A).eigenvalues
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:

@@ -132,9 +132,7 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool1d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -309,9 +307,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 class Unfold(Module):
     """Every sliding block of an image as a column; see ``F.unfold``."""
 
-    def __init__(
-        self, kernel_size: Extents, dilation: Extents = 1, padding: Extents = 0, stride: Extents = 1
-    ) -> None:
+    def __init__(self, kernel_size: Extents, dilation: Extents = 1, padding: Extents = 0, stride: Extents = 1) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.dilation = dilation
@@ -322,9 +318,7 @@ class Unfold(Module):
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
-        )
+        return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
 
 
 class Fold(Module):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from autojit.ops.composites_normalization import *
     from autojit.ops.convolution import *
     from autojit.ops.decompositions import *
+    from autojit.ops.eigenvalues import *
     from autojit.ops.einsum import *
     from autojit.ops.incomplete_gamma import *
     from autojit.ops.linalg import *
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
 _LATER = [  # those first that more programs use
     "sorting", "scatter", "scans", "triangles", "einsum", "convolution", "composites_normalization", "reinterpret",
-    "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "incomplete_gamma",
+    "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues",
+    "incomplete_gamma",
 ]  # fmt: skip
 
 

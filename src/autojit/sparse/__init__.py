@@ -8,7 +8,7 @@ from autojit.core.dtypes import DType, float16, float32, float64, int32, int64
 from autojit.core.layout import sparse_coo, sparse_csr
 from autojit.core.ports import ports
 from autojit.jit import pytree as _pytree
-from autojit.sparse import construct, rules
+from autojit.sparse import construct, methods, rules  # noqa: F401  (methods attaches itself)
 from autojit.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
 from autojit.sparse.tensor import SparseTensor, make
 from autojit.tensor import Tensor

@@ -227,7 +227,7 @@ def summed(s: SparseTensor, axes: tuple[int, ...]) -> Tensor:
         return values.sum(0)  # type: ignore[no-any-return]
     if len(kept) == n:
         return make(s._index_part, values, shape, s._layout, s._is_coalesced, s._row_starts, s._blocksize)
-    return make(stack([s._index_part[a] for a in kept]), values, shape, sparse_coo).coalesce()
+    return make(stack([s._index_part[a] for a in kept]), values, shape, sparse_coo).coalesce()  # type: ignore[no-any-return]
 
 
 def _matmul(op: Op, operands: Sequence[Tensor]) -> Tensor:

@@ -1,7 +1,8 @@
 """SparseTensor: the places and the values of the elements that are not zero.
 
 A sparse tensor is a pair of ordinary tensors, so nothing below it is new: its history, hooks and gradients are those of
-``_values_part``, and every op on it is written with dense ops on the two parts (``rules.py``).
+``_values_part``, and every op on it is written with dense ops on the two parts (``rules.py``). Methods that construct
+or compute are in ``methods.py``.
 """
 
 from __future__ import annotations
@@ -145,25 +146,12 @@ class SparseTensor(Tensor):
     def _with_part(self, part: Tensor) -> Tensor:
         return self.with_values(part)
 
-    def _from_part(self, part: Tensor | None) -> Tensor | None:
-        from autojit.sparse.construct import gradient_of_places
-
-        if part is None or self._is_coalesced:
-            return None if part is None else self.with_values(part)
-        return gradient_of_places(self, part)
-
     def _become(self, other: Tensor) -> None:
         """This tensor now has the places and values of another one of its shape."""
         assert isinstance(other, SparseTensor)
         self._index_part, self._values_part = other._index_part, other._values_part
         self._row_starts, self._is_coalesced = other._row_starts, other._is_coalesced
         self._layout, self._blocksize = other._layout, other._blocksize
-
-    def _part_of(self, other: Any) -> Any:
-        """The values of ``other`` (sparse or dense) at this tensor's places."""
-        from autojit.sparse.rules import values_at
-
-        return values_at(other, self) if isinstance(other, Tensor) else other
 
     @property
     def requires_grad(self) -> bool:
@@ -189,7 +177,7 @@ class SparseTensor(Tensor):
     @property
     def grad(self) -> Tensor | None:
         """The gradient: sparse, with the same places."""
-        return self._from_part(self._values_part.grad)
+        return self._from_part(self._values_part.grad)  # type: ignore[no-any-return]
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -202,14 +190,6 @@ class SparseTensor(Tensor):
     def retain_grad(self) -> None:
         """As of a dense tensor."""
         self._values_part.retain_grad()
-
-    def backward(
-        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
-    ) -> None:
-        """As of a dense tensor; ``gradient`` may be sparse or dense."""
-        from autojit.autograd.derivatives import backward
-
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """As of a dense tensor; the hook gets a sparse gradient."""
@@ -239,38 +219,6 @@ class SparseTensor(Tensor):
     def clone(self, *, memory_format: Any = None) -> Tensor:
         """A differentiable copy of the values, with the same places."""
         return self.with_values(clone(self._values_part))
-
-    def coalesce(self) -> SparseTensor:
-        """Each place once, in order; values of the same place are added."""
-        from autojit.sparse.construct import coalesced
-
-        self._require(sparse_coo, "coalesce")
-        return coalesced(self)
-
-    def to_dense(self, dtype: DType | None = None, *, masked_grad: bool | None = None) -> Tensor:
-        """All elements, in memory."""
-        from autojit.sparse.rules import dense
-
-        found = dense(self)
-        return found if dtype is None else cast(found, dtype)
-
-    def to_sparse(self, *arguments: Any, layout: Layout | None = None, blocksize: Any = None) -> Tensor:
-        """COO (or ``layout``)."""
-        from autojit.sparse.construct import as_layout
-
-        return as_layout(self, layout or sparse_coo, blocksize)
-
-    def to_sparse_csr(self, dense_dim: int | None = None) -> Tensor:
-        """CSR."""
-        from autojit.sparse.construct import as_layout
-
-        return as_layout(self, sparse_csr)
-
-    def sparse_mask(self, mask: Tensor) -> Tensor:
-        """The elements at the places of another sparse tensor."""
-        from autojit.sparse.construct import masked
-
-        return masked(self, mask)
 
     def numpy(self, *, force: bool = False) -> Any:
         """Not possible: NumPy has no sparse arrays."""

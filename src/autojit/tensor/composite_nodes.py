@@ -15,7 +15,8 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operands
 from autojit.ops.base import keep_axes, sum_to
 from autojit.ops.composites_reduction import mean
-from autojit.ops.elementwise_arithmetic import add, div, mul, sub
+from autojit.ops.elementwise_arithmetic import add, div, mul, sub, where
+from autojit.ops.elementwise_logic import eq
 from autojit.ops.matmul import MATMUL
 from autojit.ops.reductions import spread
 from autojit.tensor.recording import record as record_results
@@ -60,8 +61,8 @@ class _Recorded(Op, abstract=True):
 
 
 @record
-class VarMean(_Recorded):
-    """Variance and mean of real numbers over ``axes``; the sum of squares is divided by ``count - correction``."""
+class _Moments(_Recorded, abstract=True):
+    """The spread of real numbers over ``axes`` and their mean; squares are divided by ``count - correction``."""
 
     axes: tuple[int, ...]
     correction: float
@@ -74,29 +75,51 @@ class VarMean(_Recorded):
         return found, found
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        (x,), (variance_bar, mean_bar) = primals, y_bar
+        (x,), (spread_bar, mean_bar) = primals, y_bar
         shape = x.spec.shape
         count = math.prod(shape[axis] for axis in self.axes)
         freedom = max(0.0, count - self.correction)
 
         def x_bar() -> Any:
             through_mean = None if mean_bar is None else div(spread(mean_bar, shape, self.axes), count)
-            if variance_bar is None:
+            if spread_bar is None:
                 return through_mean
             deviation = sub(x, mean(x, self.axes, keep=True))
-            factor = mul(spread(variance_bar, shape, self.axes), 2 / freedom if freedom else math.inf)
-            through_variance = mul(factor, deviation)
+            variance_bar = spread(self.variance_bar(result[0], spread_bar), shape, self.axes)
+            through_variance = mul(mul(variance_bar, 2 / freedom if freedom else math.inf), deviation)
             return through_variance if through_mean is None else add(through_variance, through_mean)
 
         return (x_bar,)
 
+    def variance_bar(self, found: Any, bar: Any) -> Any:
+        """The cotangent of the variance from that of the first result, which is ``found``."""
+        raise NotImplementedError
+
+
+class VarMean(_Moments):
+    """Variance and mean."""
+
+    def variance_bar(self, found: Any, bar: Any) -> Any:
+        return bar
+
+
+class StdMean(_Moments):
+    """Standard deviation and mean; the derivative of a deviation of 0 is 0."""
+
+    def variance_bar(self, found: Any, bar: Any) -> Any:
+        return div(bar, where(eq(found, 0), math.inf, mul(found, 2)))
+
 
 @record
 class Addmm(_Recorded):
-    """``beta * base + alpha * (x @ w)`` of matrices of one dtype; ``base`` broadcasts."""
+    """``beta * base + alpha * (x @ w)`` of matrices of one dtype; ``base`` broadcasts. Computed if both are 1."""
 
     beta: float
     alpha: float
+
+    def eager(self, base: Any, x: Any, w: Any) -> Any:
+        assert self.beta == self.alpha == 1, "others are recorded only"
+        return MATMUL.eager(x, w) + base
 
     def result_type(self, base: TensorType, x: TensorType, w: TensorType) -> TensorType:
         return MATMUL.result_type(x, w)

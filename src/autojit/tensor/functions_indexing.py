@@ -13,6 +13,7 @@ from autojit.core.errors import DTypeError, ShapeError, TraceError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import add, clamp, mul, where
+from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -126,9 +127,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """``input`` with ``values`` written (or added) at ``input[indices]``."""
-    from autojit.tensor.indexing import put
-
-    return put(input, tuple(slice(None) if i is None else i for i in indices), values, accumulate)
+    return put_at(input, tuple(slice(None) if i is None else i for i in indices), values, accumulate)
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:

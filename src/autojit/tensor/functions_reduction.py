@@ -14,7 +14,7 @@ from autojit.core.errors import DTypeError, IndexOutOfRangeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.reductions import fold_over
-from autojit.tensor.composite_nodes import VarMean, in_one_node
+from autojit.tensor.composite_nodes import StdMean, VarMean, in_one_node
 from autojit.tensor.dispatch import apply_single, number
 from autojit.tensor.functions_elementwise import (
     div,
@@ -167,24 +167,27 @@ def var_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
     """(variance, mean)."""
-    dims, is_unbiased = _dims(dim, unbiased)
-    _require_float(input, "var")
-
-    def compute() -> tuple[Tensor, Tensor]:
-        return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
-
-    if type_of(input).dtype.is_complex or not type_of(input).shape:
-        return compute()
-    op = VarMean(normalize_axes(dims, input.ndim, "var"), float(_correction(is_unbiased, correction)), keepdim)
-    return in_one_node(op, (input,), compute)  # type: ignore[no-any-return]
+    return _with_mean(var, VarMean, input, dim, unbiased, keepdim, correction)  # type: ignore[no-any-return]
 
 
 def std_mean(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
 ) -> tuple[Tensor, Tensor]:
     """(standard deviation, mean)."""
-    dims, _ = _dims(dim, unbiased)
-    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+    return _with_mean(std, StdMean, input, dim, unbiased, keepdim, correction)  # type: ignore[no-any-return]
+
+
+def _with_mean(first: Any, op: Any, input: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+    dims, is_unbiased = _dims(dim, unbiased)
+    _require_float(input, first.__name__)
+
+    def compute() -> tuple[Tensor, Tensor]:
+        return first(input, dim, unbiased, keepdim, correction=correction), mean(input, dims, keepdim)
+
+    if type_of(input).dtype.is_complex or not type_of(input).shape:
+        return compute()
+    found = op(normalize_axes(dims, input.ndim, first.__name__), float(_correction(is_unbiased, correction)), keepdim)
+    return in_one_node(found, (input,), compute)
 
 
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:

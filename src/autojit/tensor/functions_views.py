@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from autojit import ops
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
@@ -19,7 +21,7 @@ from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import reshape
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.state import grad_mode, state
-from autojit.tensor.storage import View
+from autojit.tensor.storage import INFERENCE_VIEW, View
 from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of
 from autojit.tensor.view_memo import remembered
 from autojit.tensor.view_nodes import one_node, restrided_node, several_views
@@ -43,7 +45,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
         return _as_dtype(input, dtype)
     found = reshape(input, *shape)
     array = input._array
-    if array is not None and found._view is None:
+    if array is not None and (found._view is None or (found._view is INFERENCE_VIEW and _is_apart(found, array))):
         raise UsageError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead.",
@@ -61,6 +63,11 @@ def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     storage = storage_of(input)
     found._view = View(None, (*storage_chain(input), ops.Bitcast(dtype)), None, storage.version)
     return found
+
+
+def _is_apart(found: Tensor, array: Any) -> bool:
+    """Whether a tensor with elements does not show the memory of ``array``."""
+    return found._array is not None and found._array.size > 0 and not np.may_share_memory(found._array, array)
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import OldNameWarning, UsageError
 from autojit.core.ports import ports
 from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
-from autojit.tensor.recording import wants_grad
+from autojit.tensor.recording import shows_grad, wants_grad
 from autojit.tensor.state import bump_guard_epoch, state
 from autojit.tensor.tensor import LIKE_LEAF, Tensor, lent_gradient, type_of
 
@@ -162,7 +162,7 @@ def retain_grad(self: Tensor) -> None:
         >>> y.grad
         tensor(12.)
     """
-    if not wants_grad(self):
+    if not shows_grad(self):
         raise UsageError("can't retain_grad on Tensor that has requires_grad=False")
     if self._grad_fn is None or self._retains_grad:
         return

@@ -120,11 +120,23 @@ def _old(x: Tensor) -> Tensor:
         # what a pack hook keeps must not change
         made._array, made._storage, made._view = made._array.copy(), None, None
     node, view = x._grad_fn, x._view
-    if node is not None and (node.tensor_hooks or node._is_pure_view) and view is not None and view.base is not None:
+    if node is None or view is None or view.base is None:
+        return made
+    if node.tensor_hooks or _is_replaced(node, len(view.chain)):
         base = view.base  # the change is one of the base: hooks on the view's own gradient have no part in it
         made._grad_fn = symbolic_node(ViewChain(relative_chain(x)), [edge_of(base)], [type_of(base)], node.name())
         made._output_nr = 0
     return made
+
+
+def _is_replaced(node: Node | None, steps: int) -> bool:
+    """Whether the history of a view, at most ``steps`` nodes long, has a node that a write replaces."""
+    while node is not None and steps > 0:
+        if node._is_pure_view:
+            return True
+        edge = node.edges[0] if node.edges else None
+        node, steps = None if edge is None else edge[0], steps - 1
+    return False
 
 
 def _with_history_of(made: Tensor, x: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ from autojit.tensor import (
 )  # fmt: skip
 from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method
 from autojit.tensor.node import move_retained
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.out_arguments import NAMES as WITH_OUT
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.state import become, state
@@ -118,7 +119,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 def zero_(self: Tensor) -> Tensor:
     """Every element becomes 0."""
-    return fill_(self, 0)
+    return copy_into(self, self._literal(0, type_of(self).with_shape(())), "zero_")
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
@@ -169,6 +170,9 @@ def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]
     return compare
 
 
+_NAMES_IN_PLACE = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
+
+
 def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """``unsqueeze_`` and its like: the tensor itself becomes the view."""
 
@@ -176,6 +180,9 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
         check_writable(self, name)
         before, storage = self._view, storage_of(self)
         seen = function(self, *arguments, **options)
+        if seen._grad_fn is not None and seen is not self:
+            found = type(seen._grad_fn).__name__
+            rename_node(seen, _NAMES_IN_PLACE.get(found, found.replace("Backward0", "Backward1")))
         if state.layers:
             become(self, seen)
         if seen._view is not None and seen._view.base is self:

@@ -156,8 +156,9 @@ class Node:
         self.source = UNKNOWN
 
     def name(self) -> str:
-        """torch's name of the node, e.g. ``MulBackward0``."""
-        return type(self).__name__
+        """torch's name of the node, e.g. ``MulBackward0``; those of its engine have their namespace."""
+        name = type(self).__name__
+        return f"torch::autograd::{name}" if name in ("CopyBackwards", "CopySlices") else name
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:

@@ -50,6 +50,7 @@ FACTORIES = (
     factories.linspace, factories.logspace, random.rand, random.randn, random.randint, random.randperm, random.normal,
     random.multinomial, random.bernoulli,
 )  # fmt: skip
+_ABSENT: Any = object()
 _OF_A_SIZE = frozenset({"zeros", "ones", "empty", "rand", "randn"})
 
 
@@ -83,18 +84,34 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
 
         return _named_like(function, of_two)
 
-    def taking_out(*arguments: Any, out: Any = None, **options: Any) -> Any:
+    def taking_out(
+        first: Any = _ABSENT,
+        second: Any = _ABSENT,
+        third: Any = _ABSENT,
+        /,
+        *rest: Any,
+        out: Any = None,
+        **options: Any,
+    ) -> Any:
+        if out is None and not options and not rest:
+            if second is _ABSENT:
+                return function() if first is _ABSENT else function(first)
+            return function(first, second) if third is _ABSENT else function(first, second, third)
+        arguments = tuple([a for a in (first, second, third) if a is not _ABSENT]) + rest
         return function(*arguments, **options) if out is None else _into(out, function, arguments, options)
 
-    name = function.__name__
-    taking_out.__code__ = taking_out.__code__.replace(co_name=name, co_qualname=name)  # what errors and profiles show
     return _named_like(function, taking_out)
 
 
 def _named_like(function: Callable[..., Any], wrapper: Any) -> Callable[..., Any]:
-    """The wrapper under the function's name, also where errors and profiles look: in its code."""
-    name = function.__name__
-    wrapper.__code__ = wrapper.__code__.replace(co_name=name, co_qualname=name)
+    """The wrapper under the function's name and with its parameters' names, also where errors and profiles look: in its
+    code.
+    """
+    name, own, code = function.__name__, wrapper.__code__, function.__code__
+    taken = code.co_varnames[: min(code.co_argcount, own.co_posonlyargcount)]
+    others = own.co_varnames[len(taken) :]
+    names = own.co_varnames if set(taken) & set(others) else (*taken, *others)
+    wrapper.__code__ = own.replace(co_name=name, co_qualname=name, co_varnames=names)
     return functools.wraps(function)(wrapper)
 
 

@@ -36,6 +36,7 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         self._state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
+        self._state.__dict__["moves_on"] = True  # a step that reads it keeps what it has read
 
     def manual_seed(self, seed: int) -> Generator:
         """Start over from a seed; returns the generator."""

@@ -218,7 +218,7 @@ def record_single(op: Op, x: Tensor, result: Tensor) -> None:
 def _connect(node: OpNode, result: Tensor, keep_result: bool) -> None:
     out = result._array
     meta = (out.shape, out.dtype)
-    node.source = here(True)
+    node.source = here(True, 3)
     node.results = [_shell(result) if keep_result else meta]
     node.out_metas = (meta,)
     result._requires_grad = True

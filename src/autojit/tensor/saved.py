@@ -136,7 +136,8 @@ class SavedTensor:
         """``t`` saved by no node, through the saved-tensor hooks that are active now."""
         hooks = state.recording_hooks
         version = storage_of(t).version
-        kept: Any = Packed(t, hooks[-1], is_output) if hooks else t.detach() if is_output else t
+        has_node = is_output and t._grad_fn is not None
+        kept: Any = Packed(t, hooks[-1], is_output) if hooks else t.detach() if has_node else t
 
         def put(packed: Any) -> None:
             nonlocal kept
@@ -153,15 +154,14 @@ class SavedTensor:
 
     @property
     def data(self) -> Any:
-        """What is kept: what the pack hook returned, or the tensor (detached where it is a result); None for none.
+        """What is kept: what the pack hook returned, or the tensor (detached where it is a result).
 
-        Raises:
-            RuntimeError: it was freed.
+        None where no tensor was saved, or it was freed.
         """
         kept = self._get()
         if type(kept) is Packed:
             return kept.what
-        return kept if isinstance(kept, Tensor) else self._unpack()
+        return kept if isinstance(kept, Tensor) else None
 
     @property
     def unpack_hook(self) -> Any:

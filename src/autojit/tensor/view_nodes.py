@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.ir.op import Op
-from autojit.tensor.recording import edge_of, symbolic_node
+from autojit.tensor.op_node import rename_node
+from autojit.tensor.recording import edge_of, shows_grad, symbolic_node
 from autojit.tensor.state import state
 from autojit.tensor.storage import INFERENCE, MULTIPLE_VIEWS
 from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, type_of
@@ -24,7 +25,15 @@ def one_node(found: Tensor, input: Tensor, name: str) -> Tensor:
         op: Op = chain[0] if len(chain) == 1 else ViewChain(chain)
         found._grad_fn = symbolic_node(op, [edge], [type_of(input)], name, instead_of=found._grad_fn)
         found._output_nr = 0
-    return found
+        return found
+    return rename_node(found, name)
+
+
+def _apart(pieces: tuple[Tensor, ...], input: Tensor) -> tuple[Tensor, ...]:
+    """The pieces, none of which is the input itself."""
+    if len(pieces) == 1 and pieces[0] is input:
+        return (input.view(type_of(input).shape),)
+    return pieces
 
 
 def several_views(input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: Any, name: str) -> tuple[Tensor, ...]:
@@ -34,16 +43,16 @@ def several_views(input: Tensor, make: Callable[[], tuple[Tensor, ...]], part: A
     if recorded and not state.layers:
         state.grad_enabled = False
         try:
-            pieces = make()
+            pieces = _apart(make(), input)
         finally:
             state.grad_enabled = True
     else:
-        pieces = make()
+        pieces = _apart(make(), input)
     if not recorded:
         return pieces
     axis, drop = part
     node = None
-    if edge is not None and pieces:
+    if pieces and (edge is not None or shows_grad(input)):
         sizes = (1,) * len(pieces) if drop else tuple(type_of(p).shape[axis] for p in pieces)
         node = symbolic_node(Parts(axis, sizes, drop), [edge], [type_of(input)], name)
     for number, piece in enumerate(pieces):

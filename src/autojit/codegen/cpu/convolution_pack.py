@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -78,7 +79,7 @@ def copy(text: FunctionText, target: str, source: str, size_bytes: int | str) ->
     text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size_bytes}, i1 false)")
 
 
-def offset(text: FunctionText, terms: list[tuple[str | int, int]], constant: int = 0) -> str | int:
+def offset(text: FunctionText, terms: Sequence[tuple[str | int, int]], constant: int = 0) -> str | int:
     """``constant + sum(value * factor)`` of i64 values."""
     total: str | int = constant
     for value, factor in terms:

@@ -30,7 +30,7 @@ AXES = 3
 
 @dataclass(frozen=True)
 class Phase:
-    """Places ``first + step * j`` of the result, their number per axis, and (weight offset, packed offset) of each tap."""
+    """Places ``first + step * j`` of the result, their number per axis, and every tap's offsets (weight, packed)."""
 
     first: Shape
     counts: Shape

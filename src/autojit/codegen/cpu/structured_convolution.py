@@ -1,14 +1,14 @@
 """Convolutions and transposed convolutions: tiles of a few result channels by vectors of places, without im2col.
 
-A *unit* is an image, a group, a band and a block of result channels. Its kernel packs the image, then, for every tile of
-rows (result channels) and every run of places, holds the tile in registers while channels and taps run::
+A *unit* is an image, a group, a band and a block of result channels. Its kernel packs the image, then, for every tile
+of rows (result channels) and every run of places, holds the tile in registers while channels and taps run::
 
     for each channel, for each tap
         load the vectors of places once, broadcast one weight per row, multiply and add
 
-A run is one row of places, or several rows if that leaves fewer lanes idle; the last tile of a run moves back to overlap
-the one before. Where runs hold places of no meaning, or where places lie apart in the result, a tile is staged and
-copied. An element is one chain of multiply-adds whatever tile computes it, so results do not depend on threads.
+A run is one row of places, or several rows if that leaves fewer lanes idle; the last tile of a run moves back to
+overlap the one before. Where runs hold places of no meaning, or where places lie apart in the result, a tile is staged
+and copied. An element is one chain of multiply-adds whatever tile computes it, so results do not depend on threads.
 
 Reading order: ``print_convolution``, ``_Runs`` (the cut of a band), ``_Printer.unit``, ``_tile_function``.
 """

@@ -1,15 +1,16 @@
 """The derivative of a convolution by its weight: dot products over places, a few outputs by a few weights at a time.
 
-A *unit* is a group, a block of input channels and a block of output channels; it owns its weights, so nothing is added up
-between units. It takes images (or bands of them) a few at a time: packs the input channels, and spreads the outputs over
-the packed positions, zero between them. Then every pair of an output and a weight is one dot product of contiguous
+A *unit* is a group, a block of input channels and a block of output channels; it owns its weights, so nothing is added
+up between units. It takes images (or bands of them) a few at a time and packs the input channels. Rows of a few whole
+vectors are then walked row by row, outputs where they lie. Other outputs are spread over the packed positions, zero
+between them, and walked as one line. Either way every pair of an output and a weight is one dot product of contiguous
 vectors, and a tile of them shares its loads::
 
     for each image at hand, for each vector of positions
         load a vector of each of 3 outputs and of each of 4 weights' images, 12 multiply-adds
 
-Sums run over the lanes of a vector and are added across lanes once per round of images. Positions between places multiply
-zeros: an infinity in the image makes NaN of the weights of its channel.
+Sums run over the lanes of a vector and are added across lanes once per round of images. Where outputs are spread,
+positions between places multiply zeros: an infinity in the image makes NaN of the weights of its channel.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ OUTPUTS, WEIGHTS = 3, 4
 
 ROUND_BYTES = 384 << 10
 """Packed images and outputs of one round: part of the second-level cache."""
+
+NEAR_BYTES = 36 << 10
+"""What the tiles of one round read at a time when outputs stay where they lie: about a first-level cache."""
+
+MOST_UNROLLED = 4
+"""Vectors of a row that is walked row by row."""
 
 MAX_CHUNKS = 16
 MULTIPLY_NS = {4: 0.012, 8: 0.024}
@@ -81,23 +88,38 @@ class _Printer:
         self.chunks = max(1, -(-self.units // self.units_per_chunk))
 
     def _plan_rounds(self) -> None:
-        layout, size = self.layout, self.size
-        self.positions = -(-(layout.span + 1) // self.lanes.lanes) * self.lanes.lanes
+        layout, size, lanes = self.layout, self.size, self.lanes.lanes
+        (depth, height, width), places = layout.band, prod(layout.places)
+        plain = depth == 1 and layout.bands == 1
+        self.by_rows = plain and width % lanes == 0 and width // lanes <= MOST_UNROLLED
+        self.positions = -(-(layout.span + 1) // lanes) * lanes
         slack = self.positions + layout.reach
         self.image_bytes = aligned((self.block_inputs * layout.plane + slack) * size)
-        self.output_bytes = aligned(self.block_outputs * self.positions * size)
-        pieces = self.images * layout.bands
-        self.round = max(1, min(pieces, ROUND_BYTES // (self.image_bytes + self.output_bytes)))
-        self.rounds = -(-pieces // self.round)
-        self.pieces = pieces
+        self.pieces = self.images * layout.bands
+        if self.by_rows:
+            self.vectors, self.steps = width // lanes, height
+            self.output_step, self.image_step = width * size, layout.packed[2] * size
+            self.output_line, self.output_piece = places, self.groups * self.outputs * places * size
+            self.spread_bytes = 0
+            near = (OUTPUTS * places + 2 * layout.plane) * size
+            most = min(ROUND_BYTES // self.image_bytes, NEAR_BYTES // near)
+        else:
+            self.vectors, self.steps = 1, self.positions // lanes
+            self.output_step = self.image_step = VECTOR_BYTES
+            self.output_line = self.positions
+            self.spread_bytes = self.output_piece = aligned(self.block_outputs * self.positions * size)
+            most = ROUND_BYTES // (self.image_bytes + self.spread_bytes)
+        self.round = max(1, min(self.pieces, most))
+        self.rounds = -(-self.pieces // self.round)
 
     def print(self) -> KernelText:
-        functions = [self._kernel(), pack_function(self.layout, self.lanes), self._spread_function()]
-        functions.append(self._dots_function())
+        functions = [self._kernel(), pack_function(self.layout, self.lanes), self._dots_function()]
+        if not self.by_rows:
+            functions.append(self._spread_function())
         words = ", ".join(f"i64 {place * self.size}" for _, place in self.layout.phases[0].taps)
         table = f"@taps = internal constant [{self.taps} x i64] [{words}], align 16"
         text = "\n".join([*functions, table, *self.lanes.declarations(), MODULE_TAIL])
-        scratch = self.round * (self.image_bytes + self.output_bytes)
+        scratch = self.round * (self.image_bytes + self.spread_bytes)
         return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch)
 
     # -- the kernel
@@ -106,7 +128,7 @@ class _Printer:
         text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0")
         for k, name in enumerate(("image", "output", "weight", "scratch")):
             text.line(f"%{name} = load ptr, ptr {text.at('%args', 8 * k)}, align 8")
-        text.line(f"%skip = mul i64 %worker, {self.round * (self.image_bytes + self.output_bytes)}")
+        text.line(f"%skip = mul i64 %worker, {self.round * (self.image_bytes + self.spread_bytes)}")
         text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
         text.line(f"%spread = getelementptr i8, ptr %packed, i64 {self.round * self.image_bytes}")
         first = text.mul("%chunk", self.units_per_chunk)
@@ -148,18 +170,22 @@ class _Printer:
             first = text.mul(number, self.round)
             count = text.least(text.sub(self.pieces, first), self.round)
             clear(text, "%packed", text.mul(count, self.image_bytes))
-            clear(text, "%spread", text.mul(count, self.output_bytes))
+            if not self.by_rows:
+                clear(text, "%spread", text.mul(count, self.spread_bytes))
             with text.loop(0, count, 1) as k:
                 self._piece(text, text.add(first, k), k, (channel_in, inputs, channel_out, outputs))
             later = text.value(f"zext i1 {text.test('sgt', number, 0)} to i64")
+            outputs_at = self._outputs_at(text, first, channel_out) if self.by_rows else "%spread"
             text.line(
-                f"call void @dots(i64 {count}, i64 {outputs}, i64 {text.mul(inputs, self.taps)}, ptr %packed, ptr %spread, "
-                f"ptr {weights}, i64 {later})"
+                f"call void @dots(i64 {count}, i64 {outputs}, i64 {text.mul(inputs, self.taps)}, ptr %packed, "
+                f"ptr {outputs_at}, ptr {weights}, i64 {later})"
             )
 
-    def _piece(
-        self, text: FunctionText, piece: str, k: str, channels: tuple[str | int, str, str | int, str]
-    ) -> None:
+    def _outputs_at(self, text: FunctionText, image: str, channel: str | int) -> str:
+        made = offset(text, [(image, self.groups * self.outputs), (channel, 1)])
+        return text.at("%output", text.mul(made, prod(self.layout.places) * self.size))
+
+    def _piece(self, text: FunctionText, piece: str, k: str, channels: tuple[str | int, str, str | int, str]) -> None:
         """Pack one band of one image and spread its outputs."""
         layout, size = self.layout, self.size
         channel_in, inputs, channel_out, outputs = channels
@@ -171,9 +197,10 @@ class _Printer:
         source = text.at("%image", text.mul(seen, prod(layout.image) * size))
         packed = text.at("%packed", text.mul(k, self.image_bytes))
         text.line(f"call void @pack(i64 {inputs}, ptr {source}, i64 {start}, ptr {packed})")
-        made = offset(text, [(image, self.groups * self.outputs), (channel_out, 1)])
-        output = text.at("%output", text.mul(made, prod(layout.places) * size))
-        spread = text.at("%spread", text.mul(k, self.output_bytes))
+        if self.by_rows:
+            return
+        output = self._outputs_at(text, image, channel_out)
+        spread = text.at("%spread", text.mul(k, self.spread_bytes))
         done = text.sub(begin, start)
         text.line(f"call void @spread(i64 {outputs}, ptr {output}, i64 {start}, i64 {done}, ptr {spread})")
 
@@ -182,9 +209,7 @@ class _Printer:
 
         The last band overlaps the one before: its first ``done`` places along the cut axis were counted there.
         """
-        text = FunctionText(
-            "internal void @spread(i64 %channels, ptr %output, i64 %start, i64 %done, ptr %target) #1"
-        )
+        text = FunctionText("internal void @spread(i64 %channels, ptr %output, i64 %start, i64 %done, ptr %target) #1")
         layout, size = self.layout, self.size
         firsts: list[str | int] = ["%done" if axis == layout.band_axis else 0 for axis in range(3)]
         starts: list[str | int] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
@@ -221,7 +246,7 @@ class _Printer:
         with text.loop(0, "%outputs", OUTPUTS) as row, text.loop(0, "%columns", WEIGHTS) as column:
             rows = [text.least(text.add(row, k), text.sub("%outputs", 1)) for k in range(OUTPUTS)]
             columns = [text.least(text.add(column, k), text.sub("%columns", 1)) for k in range(WEIGHTS)]
-            outputs = [text.at("%spread", text.mul(r, self.positions * size)) for r in rows]
+            outputs = [text.at("%spread", text.mul(r, self.output_line * size)) for r in rows]
             images = [self._image_of(text, c) for c in columns]
             totals = self._sums(text, outputs, images)
             places = [
@@ -247,15 +272,18 @@ class _Printer:
             left, starts, totals = state[0], state[1 : 1 + len(pointers)], state[1 + len(pointers) :]
 
             def step(inner: list[str]) -> list[str]:
-                remaining, position, *sums = inner
-                vectors = [text.load(self.lanes, text.at(p, position)) for p in starts]
-                pairs = [(r, c) for r in vectors[:OUTPUTS] for c in vectors[OUTPUTS:]]
-                news = [self.lanes.multiply_add(text, r, c, t) for (r, c), t in zip(pairs, sums, strict=True)]
-                return [text.sub(remaining, 1), text.add(position, VECTOR_BYTES), *news]
+                remaining, output, image, *sums = inner
+                places = [text.at(p, output) for p in starts[:OUTPUTS]] + [text.at(p, image) for p in starts[OUTPUTS:]]
+                for k in range(self.vectors):
+                    vectors = [text.load(self.lanes, text.at(p, k * VECTOR_BYTES)) for p in places]
+                    pairs = [(r, c) for r in vectors[:OUTPUTS] for c in vectors[OUTPUTS:]]
+                    sums = [self.lanes.multiply_add(text, r, c, t) for (r, c), t in zip(pairs, sums, strict=True)]
+                moved = [text.add(output, self.output_step), text.add(image, self.image_step)]
+                return [text.sub(remaining, 1), *moved, *sums]
 
-            first = [str(self.positions // self.lanes.lanes), "0", *totals]
-            totals = text.repeat(["i64", "i64", *kinds[1 + len(pointers) :]], first, step)[2:]
-            steps = [self.output_bytes] * OUTPUTS + [self.image_bytes] * WEIGHTS
+            first = [str(self.steps), "0", "0", *totals]
+            totals = text.repeat(["i64", "i64", "i64", *kinds[1 + len(pointers) :]], first, step)[3:]
+            steps = [self.output_piece] * OUTPUTS + [self.image_bytes] * WEIGHTS
             moved = [text.at(p, s) for p, s in zip(starts, steps, strict=True)]
             return [text.sub(left, 1), *moved, *totals]
 

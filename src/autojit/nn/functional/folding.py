@@ -91,8 +91,8 @@ def fold(
     if min(rows.count, columns.count) < 1 or input.shape[-1] != rows.count * columns.count:
         raise ShapeError(
             f"Given output_size={size}, {_described(blocks)}, expected size of input's dimension 2 to match the "
-            f"calculated number of sliding blocks {rows.count} * {columns.count} = {rows.count * columns.count}, but got "
-            f"input.size(2)={input.shape[-1]}."
+            f"calculated number of sliding blocks {rows.count} * {columns.count} = {rows.count * columns.count}, but "
+            f"got input.size(2)={input.shape[-1]}."
         )
     channels = input.shape[-2] // (rows.size * columns.size)
     parts = input.reshape(*input.shape[:-2], channels, rows.size, columns.size, rows.count, columns.count)

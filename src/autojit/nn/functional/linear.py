@@ -5,15 +5,23 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
+
 import autojit as aj
 from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.nn.functional.reduction import COMMON
 from autojit.tensor import Tensor
 from autojit.tensor.composite_nodes import ADDMM, in_one_node
+from autojit.tensor.dispatch import apply
+from autojit.tensor.state import state
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b. Shapes: ``f[..., k], f[n, k] (, f[n]) -> f[..., n]``."""
+    if bias is not None and _at_hand(input, weight, bias):
+        found: Tensor = apply(ADDMM, bias, input, weight.t())
+        return found
     turned = weight.t() if weight.ndim == 2 else weight
     if bias is None:
         return aj.matmul(input, turned)
@@ -24,6 +32,22 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if input.ndim == 2 and weight.ndim == 2 and input.dtype is weight.dtype is bias.dtype:
         return in_one_node(ADDMM, (bias, input, turned), compute)
     return compute()
+
+
+def _at_hand(x: Tensor, weight: Tensor, bias: Tensor) -> bool:
+    """Whether all are matrices (the bias a vector) at hand, of one common dtype and fitting extents."""
+    a, w, b = x._array, weight._array, bias._array
+    if state.divert is not None or type(a) is not np.ndarray or type(w) is not np.ndarray or type(b) is not np.ndarray:
+        return False
+    dtype = a.dtype
+    return (
+        dtype is w.dtype
+        and dtype is b.dtype
+        and dtype.char in COMMON
+        and a.ndim == w.ndim == 2
+        and b.shape == w.shape[:1]
+        and a.shape[1] == w.shape[1]
+    )
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
 from autojit.nn.functional.reduction import at_hand, reduce_loss, resolve_reduction
 from autojit.ops.composed import MseLoss
@@ -225,8 +226,6 @@ def soft_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """log(1 + exp(-y x)) with y = 1 or -1."""
-    from autojit.nn.functional.activation import softplus_of
-
     reduction = resolve_reduction(size_average, reduce, reduction)
     return reduce_loss(softplus_of(-target * input), reduction)
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 import autojit as aj
-from autojit.core.errors import DTypeError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.nn.functional.windows import (
     Extents,
     Window,
@@ -35,7 +35,7 @@ def _max_pool(
     name = f"max_pool{ndim}d"
     check_rank(name, input, ndim)
     found = windows(name, input, kernel_size, stride, padding, dilation, ndim, ceil_mode)
-    best, places = input, [] if return_indices else None
+    best, places = input, list[Tensor]() if return_indices else None
     for axis in reversed(range(ndim)):
         best, places = window_max(best, input.ndim - ndim + axis, found[axis], places)
     return best if places is None else (best, flat_places(places, input.shape[-ndim:]))
@@ -270,6 +270,8 @@ def _adaptive(ndim: int, kind: str, input: Tensor, output_size: OutputSize) -> l
     given = list(output_size) if isinstance(output_size, Sequence) else [output_size] * ndim
     if len(given) != ndim:
         raise UsageError(f"{name}: output_size must be {ndim}")
+    if ndim > 1 and isinstance(output_size, Sequence) and input.ndim <= len(output_size):
+        raise ArgumentError(f"Input dimension should be at least {len(output_size) + 1}", {"input": input})
     if input.ndim not in (ndim + 1, ndim + 2):
         raise ShapeError(f"{name}(): Expected {ndim + 1}D or {ndim + 2}D tensor, but got {list(input.shape)}")
     if 0 in input.shape[-ndim - 1 :]:

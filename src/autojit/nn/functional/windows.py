@@ -97,7 +97,9 @@ def windows(
     if min(w.count for w in found) < 1:
         lead = "x".join(map(str, input.shape[-ndim - 1 :]))
         size = "x".join(map(str, (input.shape[-ndim - 1], *(max(w.count, 0) for w in found))))
-        raise ShapeError(f"{name}: Given input size: ({lead}). Calculated output size: ({size}). Output size is too small")
+        raise ShapeError(
+            f"{name}: Given input size: ({lead}). Calculated output size: ({size}). Output size is too small"
+        )
     return found
 
 
@@ -116,8 +118,8 @@ def check_rank(name: str, input: Tensor, ndim: int) -> None:
     """ShapeError unless the input is one image or a stack of them, with extents that are not zero."""
     if input.ndim not in (ndim + 1, ndim + 2) or 0 in input.shape[-ndim - 1 :]:
         raise ShapeError(
-            f"{name}: Expected {ndim + 1}D or {ndim + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
-            f"but got: {list(input.shape)}",
+            f"{name}: Expected {ndim + 1}D or {ndim + 2}D (batch mode) tensor with optional 0 dim batch size for "
+            f"input, but got: {list(input.shape)}",
             {"input": input},
         )
 
