@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from autojit.ops.decompositions import *
     from autojit.ops.eigenvalues import *
     from autojit.ops.einsum import *
+    from autojit.ops.fourier import *
     from autojit.ops.incomplete_gamma import *
     from autojit.ops.linalg import *
     from autojit.ops.matrix_exponential import *
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 _LATER = [  # those first that more programs use
     "sorting", "scatter", "scans", "triangles", "einsum", "convolution", "composites_normalization", "reinterpret",
     "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues",
-    "incomplete_gamma",
+    "incomplete_gamma", "fourier",
 ]  # fmt: skip
 
 

@@ -104,7 +104,7 @@ class Layer(abc.ABC):
 
     def around_compiled(self, compiled: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a compiled function: its ops pass through the layer one by one, unless only its ends need to."""
-        compiled.counts.note("called inside a forward-mode level or batch: ops ran one by one; jit the outer function")
+        compiled.counts.note(f"called inside a {type(self).__name__}: ops ran one by one; jit the outer function")
         return compiled.function(*args, **kwargs)
 
 
