@@ -17,15 +17,27 @@ def leaf(*values: float) -> aj.Tensor:
 
 class Exp(Function):
     @staticmethod
-    def forward(ctx: Any, i: aj.Tensor) -> aj.Tensor:
-        result = i.exp()
-        ctx.save_for_backward(result)
-        return result
+    def forward(ctx: Any, x: aj.Tensor) -> aj.Tensor:
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
 
     @staticmethod
-    def backward(ctx: Any, grad_output: aj.Tensor) -> aj.Tensor:
-        (result,) = ctx.saved_tensors
-        return grad_output * result
+    def backward(ctx: Any, y_bar: aj.Tensor) -> aj.Tensor:
+        (y,) = ctx.saved_tensors
+        return y_bar * y
+
+
+class Square(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x, None)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, y_bar: Any) -> Any:
+        x, _ = ctx.saved_tensors
+        return y_bar * 2 * x
 
 
 class Scaled(Function):

@@ -17,15 +17,15 @@ Case = Callable[[Any], Any]
 def exp_function(T: Any) -> Any:
     class Exp(T.autograd.Function):  # type: ignore[misc]
         @staticmethod
-        def forward(ctx: Any, i: Any) -> Any:
-            result = i.exp()
-            ctx.save_for_backward(result)
-            return result
+        def forward(ctx: Any, x: Any) -> Any:
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return y
 
         @staticmethod
-        def backward(ctx: Any, grad_output: Any) -> Any:
-            (result,) = ctx.saved_tensors
-            return grad_output * result
+        def backward(ctx: Any, y_bar: Any) -> Any:
+            (y,) = ctx.saved_tensors
+            return y_bar * y
 
     return Exp
 

@@ -10,20 +10,8 @@ from typing import Any
 import pytest
 
 import autojit as aj
+from tests.autograd.functions import Square
 from tests.autograd.steps import leaf, same
-
-
-class Square(aj.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x, None)
-        return x * x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        x, _ = ctx.saved_tensors
-        return grad * 2 * x
-
 
 # -- passes within passes, callbacks, threads, depth
 

@@ -476,3 +476,21 @@ def test_complex_tangents(mode: Mode) -> None:
     squared, modulus = mode(run)(aj.tensor(z), aj.tensor(v))
     equal(squared, 2 * np.real(np.conj(z) * v) + 0j)
     equal(modulus, np.real(np.conj(z) * v) / np.abs(z))
+
+
+def test_strided_views_of_views_carry_tangents(mode: Mode) -> None:
+    def pushed(x: Any, direction: Any) -> Any:
+        with forward.dual_level():
+            dual = forward.make_dual(x, direction)
+            twice = dual.as_strided((2, 2), (4, 1)).as_strided((2, 2), (1, 4))
+            row = dual.select(0, 1).as_strided((2, 2), (1, 1))
+            own = (dual * 2).as_strided((2, 2), (4, 1)).as_strided((3,), (1,))
+            return tangent(twice), tangent(row), tangent(own)
+
+    x = aj.arange(12.0).reshape(3, 4)
+    run = mode(pushed)
+    for _ in range(3):
+        twice, row, own = run(x, x * 10)
+        equal(twice, [[0, 40], [10, 50]])
+        equal(row, (x * 10).select(0, 1).as_strided((2, 2), (1, 1)).numpy())
+        equal(own, [0, 20, 40])

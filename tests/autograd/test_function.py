@@ -10,23 +10,7 @@ import pytest
 import autojit as aj
 from autojit.autograd import Function, gradcheck, gradgradcheck
 from autojit.autograd.function import once_differentiable
-
-
-def leaf(*values: float) -> aj.Tensor:
-    return aj.tensor(values, dtype=aj.float64, requires_grad=True)
-
-
-class Exp(Function):
-    @staticmethod
-    def forward(ctx: Any, x: aj.Tensor) -> aj.Tensor:
-        y = x.exp()
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, y_bar: aj.Tensor) -> aj.Tensor:
-        (y,) = ctx.saved_tensors
-        return y_bar * y
+from tests.autograd.functions import Exp, leaf
 
 
 class Scale(Function):

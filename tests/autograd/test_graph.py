@@ -8,21 +8,9 @@ import pytest
 
 import autojit as aj
 from autojit.autograd import graph
+from tests.autograd.functions import Square
 from tests.autograd.modes import Mode
 from tests.autograd.steps import leaf, run, same, vector
-
-
-class Square(aj.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x, None)
-        return x * x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        x, _ = ctx.saved_tensors
-        return grad * 2 * x
-
 
 # -- nodes
 

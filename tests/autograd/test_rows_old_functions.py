@@ -19,15 +19,15 @@ from tests.autograd.old_programs import variable_warns_again  # noqa: F401  (a f
 
 
 class OldExp(v0_3.Function):
-    def forward(self, i: aj.Tensor) -> aj.Tensor:
+    def forward(self, x: aj.Tensor) -> aj.Tensor:
         assert self.requires_grad == self.needs_input_grad[0]
-        result = i.exp()
-        self.save_for_backward(result)
-        return result
+        y = x.exp()
+        self.save_for_backward(y)
+        return y
 
-    def backward(self, grad_output: aj.Tensor) -> aj.Tensor:
-        (result,) = self.saved_tensors
-        return grad_output * result
+    def backward(self, y_bar: aj.Tensor) -> aj.Tensor:
+        (y,) = self.saved_tensors
+        return y_bar * y
 
 
 class OldPair(v0_3.Function):

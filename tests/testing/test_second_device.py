@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import autojit as aj
 from autojit.testing import second_device
-
-
-class Exp(aj.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, i: aj.Tensor) -> aj.Tensor:
-        result = i.exp()
-        ctx.save_for_backward(result)
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, grad_output: aj.Tensor) -> aj.Tensor:
-        (result,) = ctx.saved_tensors
-        return grad_output * result
+from tests.autograd.functions import Exp
 
 
 def test_a_custom_function_runs_on_the_second_device() -> None:

@@ -105,25 +105,17 @@ class no_grad(_NoParamDecoratorContextManager):
 
     Example:
         >>> import autojit as aj
-        >>> x = aj.tensor([1.0], requires_grad=True)
+        >>> w = aj.ones(3, requires_grad=True)
         >>> with aj.no_grad():
-        ...     y = x * 2
-        >>> y.requires_grad
-        False
-        >>> @aj.no_grad()
-        ... def doubler(x):
-        ...     return x * 2
-        >>> doubler(x).requires_grad
-        False
+        ...     norm = (w * w).sum().sqrt()
+        ...     bias = aj.nn.Parameter(aj.zeros(3))
+        >>> norm.requires_grad, bias.requires_grad
+        (False, True)
         >>> @aj.no_grad
-        ... def tripler(x):
-        ...     return x * 3
-        >>> tripler(x).requires_grad
-        False
-        >>> with aj.no_grad():
-        ...     a = aj.nn.Parameter(aj.rand(10))
-        >>> a.requires_grad
-        True
+        ... def accuracy(scores, target):
+        ...     return (scores.argmax(-1) == target).float().mean()
+        >>> accuracy(w.expand(2, 3), aj.tensor([0, 1]))
+        tensor(0.5000)
     """
 
     def __init__(self) -> None:
@@ -142,22 +134,13 @@ class enable_grad(_NoParamDecoratorContextManager):
 
     Example:
         >>> import autojit as aj
-        >>> x = aj.tensor([1.0], requires_grad=True)
-        >>> with aj.no_grad():
-        ...     with aj.enable_grad():
-        ...         y = x * 2
-        >>> y.requires_grad
-        True
-        >>> y.backward()
-        >>> x.grad
-        tensor([2.])
+        >>> x = aj.tensor(3.0, requires_grad=True)
         >>> @aj.enable_grad()
-        ... def doubler(x):
-        ...     return x * 2
+        ... def slope(x):
+        ...     return aj.autograd.grad(x**2, x)
         >>> with aj.no_grad():
-        ...     z = doubler(x)
-        >>> z.requires_grad
-        True
+        ...     slope(x), (x**2).requires_grad
+        ((tensor(6.),), False)
     """
 
     def __init__(self) -> None:
@@ -214,19 +197,14 @@ class set_grad_enabled(_Switch):
 
     Example:
         >>> import autojit as aj
-        >>> x = aj.tensor([1.0], requires_grad=True)
-        >>> is_train = False
-        >>> with aj.set_grad_enabled(is_train):
-        ...     y = x * 2
-        >>> y.requires_grad
-        False
-        >>> _ = aj.set_grad_enabled(True)
-        >>> y = x * 2
-        >>> y.requires_grad
+        >>> w = aj.ones(2, requires_grad=True)
+        >>> for phase in ("train", "test"):
+        ...     with aj.set_grad_enabled(phase == "train"):
+        ...         w.sum().requires_grad
         True
+        False
         >>> _ = aj.set_grad_enabled(False)
-        >>> y = x * 2
-        >>> y.requires_grad
+        >>> w.sum().requires_grad
         False
         >>> _ = aj.set_grad_enabled(True)
     """

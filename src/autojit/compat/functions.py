@@ -55,14 +55,14 @@ class Function(autograd.Function):
         >>> import autojit as aj
         >>> from autojit.compat import v0_3
         >>> class Exp(v0_3.Function):
-        ...     def forward(self, i):
-        ...         result = i.exp()
-        ...         self.save_for_backward(result)
-        ...         return result
+        ...     def forward(self, x):
+        ...         y = x.exp()
+        ...         self.save_for_backward(y)
+        ...         return y
         ...
-        ...     def backward(self, grad_output):
-        ...         (result,) = self.saved_tensors
-        ...         return grad_output * result
+        ...     def backward(self, y_bar):
+        ...         (y,) = self.saved_tensors
+        ...         return y_bar * y
         >>> x = v0_3.Variable(aj.zeros(2), requires_grad=True)
         >>> Exp()(x).backward(aj.ones(2))
         >>> x.grad

@@ -119,6 +119,8 @@ def is_volatile(t: Any) -> bool:
 class VariableLayer(Layer):
     """What makes results of Variables Variables, on one thread, while there are any."""
 
+    what = "a thread that has Variables"
+
     def __init__(self) -> None:
         self.alive: dict[int, Any] = {}
         self.thread = threading.get_ident()

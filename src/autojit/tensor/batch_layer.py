@@ -33,6 +33,8 @@ class BatchLayer(Layer):
     error whose message does not speak of the choice, for callers who have none).
     """
 
+    what = "a batch"
+
     def __init__(self, size: int, randomness: str = "same") -> None:
         self.size = size
         self.randomness = randomness
@@ -164,6 +166,10 @@ class BatchLayer(Layer):
         if full is not None:
             with below(self):
                 full.detach_()
+
+    def base_of(self, x: Tensor, base: Tensor) -> Tensor:
+        """A batched tensor itself: its full tensor is the view."""
+        return base if self.full(x) is None else x
 
     def become(self, x: Tensor, seen: Tensor) -> None:
         """A batched tensor has the values of the view."""

@@ -70,6 +70,8 @@ def placed(fresh: Tensor, place: Device) -> Tensor:
 class DeviceLayer(Layer):
     """The layer (``state.Layer``) that gives results their device."""
 
+    what = "a block with a second device"
+
     def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
         """The op; its results are on the operands' device."""
         place = op.device if isinstance(op, ToDevice) else _common(op, operands)

@@ -44,6 +44,8 @@ class Part:
 class ForwardLevel(Layer):
     """One forward-mode level of the running thread."""
 
+    what = "a forward-mode level"
+
     def __init__(self) -> None:
         self.parts: dict[int, Part] = {}
 
@@ -105,6 +107,13 @@ class ForwardLevel(Layer):
     def detached(self, x: Tensor) -> None:
         """``x`` has no tangent any more."""
         self.separate(x)
+
+    def base_of(self, x: Tensor, base: Tensor) -> Tensor:
+        """The tensor whose tangent that of ``x`` is a view of."""
+        part = self.parts.get(id(x))
+        if part is None:
+            return base
+        return x if part.base is None else part.base
 
     def become(self, x: Tensor, seen: Tensor) -> None:
         """The tangent of ``x`` is seen as ``x`` is now; views of ``x`` go back to what it was."""

@@ -136,8 +136,8 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
         )
     offset = input.storage_offset() if storage_offset is None else int(storage_offset)
     base = input._view.base if input._view is not None and input._view.base is not None else input
-    if state.layers:
-        base = input  # tangents and batch axes belong to it, not to its base
+    for layer in state.layers:
+        base = layer.base_of(input, base)
     ops_from_base = _restriding(base, size, stride, offset)
     found: Any = base
     for op in ops_from_base:

@@ -188,11 +188,11 @@ def register_hook(self: Tensor, hook: Callable[[Any], Tensor | None]) -> Removab
 
     Example:
         >>> import autojit as aj
-        >>> v = aj.zeros(3, requires_grad=True)
-        >>> handle = v.register_hook(lambda grad: grad * 2)
-        >>> v.backward(aj.tensor([1.0, 2.0, 3.0]))
-        >>> v.grad
-        tensor([2., 4., 6.])
+        >>> w = aj.ones(2, requires_grad=True)
+        >>> handle = w.register_hook(lambda grad: grad.clamp(-1, 1))
+        >>> (w * aj.tensor([0.5, 4.0])).sum().backward()
+        >>> w.grad
+        tensor([0.5000, 1.0000])
         >>> handle.remove()
     """
     if not wants_grad(self):

@@ -68,6 +68,9 @@ class Layer(abc.ABC):
     layer does not define say that tensors have nothing of their own in it.
     """
 
+    what: str
+    """What messages call it."""
+
     @abc.abstractmethod
     def apply(self, op: Any, operands: Sequence[Any]) -> Any:
         """Apply one op to operands some of which may have a part in this layer."""
@@ -91,6 +94,10 @@ class Layer(abc.ABC):
     def detached(self, x: Any) -> None:  # noqa: B027  (nothing to do is a meaning)
         """``x`` was cut off its history in place."""
 
+    def base_of(self, x: Any, base: Any) -> Any:
+        """What ``x`` is a view of where its part in this layer is concerned: ``base`` if it has none."""
+        return base
+
     def become(self, x: Any, seen: Any) -> None:  # noqa: B027
         """``x`` turns into the view ``seen`` of itself in place (``transpose_``)."""
 
@@ -104,7 +111,7 @@ class Layer(abc.ABC):
 
     def around_compiled(self, compiled: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a compiled function: its ops pass through the layer one by one, unless only its ends need to."""
-        compiled.counts.note(f"called inside a {type(self).__name__}: ops ran one by one; jit the outer function")
+        compiled.counts.note(f"called inside {self.what}: ops ran one by one; jit the outer function")
         return compiled.function(*args, **kwargs)
 
 

@@ -30,11 +30,17 @@ AXES = 3
 
 @dataclass(frozen=True)
 class Phase:
-    """Places ``first + step * j`` of the result, their number per axis, and every tap's offsets (weight, packed)."""
+    """Places ``first + step * j`` of the result, their number per axis, and every tap's offsets (weight, packed).
+
+    Taps come in lines of ``line`` along the last axis. Line ``g`` of a kernel without depth sees, from row ``j`` of
+    places, row ``step * j + rows[g]`` of the image, ``step`` being the layout's.
+    """
 
     first: Shape
     counts: Shape
     taps: tuple[tuple[int, int], ...]
+    line: int
+    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,17 @@ class Layout:
     def bands(self) -> int:
         return -(-self.places[self.band_axis] // self.band[self.band_axis])
 
+    def seen(self, phase: Phase, row: int) -> tuple[int, int]:
+        """The lines of taps (first, behind the last) that see the image, not zeros, from a row of places."""
+        places = [row * self.step[1] + tap for tap in phase.rows]
+        inside = [g for g, place in enumerate(places) if 0 <= place < self.image[1]]
+        return (inside[0], inside[-1] + 1) if inside else (0, 0)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether places and kernel have no depth, so that a row of places sees rows of the image."""
+        return self.places[0] == 1 and all(len(p.taps) == p.line * len(p.rows) for p in self.phases)
+
     @property
     def span(self) -> int:
         """Packed elements from the first place of a band to its last."""
@@ -104,8 +121,9 @@ def forward_layout(op: Convolution | ConvolutionWeight, image: Shape, kernel: Sh
         for (f, shift), s, q in zip(taps_at, stride, packed, strict=True):
             phase, offset = phase * s + f, offset * q + shift
         taps.append((number, phase * prod(packed) + offset))
-    whole = Phase((0,) * AXES, grid, tuple(taps))
     low = three(op.padding, 0)
+    rows = tuple(shift * stride[1] + phase - low[1] for phase, shift in reach[1])
+    whole = Phase((0,) * AXES, grid, tuple(taps), len(reach[2]), rows)
     return Layout(three(image, 1), grid, band, axis, stride, low, packed, (whole,), (1,) * AXES, grid)
 
 
@@ -137,7 +155,8 @@ def transposed_layout(op: ConvolutionInput, image: Shape, kernel: Shape, row: in
                 tap, offset = tap * extent + k, offset * q + shift + zeros
             taps.append((tap, offset))
         if prod(counts):
-            phases.append(Phase(first, counts, tuple(taps)))
+            rows = tuple(shift for _, shift in lines[1][first[1]])
+            phases.append(Phase(first, counts, tuple(taps), len(lines[2][first[2]]), rows))
     ones = (1,) * AXES
     return Layout(three(image, 1), grid, band, axis, ones, low, packed, tuple(phases), stride, result)
 

@@ -46,6 +46,9 @@ RUN = 1024
 MOST_UNROLLED = 32
 """Taps written out one by one; more are walked by a loop over a table."""
 
+WORTH_TRIMMING = 0.8
+"""Lines of taps that only see zeros are left out when no more than this part of all lines is left."""
+
 MAX_CHUNKS = 16
 MULTIPLY_NS = {4: 0.012, 8: 0.024}
 """One multiply-add of an element of so many bytes; only cuts work into chunks."""
@@ -67,6 +70,7 @@ class _Runs:
     length: int
     vectors: int
     is_direct: bool
+    trims: bool
 
     def padded(self, lanes: int) -> int:
         """Places that the tiles of a run compute."""
@@ -74,7 +78,10 @@ class _Runs:
 
 
 def _cut(layout: Layout, tallest: int, lanes: int) -> _Runs:
-    """One row per run or several: what leaves fewer lanes idle."""
+    """One row per run or several: what computes less, idle lanes and taps that see only zeros included.
+
+    A run of one row can leave out the lines of taps that see only zeros (it trims); that pays when there are many.
+    """
     _, height, width = layout.band
     columns = layout.packed[2]
     groups = -(-height // max(1, RUN // columns))
@@ -84,9 +91,20 @@ def _cut(layout: Layout, tallest: int, lanes: int) -> _Runs:
         length = (count - 1) * columns + width
         vectors = max(1, min(VECTORS[tallest], -(-length // lanes)))
         plain = max(layout.result_step) == 1 and (count == 1 or columns == width)
-        runs = _Runs(count, -(-height // count), length, vectors, plain and length >= vectors * lanes)
-        found.append((runs.padded(lanes) / (count * width), not runs.is_direct, runs))
+        share = _seen_share(layout) if count == 1 else 1.0
+        trims = share < WORTH_TRIMMING
+        runs = _Runs(count, -(-height // count), length, vectors, plain and length >= vectors * lanes, trims)
+        work = runs.padded(lanes) / (count * width) * (share if trims else 1.0)
+        found.append((work, not runs.is_direct, runs))
     return min(found, key=lambda item: item[:2])[2]
+
+
+def _seen_share(layout: Layout) -> float:
+    """Which part of all pairs of a row of places and a line of taps sees the image."""
+    if not layout.is_flat:
+        return 1.0
+    pairs = [(layout.seen(phase, row), len(phase.rows)) for phase in layout.phases for row in range(phase.counts[1])]
+    return sum(stop - first for (first, stop), _ in pairs) / max(1, sum(count for _, count in pairs))
 
 
 class _Printer:
@@ -116,7 +134,9 @@ class _Printer:
         self.height = max(1, -(-self.rows // blocks))
         self.runs = _cut(self.layout, self.height, self.lanes.lanes)
         self.places = prod(self.layout.result)
-        self.is_unrolled = sum(len(p.taps) for p in self.layout.phases) <= MOST_UNROLLED
+        few = sum(len(p.taps) for p in self.layout.phases) <= MOST_UNROLLED
+        self.by_lines = self.runs.trims and few  # the tile's function knows a line of taps, a table says which lines
+        self.is_unrolled = few and not self.by_lines
         self._plan_units(taps)
         self._plan_scratch()
 
@@ -142,7 +162,7 @@ class _Printer:
         remainder = self.rows % self.height
         heights = [h for h in dict.fromkeys((self.height, remainder)) if h]
         functions = [self._kernel(), pack_function(self.layout, self.lanes)]
-        if self.is_unrolled:
+        if self.is_unrolled or self.by_lines:
             for number, phase in enumerate(self.layout.phases):
                 functions += [self._tile_function(h, number, phase) for h in heights]
         else:
@@ -212,10 +232,12 @@ class _Printer:
             if runs.is_direct:
                 first = self._position(text, phase, start, d, h)
                 place = text.at(target, text.mul(first, self.size))
-                self._tiles(text, (number, phase, height), (weights, base, place), self.places * self.size)
+                lines = self._lines(text, number, phase, (h, start))
+                self._tiles(text, (number, height), (weights, base, place), self.places * self.size, lines)
             else:
                 stride = runs.padded(self.lanes.lanes) * self.size
-                self._tiles(text, (number, phase, height), (weights, base, "%staged"), stride)
+                lines = self._lines(text, number, phase, (h, start))
+                self._tiles(text, (number, height), (weights, base, "%staged"), stride, lines)
                 self._copy_out(text, phase, height, (target, start, d, h))
 
     def _position(self, text: FunctionText, phase: Phase, start: str, d: str, h: str) -> str | int:
@@ -228,24 +250,31 @@ class _Printer:
         terms.append((start, steps[axis] * strides[axis]))
         return offset(text, terms, sum(f * s for f, s in zip(phase.first, strides, strict=True)))
 
+    def _lines(self, text: FunctionText, number: int, phase: Phase, row: tuple[str, str]) -> str:
+        """The last arguments of a tile's function: the table of taps or lines of taps, and how many."""
+        if self.is_unrolled:
+            return ""
+        if not self.by_lines:
+            return f", ptr @taps_{number}, i64 {len(phase.taps)}"
+        place = text.add(*row) if self.layout.band_axis == 1 else row[0]
+        words = text.at(f"@seen_{number}", text.mul(place, 16))
+        first, stop = (text.value(f"load i64, ptr {text.at(words, 8 * k)}, align 8") for k in (0, 1))
+        table = text.at(f"@taps_{number}", text.mul(first, 16 * phase.line))
+        return f", ptr {table}, i64 {text.sub(stop, first)}"
+
     def _tiles(
-        self, text: FunctionText, which: tuple[int, Phase, int], places: tuple[str, str, str], stride: int
+        self, text: FunctionText, which: tuple[int, int], places: tuple[str, str, str], stride: int, lines: str
     ) -> None:
         """Tiles from left to right over one run."""
-        number, phase, height = which
+        number, height = which
         weights, base, target = places
         width = self.runs.vectors * self.lanes.lanes
         length = self.runs.length if self.runs.is_direct else self.runs.padded(self.lanes.lanes)
+        name = f"tile_{height}_{number}" if self.is_unrolled or self.by_lines else f"tile_{height}"
         with text.loop(0, length, width) as first:
             at = text.mul(text.least(first, length - width), self.size)
             b, c = text.at(base, at), text.at(target, at)
-            if self.is_unrolled:
-                text.line(f"call void @tile_{height}_{number}(ptr {weights}, ptr {b}, ptr {c}, i64 {stride})")
-            else:
-                text.line(
-                    f"call void @tile_{height}(ptr {weights}, ptr {b}, ptr {c}, i64 {stride}, ptr @taps_{number}, "
-                    f"i64 {len(phase.taps)})"
-                )
+            text.line(f"call void @{name}(ptr {weights}, ptr {b}, ptr {c}, i64 {stride}{lines})")
 
     def _copy_out(self, text: FunctionText, phase: Phase, height: int, where: tuple[str, str, str, str]) -> None:
         """From the stage to the result: the places that the phase has."""
@@ -280,17 +309,22 @@ class _Printer:
     def _table(self, number: int, phase: Phase) -> str:
         words = [n * self.size for tap in phase.taps for n in tap] or [0]
         listed = ", ".join(f"i64 {word}" for word in words)
-        return f"@taps_{number} = internal constant [{len(words)} x i64] [{listed}], align 16"
+        table = f"@taps_{number} = internal constant [{len(words)} x i64] [{listed}], align 16"
+        if not self.by_lines:
+            return table
+        seen = [n for row in range(self.layout.places[1]) for n in self.layout.seen(phase, row)]
+        listed = ", ".join(f"i64 {word}" for word in seen)
+        return f"{table}\n@seen_{number} = internal constant [{len(seen)} x i64] [{listed}], align 16"
 
     def _tile_function(self, height: int, number: int | None, phase: Phase | None) -> str:
         """``void (weights, places, target, stride)``: one tile; without a phase the taps come as a table."""
         name = f"tile_{height}" if number is None else f"tile_{height}_{number}"
-        table = ", ptr %taps, i64 %count" if phase is None else ""
+        table = "" if self.is_unrolled else ", ptr %taps, i64 %count"
         text = FunctionText(f"internal void @{name}(ptr %a, ptr %b, ptr %c, i64 %stride{table}) #1")
         sums = ["zeroinitializer"] * (height * self.runs.vectors)
         if self.channels and (phase is None or phase.taps):
-            if phase is None:
-                sums = self._sum_table(text, height, sums)
+            if phase is None or not self.is_unrolled:
+                sums = self._sum_table(text, height, phase, sums)
             else:
                 sums = self._sum_unrolled(text, height, phase, sums)
         for k, total in enumerate(sums):
@@ -309,7 +343,10 @@ class _Printer:
         kinds = ["i64", "ptr", "ptr", *[self.lanes.text] * len(sums)]
         return text.repeat(kinds, [str(self.channels), "%a", "%b", *sums], channel)[3:]
 
-    def _sum_table(self, text: FunctionText, height: int, sums: list[str]) -> list[str]:
+    def _sum_table(self, text: FunctionText, height: int, phase: Phase | None, sums: list[str]) -> list[str]:
+        """Walk the table by taps, or by lines of taps that lie alike in every line."""
+        line = ((0, 0),) if phase is None else phase.taps[: phase.line]
+        shifts = [((a - line[0][0]) * self.size, (b - line[0][1]) * self.size) for a, b in line]
         kinds = ["i64", "ptr", "ptr", *[self.lanes.text] * len(sums)]
 
         def channel(state: list[str]) -> list[str]:
@@ -318,8 +355,10 @@ class _Printer:
             def tap(inner: list[str]) -> list[str]:
                 remaining, row, *rest = inner
                 shift_a, shift_b = (text.value(f"load i64, ptr {text.at(row, 8 * k)}, align 8") for k in (0, 1))
-                rest = self._tap(text, height, (text.at(a, shift_a), text.at(b, shift_b)), rest)
-                return [text.sub(remaining, 1), text.at(row, 16), *rest]
+                first_a, first_b = text.at(a, shift_a), text.at(b, shift_b)
+                for more_a, more_b in shifts:
+                    rest = self._tap(text, height, (text.at(first_a, more_a), text.at(first_b, more_b)), rest)
+                return [text.sub(remaining, 1), text.at(row, 16 * len(shifts)), *rest]
 
             looped = ["i64", "ptr", *kinds[3:]]
             totals = text.repeat_while(1, looped, ["%count", "%taps", *totals], tap)[2:]

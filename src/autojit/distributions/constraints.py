@@ -1,0 +1,343 @@
+"""Constraints: the sets that parameters and values of distributions lie in; ``check`` says which elements do.
+
+A constraint's ``event_dim`` is how many last axes make up one element of its set; ``check`` drops those axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autojit.core.errors import UnsupportedError, UsageError
+from autojit.linalg import cholesky_ex
+from autojit.tensor.functions_elementwise import abs as absolute
+from autojit.tensor.functions_elementwise import isfinite
+from autojit.tensor.functions_shape import cat as join
+from autojit.tensor.functions_shape import stack as pile
+from autojit.tensor.tensor import Tensor
+
+_SUM_TOLERANCE = 1e-6  # of probabilities that add up to 1, as torch has it
+
+
+class Constraint:
+    """A set of values. ``is_discrete``: whole numbers only; ``event_dim``: the axes of one element."""
+
+    is_discrete = False
+    event_dim = 0
+
+    def check(self, value: Tensor) -> Tensor:
+        """Which elements lie in the set: bool, the shape without the last ``event_dim`` axes."""
+        raise UnsupportedError(f"{type(self).__name__}.check is not defined")
+
+    def __repr__(self) -> str:
+        return type(self).__name__.lstrip("_") + "()"
+
+
+class Dependent(Constraint):
+    """A set that other parameters decide; nothing can be checked before they are known."""
+
+    def __init__(self, *, is_discrete: bool = False, event_dim: int = 0) -> None:
+        self.is_discrete = is_discrete
+        self.event_dim = event_dim
+
+    def check(self, value: Tensor) -> Tensor:
+        """Always ValueError: the set is not known yet."""
+        raise ValueError("Cannot determine validity of dependent constraint")
+
+
+class DependentProperty(property, Dependent):
+    """A property whose value is a constraint, and which stands for a dependent constraint on the class itself."""
+
+    def __init__(self, fn: Callable[[Any], Any] | None = None, *, is_discrete: bool = False, event_dim: int = 0) -> None:
+        property.__init__(self, fn)
+        Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
+
+    def __call__(self, fn: Callable[[Any], Any]) -> DependentProperty:
+        return DependentProperty(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+
+
+class Real(Constraint):
+    """Every number but NaN."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """False at NaN."""
+        return value == value  # noqa: PLR0124 - NaN differs from itself
+
+
+class Boolean(Constraint):
+    """0 and 1."""
+
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        """True at 0 and 1."""
+        return (value == 0) | (value == 1)
+
+
+class OneHot(Constraint):
+    """Vectors of one 1 and else 0."""
+
+    is_discrete = True
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where the last axis holds 0 and 1 only, and adds up to 1."""
+        is_boolean = ((value == 0) | (value == 1)).all(-1)
+        return is_boolean & (value.sum(-1) == 1)  # type: ignore[no-any-return]
+
+
+class Interval(Constraint):
+    """Numbers between two bounds; either may be open, infinite, or a tensor."""
+
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound = lower_bound
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        """True from the lower to the upper bound."""
+        return (self.lower_bound <= value) & (value <= self.upper_bound)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lower_bound={self.lower_bound}, upper_bound={self.upper_bound})"
+
+
+class HalfOpenInterval(Interval):
+    """Numbers from a lower bound on, below an upper one."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """True from the lower bound to below the upper one."""
+        return (self.lower_bound <= value) & (value < self.upper_bound)  # type: ignore[no-any-return]
+
+
+class IntegerInterval(Interval):
+    """Whole numbers between two bounds, both included."""
+
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        """True at whole numbers from the lower to the upper bound."""
+        return (value % 1 == 0) & super().check(value)
+
+
+class GreaterThan(Constraint):
+    """Numbers above a bound."""
+
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        """True above the bound."""
+        return self.lower_bound < value  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lower_bound={self.lower_bound})"
+
+
+class GreaterThanEq(GreaterThan):
+    """Numbers from a bound on."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """True from the bound on."""
+        return self.lower_bound <= value  # type: ignore[no-any-return]
+
+
+class IntegerGreaterThan(GreaterThan):
+    """Whole numbers from a bound on."""
+
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        """True at whole numbers from the bound on."""
+        return (value % 1 == 0) & (value >= self.lower_bound)
+
+
+class LessThan(Constraint):
+    """Numbers below a bound."""
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        """True below the bound."""
+        return value < self.upper_bound
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(upper_bound={self.upper_bound})"
+
+
+class Simplex(Constraint):
+    """Vectors of probabilities that add up to 1."""
+
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where the last axis has no negative element and adds up to 1."""
+        return (value >= 0).all(-1) & (absolute(value.sum(-1) - 1) < _SUM_TOLERANCE)  # type: ignore[no-any-return]
+
+
+class Multinomial(Constraint):
+    """Vectors of counts that add up to at most a number."""
+
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where no count is negative and their sum is within the bound."""
+        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)  # type: ignore[no-any-return]
+
+
+class LowerTriangular(Constraint):
+    """Square matrices with zeros above the diagonal."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where everything above the diagonal is 0."""
+        return (value.tril() == value).flatten(-2).all(-1)  # type: ignore[no-any-return]
+
+
+class LowerCholesky(LowerTriangular):
+    """Lower triangular matrices with a positive diagonal."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """True at lower triangles whose diagonal is positive."""
+        is_positive = (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+        return super().check(value) & is_positive
+
+
+class Square(Constraint):
+    """Square matrices."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        """True everywhere when the last two axes are of one length."""
+        return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=(value == value).dtype)  # type: ignore[no-any-return]  # noqa: PLR0124
+
+
+class Symmetric(Square):
+    """Matrices equal to their transposes, up to rounding."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where a matrix is close to its transpose."""
+        if value.shape[-2] != value.shape[-1]:
+            return super().check(value)
+        gap = absolute(value - value.mT)
+        return (gap <= 1e-6 + 1e-5 * absolute(value.mT)).flatten(-2).all(-1)  # type: ignore[no-any-return]
+
+
+class PositiveDefinite(Symmetric):
+    """Symmetric matrices whose eigenvalues are all positive."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where a matrix is symmetric and has a Cholesky factor."""
+        is_symmetric = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return is_symmetric
+        return is_symmetric & (cholesky_ex(value).info == 0)
+
+
+class Independent(Constraint):
+    """A constraint of elements, required of all along the last axes at once."""
+
+    def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
+        self.base_constraint = base_constraint
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+        self.is_discrete = base_constraint.is_discrete
+        self.event_dim = base_constraint.event_dim + reinterpreted_batch_ndims
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where every element of the last axes satisfies the constraint."""
+        valid = self.base_constraint.check(value)
+        if valid.ndim < self.reinterpreted_batch_ndims:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
+        count = self.reinterpreted_batch_ndims
+        return valid.reshape(*valid.shape[: valid.ndim - count], -1).all(-1)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"Independent({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+
+
+class Cat(Constraint):
+    """Constraints side by side along an axis, each for a length of it."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
+        self.cseq = list(cseq)
+        self.dim = dim
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        self.is_discrete = any(c.is_discrete for c in self.cseq)
+        self.event_dim = max(c.event_dim for c in self.cseq)
+
+    def check(self, value: Tensor) -> Tensor:
+        """Each part by its own constraint, side by side again."""
+        parts = value.split(self.lengths, self.dim)
+        return join([c.check(part) for c, part in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+class Stack(Constraint):
+    """Constraints of the elements along an axis."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        self.cseq = list(cseq)
+        self.dim = dim
+        self.is_discrete = any(c.is_discrete for c in self.cseq)
+        axis = max(c.event_dim for c in self.cseq)
+        self.event_dim = axis + 1 if axis + dim < 0 else axis
+
+    def check(self, value: Tensor) -> Tensor:
+        """Each element by its own constraint, stacked again."""
+        if value.shape[self.dim] != len(self.cseq):
+            raise UsageError(f"stack of {len(self.cseq)} constraints: axis {self.dim} is {value.shape[self.dim]} long")
+        return pile([c.check(part) for c, part in zip(self.cseq, value.unbind(self.dim), strict=True)], self.dim)
+
+
+class Finite(Constraint):
+    """Numbers that are neither infinite nor NaN."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """False at infinities and NaN."""
+        return isfinite(value)
+
+
+def is_dependent(constraint: Any) -> bool:
+    """Whether other parameters decide the set.
+
+    Example:
+        >>> from autojit.distributions import constraints
+        >>> constraints.is_dependent(constraints.dependent), constraints.is_dependent(constraints.real)
+        (True, False)
+    """
+    return isinstance(constraint, Dependent)
+
+
+dependent = Dependent()
+dependent_property = DependentProperty
+boolean = Boolean()
+one_hot = OneHot()
+nonnegative_integer = IntegerGreaterThan(0)
+positive_integer = IntegerGreaterThan(1)
+integer_interval = IntegerInterval
+real = Real()
+real_vector = Independent(real, 1)
+positive = GreaterThan(0.0)
+nonnegative = GreaterThanEq(0.0)
+greater_than = GreaterThan
+greater_than_eq = GreaterThanEq
+less_than = LessThan
+multinomial = Multinomial
+unit_interval = Interval(0.0, 1.0)
+interval = Interval
+half_open_interval = HalfOpenInterval
+simplex = Simplex()
+lower_triangular = LowerTriangular()
+lower_cholesky = LowerCholesky()
+square = Square()
+symmetric = Symmetric()
+positive_definite = PositiveDefinite()
+independent = Independent
+cat = Cat
+stack = Stack
+

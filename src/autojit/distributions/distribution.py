@@ -1,0 +1,187 @@
+"""Distribution: what all distributions share: shapes, checks of parameters and values, expanding, printing."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from autojit.core.errors import ArgumentError, UnsupportedError
+from autojit.distributions import constraints
+from autojit.distributions.constraints import Constraint
+from autojit.distributions.parameters import is_known
+from autojit.tensor.functions_elementwise import exp
+from autojit.tensor.size import Size
+from autojit.tensor.state import grad_mode
+from autojit.tensor.tensor import Tensor
+
+
+class Distribution:
+    """A family of probability distributions, one for each index of ``batch_shape``, over values of ``event_shape``.
+
+    Parameters are checked against ``arg_constraints`` and values against ``support`` where their numbers are known:
+    not while a step is captured and not along a batch of ``vmap``.
+    """
+
+    has_rsample = False
+    has_enumerate_support = False
+    arg_constraints: ClassVar[dict[str, Constraint]] = {}
+    _default_validate_args: ClassVar[bool] = __debug__
+
+    def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
+        self._batch_shape = Size(batch_shape)
+        self._event_shape = Size(event_shape)
+        self._validate_args = Distribution._default_validate_args if validate_args is None else validate_args
+        if self._validate_args:
+            self._check_parameters()
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions made from now on check their arguments."""
+        if value not in (True, False):
+            raise ArgumentError("set_default_validate_args expects True or False")
+        Distribution._default_validate_args = value
+
+    def _check_parameters(self) -> None:
+        for name, constraint in self.arg_constraints.items():
+            value = self.__dict__.get(name)
+            if constraints.is_dependent(constraint) or not isinstance(value, Tensor) or not is_known(value):
+                continue
+            if not constraint.check(value).all():
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
+
+    @property
+    def batch_shape(self) -> Size:
+        """The shape of the family of distributions."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        """The shape of one value of one distribution."""
+        return self._event_shape
+
+    @property
+    def support(self) -> Any:
+        """The constraint that values satisfy."""
+        raise self._missing("support")
+
+    @property
+    def mean(self) -> Tensor:
+        """The expected value."""
+        raise self._missing("mean")
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable value."""
+        raise self._missing("mode")
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance."""
+        raise self._missing("variance")
+
+    @property
+    def stddev(self) -> Tensor:
+        """The standard deviation."""
+        return self.variance.sqrt()  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Values drawn, without a derivative. Shape: ``sample_shape + batch_shape + event_shape``."""
+        with grad_mode(False):
+            return self.rsample(sample_shape)
+
+    def sample_n(self, n: int) -> Tensor:
+        """``n`` values drawn."""
+        return self.sample(Size((n,)))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Values drawn as differentiable functions of the parameters."""
+        raise self._missing("rsample")
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the probability (density) of a value."""
+        raise self._missing("log_prob")
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """The probability of a value at most this one."""
+        raise self._missing("cdf")
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The value that ``cdf`` maps to this probability."""
+        raise self._missing("icdf")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of a discrete distribution along a new first axis."""
+        raise self._missing("enumerate_support")
+
+    def entropy(self) -> Tensor:
+        """The entropy in nats."""
+        raise self._missing("entropy")
+
+    def perplexity(self) -> Tensor:
+        """The exponential of the entropy."""
+        return exp(self.entropy())
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distributions with a larger batch shape; parameters become views."""
+        batch = Size(batch_shape)
+        made = object.__new__(type(self)) if _instance is None else _instance
+        known = len(self._batch_shape)
+        for name, value in self.__dict__.items():
+            if isinstance(value, Tensor):
+                value = value.expand((*batch, *value.shape[known:]))
+            elif isinstance(value, Distribution):
+                value = value.expand((*batch, *value.batch_shape[known:]))
+            made.__dict__[name] = value
+        made._batch_shape = batch
+        return made
+
+    def _extended_shape(self, sample_shape: Any = ()) -> Size:
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+
+    def _validate_sample(self, value: Tensor) -> None:
+        """ValueError for a value of a wrong type or shape, or outside the support."""
+        if not self._validate_args:
+            return
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        count = len(self._event_shape)
+        found = tuple(value.shape[value.ndim - count :])
+        if found != self._event_shape:
+            raise ValueError(
+                f"The right-most size of value must match event_shape: {tuple(value.shape)} vs {self._event_shape}."
+            )
+        expected = self._extended_shape()
+        for i, j in zip(reversed(value.shape), reversed(expected), strict=False):
+            if 1 not in (i, j) and i != j:
+                raise ValueError(
+                    f"Value is not broadcastable with batch_shape+event_shape: {tuple(value.shape)} vs {expected}."
+                )
+        self._require_support(value)
+
+    def _require_support(self, value: Tensor) -> None:
+        support = self.support
+        if support is None or not is_known(value):
+            return
+        valid = support.check(value)
+        if is_known(valid) and not valid.all():
+            raise ValueError(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
+                f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+            )
+
+    def _missing(self, what: str) -> UnsupportedError:
+        return UnsupportedError(f"{type(self).__name__} has no {what}")
+
+    def __repr__(self) -> str:
+        given = [name for name in self.arg_constraints if isinstance(self.__dict__.get(name), Tensor)]
+        return f"{type(self).__name__}({', '.join(f'{name}: {self._shown(name)}' for name in given)})"
+
+    def _shown(self, name: str) -> str:
+        value = self.__dict__[name]
+        return str(value.item() if value.numel() == 1 and is_known(value) else value.shape)
+
+
+class ExponentialFamily(Distribution):
+    """Distributions whose density is the exponential of a scalar product of parameters and statistics."""

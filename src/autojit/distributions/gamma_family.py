@@ -1,0 +1,369 @@
+"""Distributions made of gamma numbers: exponential, gamma, chi-squared, beta, Dirichlet, Student's t, F.
+
+All of them draw through ``gamma_sampling``, so their numbers are differentiable by every parameter.
+"""
+
+from __future__ import annotations
+
+from math import log as log_of
+from math import pi
+from typing import Any
+
+from autojit.distributions import constraints
+from autojit.distributions.distribution import Distribution, ExponentialFamily
+from autojit.distributions.gamma_sampling import standard_gamma
+from autojit.distributions.parameters import broadcast_all
+from autojit.tensor.functions_elementwise import clamp, exp, log, log1p, sqrt, where, xlogy
+from autojit.tensor.functions_shape import stack
+from autojit.tensor.functions_special import digamma, igamma, igammac, lgamma
+from autojit.tensor.namespace import finfo
+from autojit.tensor.random import rand, randn
+from autojit.tensor.tensor import Tensor
+
+
+class Exponential(ExponentialFamily):
+    """Waiting times of events that come at a ``rate``.
+
+    Example:
+        >>> aj.distributions.Exponential(2.0).mean
+        tensor(0.5000)
+    """
+
+    arg_constraints = {"rate": constraints.positive}
+    support = constraints.nonnegative  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return 1 / self.rate  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate * 0
+
+    @property
+    def stddev(self) -> Tensor:
+        return 1 / self.rate  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate**-2
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return -log1p(-rand(self._extended_shape(sample_shape), dtype=self.rate.dtype)) / self.rate
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return log(self.rate) - self.rate * value
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return 1 - exp(-self.rate * value)  # type: ignore[no-any-return]
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return -log1p(-value) / self.rate
+
+    def entropy(self) -> Tensor:
+        return 1 - log(self.rate)  # type: ignore[no-any-return]
+
+
+class Gamma(ExponentialFamily):
+    """The gamma distribution with a shape (``concentration``) and a ``rate``.
+
+    Example:
+        >>> aj.distributions.Gamma(2.0, 4.0).mean
+        tensor(0.5000)
+    """
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.nonnegative  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        return clamp((self.concentration - 1) / self.rate, min=0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.concentration / self.rate**2
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        drawn = standard_gamma(self.concentration.expand(shape)) / self.rate
+        return clamp(drawn, min=finfo(drawn.dtype).tiny)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        a = self.concentration
+        return xlogy(a, self.rate) + xlogy(a - 1, value) - self.rate * value - lgamma(a)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Not differentiable by the concentration, as in torch."""
+        self._validate_sample(value)
+        return igamma(self.concentration, self.rate * value)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a - log(self.rate) + lgamma(a) + (1 - a) * digamma(a)  # type: ignore[no-any-return]
+
+
+class Chi2(Gamma):
+    """Sums of ``df`` squared standard normal numbers.
+
+    Example:
+        >>> aj.distributions.Chi2(3.0).variance
+        tensor(6.)
+    """
+
+    arg_constraints = {"df": constraints.positive}
+
+    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+        (df,) = broadcast_all(df)
+        super().__init__(0.5 * df, 0.5, validate_args=validate_args)
+
+    @property
+    def df(self) -> Tensor:
+        """The degrees of freedom."""
+        return 2 * self.concentration  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"Chi2(concentration: {self._shown('concentration')})"
+
+
+class InverseGamma(Gamma):
+    """Reciprocals of gamma numbers with the same parameters.
+
+    Example:
+        >>> aj.distributions.InverseGamma(3.0, 4.0).mean
+        tensor(2.)
+    """
+
+    support = constraints.positive  # type: ignore[assignment]
+
+    @property
+    def mean(self) -> Tensor:
+        return where(self.concentration > 1, self.rate / (self.concentration - 1), float("inf"))
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate / (self.concentration + 1)
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.concentration
+        return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), float("inf"))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return 1 / super().rsample(sample_shape)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        a = self.concentration
+        return xlogy(a, self.rate) - xlogy(a + 1, value) - self.rate / value - lgamma(a)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Not differentiable by the concentration."""
+        self._validate_sample(value)
+        return igammac(self.concentration, self.rate / value)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a + log(self.rate) + lgamma(a) - (1 + a) * digamma(a)  # type: ignore[no-any-return]
+
+
+class Dirichlet(ExponentialFamily):
+    """Probability vectors, of gamma numbers divided by their sum.
+
+    Example:
+        >>> aj.distributions.Dirichlet(aj.tensor([1.0, 3.0])).mean
+        tensor([0.2500, 0.7500])
+    """
+
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    support = constraints.simplex  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
+        if concentration.ndim < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.concentration.sum(-1, keepdim=True)
+
+    @property
+    def mode(self) -> Tensor:
+        less = clamp(self.concentration - 1, min=0)
+        mode = less / less.sum(-1, keepdim=True)
+        is_flat = (self.concentration < 1).all(-1, keepdim=True)
+        place = self.concentration.argmax(-1, keepdim=True)
+        corner = self.concentration.new_zeros(self.concentration.shape).scatter(-1, place, 1.0)
+        return where(is_flat, corner, mode)
+
+    @property
+    def variance(self) -> Tensor:
+        total = self.concentration.sum(-1, keepdim=True)
+        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        drawn = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
+        return drawn / drawn.sum(-1, keepdim=True)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        a = self.concentration
+        return xlogy(a - 1, value).sum(-1) + lgamma(a.sum(-1)) - lgamma(a).sum(-1)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        total = a.sum(-1)
+        spread = (total - a.shape[-1]) * digamma(total) - ((a - 1) * digamma(a)).sum(-1)
+        return lgamma(a).sum(-1) - lgamma(total) + spread  # type: ignore[no-any-return]
+
+
+class Beta(ExponentialFamily):
+    """Numbers between 0 and 1: the share of the first of two gamma numbers.
+
+    Example:
+        >>> aj.distributions.Beta(2.0, 2.0).mean
+        tensor(0.5000)
+    """
+
+    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
+    support = constraints.unit_interval  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        super().__init__(self.concentration1.shape, validate_args=validate_args)
+
+    def _dirichlet(self) -> Dirichlet:
+        return Dirichlet(stack([self.concentration1, self.concentration0], -1), validate_args=False)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    @property
+    def mode(self) -> Tensor:
+        return self._dirichlet().mode[..., 0]
+
+    @property
+    def variance(self) -> Tensor:
+        total = self.concentration1 + self.concentration0
+        return self.concentration1 * self.concentration0 / (total**2 * (total + 1))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self._dirichlet().rsample(sample_shape).select(-1, 0)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        a, b = self.concentration1, self.concentration0
+        return xlogy(a - 1, value) + (b - 1) * log1p(-value) + lgamma(a + b) - lgamma(a) - lgamma(b)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return self._dirichlet().entropy()
+
+
+class StudentT(Distribution):
+    """Student's t distribution with ``df`` degrees of freedom, moved and scaled.
+
+    Example:
+        >>> aj.distributions.StudentT(4.0).variance
+        tensor(2.)
+    """
+
+    arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
+        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
+        super().__init__(self.df.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return where(self.df > 1, self.loc, float("nan"))
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        kept = where(self.df > 2, self.df, 3.0)
+        finite = self.scale**2 * kept / (kept - 2)
+        return where(self.df > 2, finite, where(self.df > 1, float("inf"), float("nan")).to(finite.dtype))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        z = standard_gamma((0.5 * self.df).expand(shape))
+        return self.loc + self.scale * randn(shape, dtype=z.dtype) * sqrt(0.5 * self.df / z)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return self._log_of_maximum() - 0.5 * (self.df + 1) * log1p(((value - self.loc) / self.scale) ** 2 / self.df)
+
+    def _log_of_maximum(self) -> Tensor:
+        ratio = lgamma(0.5 * (self.df + 1)) - lgamma(0.5 * self.df)
+        return ratio - log(self.scale) - 0.5 * log(self.df) - 0.5 * log_of(pi)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        half = 0.5 * (self.df + 1)
+        return half * (digamma(half) - digamma(0.5 * self.df)) - self._log_of_maximum()
+
+
+class FisherSnedecor(Distribution):
+    """Ratios of two chi-squared numbers, each divided by its degrees of freedom.
+
+    Example:
+        >>> aj.distributions.FisherSnedecor(2.0, 4.0).mean
+        tensor(2.)
+    """
+
+    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    support = constraints.positive  # type: ignore[assignment]
+    has_rsample = True
+
+    def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
+        self.df1, self.df2 = broadcast_all(df1, df2)
+        super().__init__(self.df1.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return where(self.df2 > 2, self.df2 / (self.df2 - 2), float("nan"))
+
+    @property
+    def mode(self) -> Tensor:
+        return where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), float("nan"))
+
+    @property
+    def variance(self) -> Tensor:
+        m, n = self.df1, self.df2
+        return where(n > 4, 2 * n**2 * (m + n - 2) / (m * (n - 2) ** 2 * (n - 4)), float("nan"))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        above = standard_gamma((0.5 * self.df1).expand(shape)) / self.df1
+        below = standard_gamma((0.5 * self.df2).expand(shape)) / self.df2
+        return clamp(above / below, min=finfo(above.dtype).tiny)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        half1, half2, ratio = 0.5 * self.df1, 0.5 * self.df2, self.df1 / self.df2
+        constant = lgamma(half1 + half2) - lgamma(half1) - lgamma(half2) + half1 * log(ratio)
+        return constant + (half1 - 1) * log(value) - (half1 + half2) * log1p(ratio * value)  # type: ignore[no-any-return]

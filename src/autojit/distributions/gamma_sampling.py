@@ -1,0 +1,113 @@
+"""Numbers of the standard gamma distribution, and their derivative by its concentration.
+
+A number is the first of ten proposals of Marsaglia and Tsang that is accepted (ACM Trans. Math. Softw. 26(3), 2000).
+At least 95 % of proposals are, so none is in fewer than one of 10^13 numbers, which then is the mode. With a fixed
+number of proposals drawing is one pure function of random numbers: it compiles, and ``vmap`` acts on it.
+
+The derivative is implicit (Figurnov, Mohamed and Mnih, NeurIPS 2018): with P the distribution function and p the
+density, dz/da = -(dP/da) / p. In w = log t, dP/da is the integral of (w - digamma(a)) p over one tail; the tail in
+which the integrand falls is taken, in 64 points of a double-exponential rule (Takahasi and Mori, 1974). The relative
+error is below 1e-7 (typically 1e-14), and the points are smooth functions, so higher derivatives follow.
+"""
+
+from __future__ import annotations
+
+from math import exp as exp_of
+from typing import Any
+
+from autojit.autograd.function import Function
+from autojit.core.dtypes import float64
+from autojit.tensor.factories import tensor
+from autojit.tensor.functions_elementwise import clamp, exp, expm1, log, log1p, sqrt, where
+from autojit.tensor.functions_elementwise import abs as absolute
+from autojit.tensor.functions_reduction import argmax
+from autojit.tensor.functions_special import digamma
+from autojit.tensor.namespace import finfo
+from autojit.tensor.random import rand, randn
+from autojit.tensor.state import grad_mode
+from autojit.tensor.tensor import Tensor
+
+_PROPOSALS = 10
+_POINTS = 64
+_FIRST, _LAST = -3.4, 5.0  # beyond them the weights, or the integrand, are below 1e-16
+
+
+def _double_exponential_rule() -> tuple[list[float], list[float]]:
+    """Points and weights for integrals over (0, inf) of what falls exponentially."""
+    step = (_LAST - _FIRST) / (_POINTS - 1)
+    arguments = [_FIRST + i * step for i in range(_POINTS)]
+    points = [exp_of(s - exp_of(-s)) for s in arguments]
+    weights = [u * (1 + exp_of(-s)) * step for u, s in zip(points, arguments, strict=True)]
+    return points, weights
+
+
+_RULE = _double_exponential_rule()
+
+
+def first_accepted(proposals: Tensor, accepted: Tensor, otherwise: Tensor) -> Tensor:
+    """Along axis 0 the first proposal that is accepted, or else a default."""
+    place = argmax(accepted.to(proposals.dtype), dim=0, keepdim=True)
+    return where(accepted.any(0), proposals.gather(0, place).squeeze(0), otherwise)
+
+
+def log_of_drawn(concentration: Tensor) -> Tensor:
+    """Logarithms of standard gamma numbers, float64, without a derivative."""
+    a = concentration.detach().to(float64)
+    raised = where(a < 1, a + 1, a)
+    d = raised - 1 / 3
+    shape = (_PROPOSALS, *a.shape)
+    x = randn(shape, dtype=float64)
+    v = (1 + x / sqrt(9 * d)) ** 3
+    kept = where(v > 0, v, 1.0)
+    accepted = (v > 0) & (log1p(-rand(shape, dtype=float64)) < 0.5 * x * x + d * (1 - kept + log(kept)))
+    chosen = log(d) + log(first_accepted(kept, accepted, kept[0] * 0 + 1))
+    boost = log1p(-rand(a.shape, dtype=float64)) / a  # of a number with concentration a + 1 makes one with a
+    return where(a < 1, chosen + boost, chosen)
+
+
+def derivative_by_concentration(concentration: Tensor, drawn: Tensor) -> Tensor:
+    """How a standard gamma number moves with the concentration when its quantile stays. Shapes: equal, dtype kept."""
+    a = concentration.to(float64).unsqueeze(-1)
+    z = clamp(drawn.to(float64), min=finfo(float64).tiny).unsqueeze(-1)
+    with grad_mode(False):
+        is_left = z < a
+        scale = where(is_left, -1.0, 1.0) / (absolute(a - z) + sqrt(z))
+        u = scale.detach() * tensor(_RULE[0], dtype=float64)
+        weights = scale.detach() * tensor(_RULE[1], dtype=float64)
+    integrand = (log(z) + u - digamma(a)) * exp(a * u - z * expm1(u))
+    return (z.squeeze(-1) * (integrand * weights).sum(-1)).to(drawn.dtype)
+
+
+class _Attached(Function):
+    """A drawn number as a function of the concentration it was drawn with."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(concentration: Tensor, drawn: Tensor) -> Tensor:  # type: ignore[override]
+        return drawn.clone()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0], output)
+        ctx.save_for_forward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx: Any, z_bar: Tensor) -> Any:  # type: ignore[override]
+        return z_bar * derivative_by_concentration(*ctx.saved_tensors), None
+
+    @staticmethod
+    def jvp(ctx: Any, a_dot: Tensor, _drawn_dot: Any) -> Any:  # type: ignore[override]
+        return a_dot * derivative_by_concentration(*ctx.saved_tensors)
+
+
+def standard_gamma(concentration: Tensor) -> Tensor:
+    """Numbers of the standard gamma distribution, differentiable by the concentration. Shape and dtype kept.
+
+    Example:
+        >>> from autojit.distributions.gamma_sampling import standard_gamma
+        >>> standard_gamma(aj.ones(3)).shape
+        autojit.Size([3])
+    """
+    drawn = clamp(exp(log_of_drawn(concentration)).to(concentration.dtype), min=finfo(concentration.dtype).tiny)
+    return _Attached.apply(concentration, drawn)  # type: ignore[no-any-return]
