@@ -196,3 +196,16 @@ def test_batched_vectors_give_a_jacobian() -> None:
     x = leaf(1.0, 2.0)
     (rows,) = aj.autograd.grad(x**2, x, aj.eye(2, dtype=aj.float64), is_grads_batched=True)
     np.testing.assert_array_equal(rows.numpy(), [[2, 0], [0, 4]])
+
+
+@pytest.mark.parametrize("function", [aj.relu, aj.abs])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_gradient_that_is_constant_in_its_input_can_be_differentiated_to_zero(function: Any, compiled: bool) -> None:
+    x = aj.tensor([1.0, -2.0], requires_grad=True)
+
+    def curvature(x: aj.Tensor) -> Any:
+        (slope,) = aj.autograd.grad(function(x).sum(), x, create_graph=True)
+        assert slope.requires_grad
+        return aj.autograd.grad(slope.sum(), x)[0]
+
+    assert (aj.jit(curvature) if compiled else curvature)(x).tolist() == [0, 0]

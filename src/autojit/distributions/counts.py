@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
 from autojit.distributions.count_sampling import binomial_counts, poisson_counts
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_sampling import standard_gamma
-from autojit.distributions.parameters import broadcast_all, logits_to_probs, one_of, probs_to_logits
+from autojit.distributions.parameters import broadcast_all, derived, is_known, logits_to_probs, one_of, probs_to_logits
 from autojit.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
 from autojit.tensor.factories import arange
-from autojit.tensor.functions_elementwise import clamp, exp, floor, log1p, where, xlogy
+from autojit.tensor.functions_elementwise import clamp, exp, floor, log, log1p, minimum, where, xlogy
 from autojit.tensor.functions_special import lgamma
-from autojit.tensor.namespace import finfo
 from autojit.tensor.random import bernoulli, rand
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
@@ -24,30 +24,266 @@ _PROBABILITIES = {"probs": constraints.unit_interval, "logits": constraints.real
 class _OfProbability(Distribution):
     """A distribution that is given by probabilities or by their log-odds; the other follows."""
 
-    def __init__(self, probs: Any, logits: Any, *others: Any, validate_args: bool | None = None) -> None:
-        one_of(probs, logits)
-        name, given = ("_probs", probs) if logits is None else ("_logits", logits)
-        made, *self._others = broadcast_all(given, *others)
-        self.__dict__[name] = made
-        super().__init__(made.shape, validate_args=validate_args)
-
-    @property
+    @derived
     def probs(self) -> Tensor:
         """The probabilities."""
-        found = self.__dict__.get("_probs")
-        return logits_to_probs(self.__dict__["_logits"], is_binary=True) if found is None else found
+        return logits_to_probs(self.logits, is_binary=True)
 
-    @property
+    @derived
     def logits(self) -> Tensor:
         """The log-odds."""
-        found = self.__dict__.get("_logits")
-        return probs_to_logits(self.__dict__["_probs"], is_binary=True) if found is None else found
+        return probs_to_logits(self.probs, is_binary=True)
+
+    def _take(self, probs: Any, logits: Any, *others: Any) -> tuple[Tensor, ...]:
+        """Keep the parameter given, broadcast with the others, which come back."""
+        one_of(probs, logits)
+        name, given = ("probs", probs) if logits is None else ("logits", logits)
+        self.__dict__[name], *rest = broadcast_all(given, *others)
+        return tuple(rest)
+
+    @property
+    def _given(self) -> Tensor:
+        return self.__dict__["probs"] if "probs" in self.__dict__ else self.__dict__["logits"]  # type: ignore[no-any-return]
 
     @property
     def param_shape(self) -> Any:
         """The shape of the parameter given."""
-        return self._given().shape
+        return self._given.shape
 
-    def _given(self) -> Tensor:
-        found = self.__dict__.get("_probs")
-        return self.__dict__["_logits"] if found is None else found  # type: ignore[no-any-return]
+
+class Bernoulli(_OfProbability, ExponentialFamily):
+    """1 with probability ``probs``, else 0.
+
+    Example:
+        >>> aj.distributions.Bernoulli(probs=0.25).mean
+        tensor(0.2500)
+    """
+
+    arg_constraints = _PROBABILITIES
+    support = constraints.boolean  # type: ignore[assignment]
+    has_enumerate_support = True
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        self._take(probs, logits)
+        super().__init__(self._given.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        mode = (self.probs >= 0.5).to(self.probs.dtype)
+        return where(self.probs == 0.5, float("nan"), mode)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with grad_mode(False):
+            return bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        return -binary_cross_entropy_with_logits(logits, value, reduction="none")
+
+    def entropy(self) -> Tensor:
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        return _along_first_axis(self, 2, expand)
+
+
+def _along_first_axis(of: _OfProbability, count: int, expand: bool) -> Tensor:
+    """0, 1, .. count - 1 along a new first axis, for every distribution of a batch."""
+    values = arange(count, dtype=of._given.dtype).reshape(-1, *[1] * len(of.batch_shape))
+    return values.expand(-1, *of.batch_shape) if expand else values  # type: ignore[no-any-return]
+
+
+class Geometric(_OfProbability):
+    """The number of failures before the first success of probability ``probs``.
+
+    Example:
+        >>> aj.distributions.Geometric(probs=0.25).mean
+        tensor(3.)
+    """
+
+    arg_constraints = _PROBABILITIES
+    support = constraints.nonnegative_integer  # type: ignore[assignment]
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        self._take(probs, logits)
+        super().__init__(self._given.shape, validate_args=validate_args)
+        is_wrong = self.probs <= 0
+        if self._validate_args and probs is not None and is_known(is_wrong) and is_wrong.any():
+            raise ValueError(
+                f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} "
+                f"to be positive but found invalid values:\n{self.probs}"
+            )
+
+    @property
+    def mean(self) -> Tensor:
+        return 1 / self.probs - 1  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return self.probs * 0  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return (1 / self.probs - 1) / self.probs  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with grad_mode(False):
+            u = rand(self._extended_shape(sample_shape), dtype=self._given.dtype)
+            return floor(log1p(-u) / log1p(-self.probs))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        value, probs = broadcast_all(value, self.probs)
+        is_sure = (probs == 1) & (value == 0)
+        return value * log1p(-where(is_sure, 0.0, probs)) + log(self.probs)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
+
+
+class Binomial(_OfProbability):
+    """The number of successes in ``total_count`` trials.
+
+    Example:
+        >>> aj.distributions.Binomial(10, probs=0.5).mean
+        tensor(5.)
+    """
+
+    arg_constraints = {"total_count": constraints.nonnegative_integer, **_PROBABILITIES}
+    has_enumerate_support = True
+
+    def __init__(
+        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        (counts,) = self._take(probs, logits, total_count)
+        self.total_count = counts.to(self._given.dtype)
+        super().__init__(self._given.shape, validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        """Whole numbers from 0 to ``total_count``."""
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        return minimum(floor((self.total_count + 1) * self.probs), self.total_count)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        with grad_mode(False):
+            return binomial_counts(self.total_count.expand(shape), self.probs.expand(shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        n, logits = self.total_count, self.logits
+        choices = lgamma(n + 1) - lgamma(value + 1) - lgamma(n - value + 1)
+        return choices + value * logits - n * softplus(logits)  # type: ignore[no-any-return]
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        most = int(self.total_count.max())
+        if not bool((self.total_count == most).all()):
+            raise UnsupportedError("Inhomogeneous total count not supported by `enumerate_support`.")
+        return _along_first_axis(self, most + 1, expand)
+
+    def entropy(self) -> Tensor:
+        return -(exp(self.log_prob(values := self.enumerate_support(False))) * self.log_prob(values)).sum(0)  # type: ignore[no-any-return]
+
+
+class NegativeBinomial(_OfProbability):
+    """The number of successes before the ``total_count``-th failure; the count may be any positive number.
+
+    Example:
+        >>> aj.distributions.NegativeBinomial(4.0, probs=0.5).mean
+        tensor(4.)
+    """
+
+    arg_constraints = {
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer  # type: ignore[assignment]
+
+    def __init__(
+        self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        (counts,) = self._take(probs, logits, total_count)
+        self.total_count = counts.to(self._given.dtype)
+        super().__init__(self._given.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * exp(self.logits)
+
+    @property
+    def mode(self) -> Tensor:
+        return clamp(floor((self.total_count - 1) * exp(self.logits)), min=0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean / (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        with grad_mode(False):
+            return poisson_counts(standard_gamma(self.total_count.expand(shape)) * exp(self.logits))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        n, logits = self.total_count, self.logits
+        chances = n * logsigmoid(-logits) + value * logsigmoid(logits)
+        orders = lgamma(n + value) - lgamma(1 + value) - lgamma(n)
+        return chances + where(n + value == 0, 0.0, orders)  # type: ignore[no-any-return]
+
+
+class Poisson(ExponentialFamily):
+    """The number of events that come at a ``rate``.
+
+    Example:
+        >>> aj.distributions.Poisson(3.0).variance
+        tensor(3.)
+    """
+
+    arg_constraints = {"rate": constraints.nonnegative}
+    support = constraints.nonnegative_integer  # type: ignore[assignment]
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        return floor(self.rate)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with grad_mode(False):
+            return poisson_counts(self.rate.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return xlogy(value, self.rate) - self.rate - lgamma(value + 1)  # type: ignore[no-any-return]

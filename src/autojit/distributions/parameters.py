@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
@@ -95,3 +96,17 @@ def sum_rightmost(value: Tensor, count: int) -> Tensor:
         tensor([3., 3.])
     """
     return value if count == 0 else value.sum(dim=tuple(range(-count, 0)))  # type: ignore[no-any-return]
+
+
+class derived:  # noqa: N801 - used as a decorator
+    """A parameter computed from the one given, unless it is the one given (then the instance's own attribute is read).
+
+    Nothing is kept, so that a value computed while a step is captured stays inside that step.
+    """
+
+    def __init__(self, compute: Callable[[Any], Tensor]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else self._compute(instance)

@@ -39,9 +39,8 @@ def _require_axes(name: str, axes: tuple[int, ...]) -> None:
         raise ShapeError(f"{name} must transform at least one axis", fix="give an axis in dim")
 
 
-def _half(name: str, x: Any, s: Sizes, dim: Sizes, mode: str) -> tuple[Tensor, tuple[int, ...]]:
+def _half(operand: Tensor, name: str, s: Sizes, dim: Sizes, mode: str) -> tuple[Tensor, tuple[int, ...]]:
     """The half transform along the last axis, and the other axes."""
-    operand = real_operand(x, name, "a real-valued input tensor")
     axes, sizes = axes_and_sizes(operand, s, dim)
     _require_axes(name, axes)
     for n in sizes:
@@ -94,8 +93,9 @@ def rfftn(input: Tensor, s: Sizes = None, dim: Sizes = None, norm: str | None = 
         >>> aj.fft.rfftn(aj.ones(2, 4)).shape
         autojit.Size([2, 3])
     """
+    operand = real_operand(input, "rfftn", "a real-valued input tensor")
     mode = norm_of(norm)
-    half, others = _half("rfftn", input, s, dim, mode)
+    half, others = _half(operand, "rfftn", s, dim, mode)
     return ops.fft(half, others, False, mode)  # type: ignore[no-any-return]
 
 
@@ -140,8 +140,9 @@ def ihfftn(input: Tensor, s: Sizes = None, dim: Sizes = None, norm: str | None =
         tensor([[1., 0.],
                 [0., 0.]])
     """
+    operand = real_operand(input, "ihfftn", "a real-valued input tensor")
     mode = norm_of(norm)
-    half, others = _half("ihfftn", input, s, dim, OPPOSITE[mode])
+    half, others = _half(operand, "ihfftn", s, dim, OPPOSITE[mode])
     return ops.fft(ops.conj(half), others, True, mode)  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,7 @@
 """Transforms along one axis.
 
-All take ``n``, the number of points (the operand is cut or padded with zeros at its end; by default its extent), ``dim``
-and ``norm``: "backward" divides inverse transforms by ``n``, "forward" the others, "ortho" both by ``sqrt(n)``.
+All take ``n``, the number of points (the operand is cut or padded with zeros at its end; by default its extent), the
+axis ``dim`` and ``norm``: "backward" divides inverse transforms by ``n``, "forward" the others, "ortho" both by ``sqrt(n)``.
 Integers become the default float. Errors are torch's: RuntimeError for fewer than one point, an unknown ``norm`` or a
 dtype without a transform, IndexError for an axis out of range.
 """
@@ -38,8 +38,7 @@ def _complex(name: str, x: Any, n: Any, dim: int, norm: str | None, is_inverse: 
     return ops.fft(resized(operand, [points], [axis]), (axis,), is_inverse, mode)  # type: ignore[no-any-return]
 
 
-def _half(name: str, x: Any, n: Any, dim: int, mode: str) -> Tensor:
-    operand = real_operand(x, name)
+def _half(operand: Tensor, name: str, n: Any, dim: int, mode: str) -> Tensor:
     axis = axis_of(operand, dim)
     points = _points(name, operand, n, axis)
     return ops.rfft(resized(operand, [points], [axis]), axis, mode)  # type: ignore[no-any-return]
@@ -79,14 +78,16 @@ def ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = 
 
 @with_out
 def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The half ``k = 0, ..., n // 2`` of a real tensor's ``fft``; the rest mirrors it: ``f[..., m] -> c[..., n // 2 + 1]``.
+    """The half ``k = 0, ..., n // 2`` of a real tensor's ``fft``: ``f[..., m] -> c[..., n // 2 + 1]``.
+
+    The rest of the spectrum mirrors it.
 
     Example:
         >>> import autojit as aj
         >>> aj.fft.rfft(aj.ones(4))
         tensor([4.+0.j, 0.+0.j, 0.+0.j])
     """
-    return _half("rfft", input, n, dim, norm_of(norm))
+    return _half(real_operand(input, "rfft"), "rfft", n, dim, norm_of(norm))
 
 
 @with_out
@@ -124,7 +125,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None =
         >>> aj.fft.ihfft(aj.tensor([2.0, 0.0])).real
         tensor([1., 1.])
     """
-    return _conjugate(_half("ihfft", input, n, dim, OPPOSITE[norm_of(norm)]))
+    return _conjugate(_half(real_operand(input, "ihfft"), "ihfft", n, dim, OPPOSITE[norm_of(norm)]))
 
 
 def _conjugate(x: Tensor) -> Tensor:

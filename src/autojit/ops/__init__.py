@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from autojit.ops.convolution import *
     from autojit.ops.decompositions import *
     from autojit.ops.eigenvalues import *
-    from autojit.ops.einsum import *
+    from autojit.ops.labelled_products import *
     from autojit.ops.fourier import *
     from autojit.ops.incomplete_gamma import *
     from autojit.ops.linalg import *
@@ -47,12 +47,13 @@ if TYPE_CHECKING:
     from autojit.ops.scatter import *
     from autojit.ops.sorting import *
     from autojit.ops.triangles import *
+    from autojit.ops.triangular_factors import *
 
 
 _LATER = [  # those first that more programs use
-    "sorting", "scatter", "scans", "triangles", "einsum", "convolution", "composites_normalization", "reinterpret",
+    "sorting", "scatter", "scans", "triangles", "labelled_products", "convolution", "composites_normalization", "reinterpret",
     "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues",
-    "incomplete_gamma", "fourier",
+    "incomplete_gamma", "fourier", "triangular_factors",
 ]  # fmt: skip
 
 

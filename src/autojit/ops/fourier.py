@@ -46,7 +46,10 @@ class _Transform(Structured, abstract=True):
 
 @record
 class Fft(_Transform):
-    """The complex transform along ``axes`` (negative): ``sum over n of x[n] exp(-2 pi i k n / N)``, ``+`` if inverse."""
+    """The complex transform along ``axes`` (negative): ``sum over n of x[n] exp(-2 pi i k n / N)``.
+
+    The sign is + if it is an inverse one.
+    """
 
     axes: tuple[int, ...]
     is_inverse: bool

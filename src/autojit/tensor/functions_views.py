@@ -37,7 +37,7 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
     Example:
         >>> import autojit as aj
         >>> aj.tensor([1.0]).view(aj.int32)
-        tensor([1065353216], dtype=int32)
+        tensor([1065353216], dtype=autojit.int32)
     """
     if len(shape) == 1 and isinstance(shape[0], DType):
         dtype = shape[0]

@@ -17,14 +17,15 @@ from autojit.tensor.saved import (
     Packed,
     SavedTensor,
     TypeOnly,
+    accumulator_of,
     changed_error,
     connected,
     freed_error,
     saved_places,
     type_only,
 )
-from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.state import carry, state
+from autojit.tensor.tensor import Tensor, alias, type_of
 from autojit.transforms.adjoint import accumulate
 
 _UNSAVED = ("parameter", "constant")  # what a node shows without having saved a tensor
@@ -65,6 +66,8 @@ class OpNode(Node):
         for place, want in enumerate(wanted):
             if want and found[place] is None:
                 found[place] = ZERO
+        if state.grad_enabled:
+            _connect_constants(found, [t for t in (*primals, *results) if type(t) is not TypeOnly and t._requires_grad])
         return found
 
     def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
@@ -141,6 +144,31 @@ class OpNode(Node):
             lambda: self._saved(kind, place),
             result,
         )
+
+
+class ZeroDerivative(Node):
+    """Behind a gradient that was computed from saved values but is constant in them, such as the mask of ``relu``."""
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        return [ZERO] * len(self.edges)
+
+
+def _connect_constants(grads: list[Any], saved: list[Tensor]) -> None:
+    """Let gradients that no history leads to depend on the saved values they were computed from, with derivative zero:
+    they can be differentiated again, like all others.
+    """
+    if not saved:
+        return
+    for place, grad in enumerate(grads):
+        if grad is None or grad is ZERO or grad._requires_grad:
+            continue
+        node = ZeroDerivative()
+        node.edges = [(accumulator_of(t) if t._grad_fn is None else t._grad_fn, t._output_nr) for t in saved]
+        node.out_metas = [type_of(grad)]
+        made = alias(grad)
+        carry(grad, made)
+        made._requires_grad, made._grad_fn = True, node
+        grads[place] = made
 
 
 class NotImplementedNode(OpNode):

@@ -1,0 +1,180 @@
+"""LU factorisation by elimination with row exchanges; NumPy has none, and SciPy is no dependency.
+
+Both ops eliminate column by column, all matrices of a batch at once. The choice of rows has no derivative; that of the
+factors belongs to the op that eliminates without exchanges, on the square part of the reordered matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.dtypes import DType, int32, int64
+from autojit.core.records import record
+from autojit.core.types import TensorType
+from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ops.by_name import apply
+from autojit.ops.linalg import LinAlgError, MatrixOp, TriangularSolve, has, require_matrix, well_conditioned
+from autojit.ops.matmul import adjoint_matrix, matmul
+from autojit.ops.samples import Samples
+from autojit.ops.triangles import eye, tril, triu
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LuPivots", "LuSquare", "PivotOrder", "lu_pivots", "lu_square", "pivot_order"]
+
+
+def eliminate(a: NDArray[Any], pivots: NDArray[Any] | None) -> NDArray[Any]:
+    """``L`` below the diagonal and ``U`` in one array; the exchanged rows, counted from 1, go into ``pivots``."""
+    packed = a.reshape(-1, *a.shape[-2:]).copy()
+    matrices = np.arange(len(packed))
+    for k in range(min(packed.shape[1:])):
+        if pivots is not None:
+            best = k + np.argmax(np.abs(packed[:, k:, k]), axis=1)
+            pivots[:, k] = best + 1
+            rows = packed[matrices, best].copy()
+            packed[matrices, best] = packed[:, k]
+            packed[:, k] = rows
+        pivot = packed[:, k, k]
+        column = packed[:, k + 1 :, k]
+        usable = (pivot != 0)[:, None]  # a column of zeros stays, as in LAPACK
+        np.divide(column, pivot[:, None], out=column, where=usable if pivots is not None else True)
+        packed[:, k + 1 :, k + 1 :] -= column[:, :, None] * packed[:, k, None, k + 1 :]
+    return packed.reshape(a.shape)
+
+
+@record
+class LuPivots(MatrixOp):
+    """The rows that elimination exchanges, counted from 1: ``(m, n) -> int32 (min(m, n),)``.
+
+    ``is_checked``: a matrix with a zero on the diagonal of ``U`` is an error.
+    """
+
+    is_checked: bool
+
+    def result_type(self, a: TensorType) -> TensorType:
+        require_matrix("lu_factor", a)
+        return a.with_shape((*a.shape[:-2], min(a.shape[-2:]))).with_dtype(int32)
+
+    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+        count = min(a.shape[-2:])
+        pivots = np.zeros((int(np.prod(a.shape[:-2])), count), np.int32)
+        if a.size:
+            packed = eliminate(a, pivots)
+            if self.is_checked:
+                _require_pivots(packed)
+        return pivots.reshape(*a.shape[:-2], count)
+
+    vjp = not_differentiable("the choice of pivots is piecewise constant")
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return None
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(LuPivots(False), (well_conditioned((3, 3), dtype),))] if has(dtype) else []
+
+
+def _require_pivots(packed: NDArray[Any]) -> None:
+    diagonal = np.diagonal(packed, axis1=-2, axis2=-1)
+    zero = np.argwhere(diagonal == 0)
+    if len(zero):
+        k = int(zero[0, -1]) + 1
+        raise LinAlgError(
+            f"torch.linalg.lu_factor: U[{k},{k}] is zero and using it on lu_solve would result in a division by zero. "
+            "If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+            "linalg.lu_factor_ex(A, pivot)"
+        )
+
+
+@record
+class PivotOrder(MatrixOp):
+    """Which row comes to row ``i`` after the exchanges of ``m`` rows: ``int32 (k,) -> int64 (m,)``."""
+
+    m: int
+
+    def result_type(self, pivots: TensorType) -> TensorType:
+        return pivots.with_shape((*pivots.shape[:-1], self.m)).with_dtype(int64)
+
+    def eager(self, pivots: NDArray[Any]) -> NDArray[Any]:
+        flat = pivots.reshape(int(np.prod(pivots.shape[:-1])), pivots.shape[-1])
+        order = np.tile(np.arange(self.m), (len(flat), 1))
+        matrices = np.arange(len(flat))
+        for k in range(flat.shape[1]):
+            other = flat[:, k].astype(np.int64) - 1
+            taken = order[matrices, other].copy()
+            order[matrices, other] = order[:, k]
+            order[:, k] = taken
+        return order.reshape(*pivots.shape[:-1], self.m)
+
+    vjp = not_differentiable("an order of rows has no derivative")
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        return None
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(PivotOrder(3), (np.array([2, 3, 3], np.int32),))] if dtype is int32 else []
+
+
+class LuSquare(MatrixOp):
+    """``L`` (unit diagonal, not stored) and ``U`` of square matrices in one, without exchanges of rows."""
+
+    def result_type(self, a: TensorType) -> TensorType:
+        self._require_square(a)
+        return a
+
+    def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+        if a.size == 0:
+            return a.copy()
+        with np.errstate(all="ignore"):
+            return eliminate(a, None)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        lower, upper = _lower(result), adjoint_matrix(triu(result))
+        inner = apply(
+            "add",
+            tril(matmul(adjoint_matrix(lower), tril(y_bar, -1)), -1),
+            triu(matmul(triu(y_bar), upper)),
+        )
+        left = bind(TriangularSolve(True, True), adjoint_matrix(lower), inner)
+        # left @ upper^-1, as the adjoint of a solve with upper's adjoint
+        return (adjoint_matrix(bind(TriangularSolve(True), triu(result), adjoint_matrix(left))),)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (a_dot,) = tangents
+        if a_dot is None:
+            return None
+        lower, upper = _lower(result), triu(result)
+        left = bind(TriangularSolve(False, True), lower, a_dot)
+        inner = adjoint_matrix(bind(TriangularSolve(False), adjoint_matrix(upper), adjoint_matrix(left)))
+        return apply("add", matmul(lower, tril(inner, -1)), matmul(triu(inner), upper))
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if not has(dtype):
+            return []
+        return [(LuSquare(), (well_conditioned(shape, dtype),)) for shape in ((3, 3), (2, 2, 2))]
+
+
+def _lower(packed: Any) -> Any:
+    n = packed.spec.shape[-1]
+    return apply("add", tril(packed, -1), eye(packed, n, n, packed.spec.dtype))
+
+
+def lu_pivots(a: Operand, is_checked: bool = False) -> Any:
+    """The rows exchanged by elimination, counted from 1."""
+    return bind(LuPivots(is_checked), a)
+
+
+def pivot_order(pivots: Operand, m: int) -> Any:
+    """The order of ``m`` rows after exchanges."""
+    return bind(PivotOrder(m), pivots)
+
+
+def lu_square(a: Operand) -> Any:
+    """The factors of square matrices without exchanges, in one."""
+    return bind(LuSquare(), a)
