@@ -133,6 +133,7 @@ _LAZY_MODULES = frozenset(
         "func",
         "linalg",
         "fft",
+        "signal",
         "special",
         "testing",
         "distributions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
@@ -76,11 +76,12 @@ class Categorical(_OfCategories):
     """Positions 0 .. n - 1 with given probabilities.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Categorical(probs=aj.tensor([0.25, 0.75])).log_prob(aj.tensor(1))
         tensor(-0.2877)
     """
 
-    arg_constraints = _PROBABILITIES
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
     has_enumerate_support = True
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
@@ -126,12 +127,13 @@ class OneHotCategorical(_OfCategories):
     """One-hot vectors with given probabilities.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.OneHotCategorical(probs=aj.tensor([0.25, 0.75])).mode
         tensor([0., 1.])
     """
 
-    arg_constraints = _PROBABILITIES
-    support = constraints.one_hot  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
+    support = constraints.one_hot
     has_enumerate_support = True
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
@@ -144,7 +146,7 @@ class OneHotCategorical(_OfCategories):
 
     @property
     def mode(self) -> Tensor:
-        return one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self._given.dtype)
+        return one_hot(self.probs.argmax(-1), self._event_shape[0]).to(self._given.dtype)  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:
@@ -152,7 +154,7 @@ class OneHotCategorical(_OfCategories):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with grad_mode(False):
-            return one_hot(self._positions(sample_shape), self._event_shape[0]).to(self._given.dtype)
+            return one_hot(self._positions(sample_shape), self._event_shape[0]).to(self._given.dtype)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -172,6 +174,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     """One-hot vectors whose derivative is taken to be that of their probabilities (Bengio et al., 2013).
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.OneHotCategoricalStraightThrough(aj.ones(3)).rsample().sum()
         tensor(1.)
     """
@@ -179,18 +182,19 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     has_rsample = True
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.sample(sample_shape) + (self.probs - self.probs.detach())
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())  # type: ignore[no-any-return]
 
 
 class Multinomial(_OfCategories):
     """How often each category comes in ``total_count`` draws.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Multinomial(8, probs=aj.tensor([0.25, 0.75])).mean
         tensor([2., 6.])
     """
 
-    arg_constraints = _PROBABILITIES
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -230,8 +234,10 @@ class Multinomial(_OfCategories):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        logits, counts = broadcast_tensors(self.logits, value)
-        kept = where((counts == 0) & (logits == float("-inf")), 0.0, logits)
+        pair: Any = broadcast_tensors(self.logits, value)
+        logits, counts = pair
+        is_void = counts.eq(0) & logits.eq(float("-inf"))
+        kept = where(is_void, 0.0, logits)
         return lgamma(counts.sum(-1) + 1) - lgamma(counts + 1).sum(-1) + (kept * counts).sum(-1)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
@@ -240,4 +246,4 @@ class Multinomial(_OfCategories):
         top = lgamma(counts.new_full((), float(n + 1)))
         log_chance = top - lgamma(counts + 1) - lgamma(n - counts + 1)
         chance = exp(log_chance + xlogy(counts, self.probs) + xlogy(n - counts, 1 - self.probs))
-        return n * self._entropy() - top + (chance * lgamma(counts + 1)).sum(0).sum(-1)
+        return n * self._entropy() - top + (chance * lgamma(counts + 1)).sum(0).sum(-1)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import UnsupportedError, UsageError
-from autojit.linalg import cholesky_ex
+from autojit.linalg import eigvalsh
 from autojit.tensor.functions_elementwise import abs as absolute
 from autojit.tensor.functions_elementwise import isfinite
 from autojit.tensor.functions_shape import cat as join
@@ -48,7 +48,9 @@ class Dependent(Constraint):
 class DependentProperty(property, Dependent):
     """A property whose value is a constraint, and which stands for a dependent constraint on the class itself."""
 
-    def __init__(self, fn: Callable[[Any], Any] | None = None, *, is_discrete: bool = False, event_dim: int = 0) -> None:
+    def __init__(
+        self, fn: Callable[[Any], Any] | None = None, *, is_discrete: bool = False, event_dim: int = 0
+    ) -> None:
         property.__init__(self, fn)
         Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
@@ -61,7 +63,7 @@ class Real(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """False at NaN."""
-        return value == value  # noqa: PLR0124 - NaN differs from itself
+        return value.eq(value)  # type: ignore[no-any-return]
 
 
 class Boolean(Constraint):
@@ -71,7 +73,7 @@ class Boolean(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True at 0 and 1."""
-        return (value == 0) | (value == 1)
+        return value.eq(0) | value.eq(1)  # type: ignore[no-any-return]
 
 
 class OneHot(Constraint):
@@ -82,8 +84,8 @@ class OneHot(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True where the last axis holds 0 and 1 only, and adds up to 1."""
-        is_boolean = ((value == 0) | (value == 1)).all(-1)
-        return is_boolean & (value.sum(-1) == 1)  # type: ignore[no-any-return]
+        is_boolean = (value.eq(0) | value.eq(1)).all(-1)
+        return is_boolean & value.sum(-1).eq(1)  # type: ignore[no-any-return]
 
 
 class Interval(Constraint):
@@ -116,7 +118,7 @@ class IntegerInterval(Interval):
 
     def check(self, value: Tensor) -> Tensor:
         """True at whole numbers from the lower to the upper bound."""
-        return (value % 1 == 0) & super().check(value)
+        return (value % 1).eq(0) & super().check(value)  # type: ignore[no-any-return]
 
 
 class GreaterThan(Constraint):
@@ -148,7 +150,7 @@ class IntegerGreaterThan(GreaterThan):
 
     def check(self, value: Tensor) -> Tensor:
         """True at whole numbers from the bound on."""
-        return (value % 1 == 0) & (value >= self.lower_bound)
+        return (value % 1).eq(0) & (value >= self.lower_bound)  # type: ignore[no-any-return]
 
 
 class LessThan(Constraint):
@@ -159,7 +161,7 @@ class LessThan(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True below the bound."""
-        return value < self.upper_bound
+        return value < self.upper_bound  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(upper_bound={self.upper_bound})"
@@ -196,7 +198,7 @@ class LowerTriangular(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True where everything above the diagonal is 0."""
-        return (value.tril() == value).flatten(-2).all(-1)  # type: ignore[no-any-return]
+        return value.tril().eq(value).flatten(-2).all(-1)  # type: ignore[no-any-return]
 
 
 class LowerCholesky(LowerTriangular):
@@ -205,7 +207,7 @@ class LowerCholesky(LowerTriangular):
     def check(self, value: Tensor) -> Tensor:
         """True at lower triangles whose diagonal is positive."""
         is_positive = (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
-        return super().check(value) & is_positive
+        return super().check(value) & is_positive  # type: ignore[no-any-return]
 
 
 class Square(Constraint):
@@ -215,7 +217,7 @@ class Square(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """True everywhere when the last two axes are of one length."""
-        return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=(value == value).dtype)  # type: ignore[no-any-return]  # noqa: PLR0124
+        return value.new_full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=value.eq(value).dtype)  # type: ignore[no-any-return]
 
 
 class Symmetric(Square):
@@ -233,11 +235,11 @@ class PositiveDefinite(Symmetric):
     """Symmetric matrices whose eigenvalues are all positive."""
 
     def check(self, value: Tensor) -> Tensor:
-        """True where a matrix is symmetric and has a Cholesky factor."""
+        """True where a matrix is symmetric and its eigenvalues are positive."""
         is_symmetric = super().check(value)
         if value.shape[-2] != value.shape[-1]:
             return is_symmetric
-        return is_symmetric & (cholesky_ex(value).info == 0)
+        return is_symmetric & (eigvalsh(value) > 0).all(-1)  # type: ignore[no-any-return]
 
 
 class Independent(Constraint):
@@ -306,6 +308,7 @@ def is_dependent(constraint: Any) -> bool:
     """Whether other parameters decide the set.
 
     Example:
+        >>> import autojit as aj
         >>> from autojit.distributions import constraints
         >>> constraints.is_dependent(constraints.dependent), constraints.is_dependent(constraints.real)
         (True, False)
@@ -340,4 +343,3 @@ positive_definite = PositiveDefinite()
 independent = Independent
 cat = Cat
 stack = Stack
-

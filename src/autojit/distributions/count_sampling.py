@@ -35,7 +35,7 @@ def _by_inversion(shape: tuple[int, ...], log_probability: LogProbability) -> Te
 
 
 def _by_rejection(centre: Tensor, a: Tensor, b: Tensor, log_height: Tensor, log_ratio: LogProbability) -> Tensor:
-    """Hoermann's hat, ``(2 a / (1/2 - |u|) + b) u + centre``; ``log_ratio`` is the target over ``log_height``'s unit."""
+    """Hoermann's hat, ``(2 a / (1/2 - |u|) + b) u + centre``; ``log_ratio`` is the target's logarithm."""
     shape = (_PROPOSALS, *centre.shape)
     u = rand(shape, dtype=float64) - 0.5
     room = clamp(0.5 - absolute(u), min=1e-12)
@@ -48,6 +48,7 @@ def poisson_counts(rate: Tensor) -> Tensor:
     """Poisson numbers. Shape and dtype of ``rate``.
 
     Example:
+        >>> import autojit as aj
         >>> from autojit.distributions.count_sampling import poisson_counts
         >>> poisson_counts(aj.zeros(2))
         tensor([0., 0.])
@@ -62,16 +63,17 @@ def poisson_counts(rate: Tensor) -> Tensor:
 
     def log_probability(k: Tensor) -> Tensor:
         kept = clamp(k, min=0)
-        return where(k < 0, float("-inf"), kept * log(large) - large - lgamma(kept + 1))
+        return where(k < 0, float("-inf"), kept * log(large) - large - lgamma(kept + 1))  # type: ignore[no-any-return]
 
     many = _by_rejection(large + 0.43, a, b, log_height, log_probability)
-    return where(mean < _SMALL_MEAN, few, many).to(rate.dtype)
+    return where(mean < _SMALL_MEAN, few, many).to(rate.dtype)  # type: ignore[no-any-return]
 
 
 def binomial_counts(total_count: Tensor, probs: Tensor) -> Tensor:
     """Binomial numbers. Shapes: equal; dtype of ``probs``.
 
     Example:
+        >>> import autojit as aj
         >>> from autojit.distributions.count_sampling import binomial_counts
         >>> binomial_counts(aj.tensor([3.0, 4.0]), aj.tensor([0.0, 1.0]))
         tensor([0., 4.])
@@ -82,7 +84,7 @@ def binomial_counts(total_count: Tensor, probs: Tensor) -> Tensor:
     few = _by_inversion(n.shape, _log_binomial(n, where(is_small, rare, _SMALL_MEAN / clamp(n, min=20.0))))
     many = _many_successes(where(is_small, 40.0, n), where(is_small, 0.5, rare))
     count = where(is_small, few, many)
-    return where(p > 0.5, n - count, count).to(probs.dtype)
+    return where(p > 0.5, n - count, count).to(probs.dtype)  # type: ignore[no-any-return]
 
 
 def _many_successes(n: Tensor, p: Tensor) -> Tensor:
@@ -100,6 +102,6 @@ def _log_binomial(n: Tensor, p: Tensor) -> LogProbability:
         kept = minimum(clamp(k, min=0), n)
         choices = lgamma(n + 1) - lgamma(kept + 1) - lgamma(n - kept + 1)
         found = choices + xlogy(kept, p) + (n - kept) * log1p(-p)
-        return where((k < 0) | (k > n), float("-inf"), found)
+        return where((k < 0) | (k > n), float("-inf"), found)  # type: ignore[no-any-return]
 
     return log_probability

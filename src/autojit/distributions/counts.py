@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
@@ -55,12 +55,13 @@ class Bernoulli(_OfProbability, ExponentialFamily):
     """1 with probability ``probs``, else 0.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Bernoulli(probs=0.25).mean
         tensor(0.2500)
     """
 
-    arg_constraints = _PROBABILITIES
-    support = constraints.boolean  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
+    support = constraints.boolean
     has_enumerate_support = True
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
@@ -74,7 +75,7 @@ class Bernoulli(_OfProbability, ExponentialFamily):
     @property
     def mode(self) -> Tensor:
         mode = (self.probs >= 0.5).to(self.probs.dtype)
-        return where(self.probs == 0.5, float("nan"), mode)
+        return where(self.probs == 0.5, float("nan"), mode)  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:
@@ -106,12 +107,13 @@ class Geometric(_OfProbability):
     """The number of failures before the first success of probability ``probs``.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Geometric(probs=0.25).mean
         tensor(3.)
     """
 
-    arg_constraints = _PROBABILITIES
-    support = constraints.nonnegative_integer  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = _PROBABILITIES
+    support = constraints.nonnegative_integer
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._take(probs, logits)
@@ -143,22 +145,26 @@ class Geometric(_OfProbability):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         value, probs = broadcast_all(value, self.probs)
-        is_sure = (probs == 1) & (value == 0)
-        return value * log1p(-where(is_sure, 0.0, probs)) + log(self.probs)  # type: ignore[no-any-return]
+        is_sure = probs.eq(1) & value.eq(0)
+        return value * log1p(-where(is_sure, 0.0, probs)) + log(self.probs)
 
     def entropy(self) -> Tensor:
-        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs  # type: ignore[no-any-return]
 
 
 class Binomial(_OfProbability):
     """The number of successes in ``total_count`` trials.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Binomial(10, probs=0.5).mean
         tensor(5.)
     """
 
-    arg_constraints = {"total_count": constraints.nonnegative_integer, **_PROBABILITIES}
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "total_count": constraints.nonnegative_integer,
+        **_PROBABILITIES,
+    }
     has_enumerate_support = True
 
     def __init__(
@@ -175,7 +181,7 @@ class Binomial(_OfProbability):
 
     @property
     def mean(self) -> Tensor:
-        return self.total_count * self.probs
+        return self.total_count * self.probs  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
@@ -183,7 +189,7 @@ class Binomial(_OfProbability):
 
     @property
     def variance(self) -> Tensor:
-        return self.total_count * self.probs * (1 - self.probs)
+        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -210,16 +216,17 @@ class NegativeBinomial(_OfProbability):
     """The number of successes before the ``total_count``-th failure; the count may be any positive number.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.NegativeBinomial(4.0, probs=0.5).mean
         tensor(4.)
     """
 
-    arg_constraints = {
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
         "total_count": constraints.greater_than_eq(0),
         "probs": constraints.half_open_interval(0.0, 1.0),
         "logits": constraints.real,
     }
-    support = constraints.nonnegative_integer  # type: ignore[assignment]
+    support = constraints.nonnegative_integer
 
     def __init__(
         self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -230,7 +237,7 @@ class NegativeBinomial(_OfProbability):
 
     @property
     def mean(self) -> Tensor:
-        return self.total_count * exp(self.logits)
+        return self.total_count * exp(self.logits)  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
@@ -238,7 +245,7 @@ class NegativeBinomial(_OfProbability):
 
     @property
     def variance(self) -> Tensor:
-        return self.mean / (1 - self.probs)
+        return self.mean / (1 - self.probs)  # type: ignore[no-any-return]
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -257,12 +264,13 @@ class Poisson(ExponentialFamily):
     """The number of events that come at a ``rate``.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Poisson(3.0).variance
         tensor(3.)
     """
 
-    arg_constraints = {"rate": constraints.nonnegative}
-    support = constraints.nonnegative_integer  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"rate": constraints.nonnegative}
+    support = constraints.nonnegative_integer
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         (self.rate,) = broadcast_all(rate)
@@ -286,4 +294,4 @@ class Poisson(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return xlogy(value, self.rate) - self.rate - lgamma(value + 1)  # type: ignore[no-any-return]
+        return xlogy(value, self.rate) - self.rate - lgamma(value + 1)

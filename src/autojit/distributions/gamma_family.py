@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from math import log as log_of
 from math import pi
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_sampling import standard_gamma
 from autojit.distributions.parameters import broadcast_all
+from autojit.tensor.factories import arange
 from autojit.tensor.functions_elementwise import clamp, exp, log, log1p, sqrt, where, xlogy
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.functions_special import digamma, igamma, igammac, lgamma
@@ -25,12 +26,13 @@ class Exponential(ExponentialFamily):
     """Waiting times of events that come at a ``rate``.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Exponential(2.0).mean
         tensor(0.5000)
     """
 
-    arg_constraints = {"rate": constraints.positive}
-    support = constraints.nonnegative  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"rate": constraints.positive}
+    support = constraints.nonnegative
     has_rsample = True
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
@@ -39,7 +41,7 @@ class Exponential(ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        return 1 / self.rate  # type: ignore[no-any-return]
+        return 1 / self.rate
 
     @property
     def mode(self) -> Tensor:
@@ -47,7 +49,7 @@ class Exponential(ExponentialFamily):
 
     @property
     def stddev(self) -> Tensor:
-        return 1 / self.rate  # type: ignore[no-any-return]
+        return 1 / self.rate
 
     @property
     def variance(self) -> Tensor:
@@ -62,25 +64,29 @@ class Exponential(ExponentialFamily):
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return 1 - exp(-self.rate * value)  # type: ignore[no-any-return]
+        return 1 - exp(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
         return -log1p(-value) / self.rate
 
     def entropy(self) -> Tensor:
-        return 1 - log(self.rate)  # type: ignore[no-any-return]
+        return 1 - log(self.rate)
 
 
 class Gamma(ExponentialFamily):
     """The gamma distribution with a shape (``concentration``) and a ``rate``.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Gamma(2.0, 4.0).mean
         tensor(0.5000)
     """
 
-    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
-    support = constraints.nonnegative  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "concentration": constraints.positive,
+        "rate": constraints.positive,
+    }
+    support = constraints.nonnegative
     has_rsample = True
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
@@ -116,18 +122,19 @@ class Gamma(ExponentialFamily):
 
     def entropy(self) -> Tensor:
         a = self.concentration
-        return a - log(self.rate) + lgamma(a) + (1 - a) * digamma(a)  # type: ignore[no-any-return]
+        return a - log(self.rate) + lgamma(a) + (1 - a) * digamma(a)
 
 
 class Chi2(Gamma):
     """Sums of ``df`` squared standard normal numbers.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Chi2(3.0).variance
         tensor(6.)
     """
 
-    arg_constraints = {"df": constraints.positive}
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {"df": constraints.positive}
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         (df,) = broadcast_all(df)
@@ -136,7 +143,7 @@ class Chi2(Gamma):
     @property
     def df(self) -> Tensor:
         """The degrees of freedom."""
-        return 2 * self.concentration  # type: ignore[no-any-return]
+        return 2 * self.concentration
 
     def __repr__(self) -> str:
         return f"Chi2(concentration: {self._shown('concentration')})"
@@ -146,6 +153,7 @@ class InverseGamma(Gamma):
     """Reciprocals of gamma numbers with the same parameters.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.InverseGamma(3.0, 4.0).mean
         tensor(2.)
     """
@@ -154,7 +162,7 @@ class InverseGamma(Gamma):
 
     @property
     def mean(self) -> Tensor:
-        return where(self.concentration > 1, self.rate / (self.concentration - 1), float("inf"))
+        return where(self.concentration > 1, self.rate / (self.concentration - 1), float("inf"))  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
@@ -163,10 +171,10 @@ class InverseGamma(Gamma):
     @property
     def variance(self) -> Tensor:
         a = self.concentration
-        return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), float("inf"))
+        return where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), float("inf"))  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return 1 / super().rsample(sample_shape)  # type: ignore[no-any-return]
+        return 1 / super().rsample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -180,19 +188,22 @@ class InverseGamma(Gamma):
 
     def entropy(self) -> Tensor:
         a = self.concentration
-        return a + log(self.rate) + lgamma(a) - (1 + a) * digamma(a)  # type: ignore[no-any-return]
+        return a + log(self.rate) + lgamma(a) - (1 + a) * digamma(a)
 
 
 class Dirichlet(ExponentialFamily):
     """Probability vectors, of gamma numbers divided by their sum.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Dirichlet(aj.tensor([1.0, 3.0])).mean
         tensor([0.2500, 0.7500])
     """
 
-    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
-    support = constraints.simplex  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "concentration": constraints.independent(constraints.positive, 1)
+    }
+    support = constraints.simplex
     has_rsample = True
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
@@ -203,25 +214,24 @@ class Dirichlet(ExponentialFamily):
 
     @property
     def mean(self) -> Tensor:
-        return self.concentration / self.concentration.sum(-1, keepdim=True)
+        return self.concentration / self.concentration.sum(-1, keepdim=True)  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
         less = clamp(self.concentration - 1, min=0)
         mode = less / less.sum(-1, keepdim=True)
         is_flat = (self.concentration < 1).all(-1, keepdim=True)
-        place = self.concentration.argmax(-1, keepdim=True)
-        corner = self.concentration.new_zeros(self.concentration.shape).scatter(-1, place, 1.0)
-        return where(is_flat, corner, mode)
+        corner = arange(mode.shape[-1]).eq(0).to(mode.dtype)  # every corner is one then; torch gives the first
+        return where(is_flat, corner, mode)  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:
         total = self.concentration.sum(-1, keepdim=True)
-        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
+        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         drawn = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        return drawn / drawn.sum(-1, keepdim=True)
+        return drawn / drawn.sum(-1, keepdim=True)  # type: ignore[no-any-return]
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -239,12 +249,16 @@ class Beta(ExponentialFamily):
     """Numbers between 0 and 1: the share of the first of two gamma numbers.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.Beta(2.0, 2.0).mean
         tensor(0.5000)
     """
 
-    arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
-    support = constraints.unit_interval  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+    support = constraints.unit_interval
     has_rsample = True
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
@@ -273,7 +287,7 @@ class Beta(ExponentialFamily):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
-        return xlogy(a - 1, value) + (b - 1) * log1p(-value) + lgamma(a + b) - lgamma(a) - lgamma(b)  # type: ignore[no-any-return]
+        return xlogy(a - 1, value) + (b - 1) * log1p(-value) + lgamma(a + b) - lgamma(a) - lgamma(b)
 
     def entropy(self) -> Tensor:
         return self._dirichlet().entropy()
@@ -283,12 +297,17 @@ class StudentT(Distribution):
     """Student's t distribution with ``df`` degrees of freedom, moved and scaled.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.StudentT(4.0).variance
         tensor(2.)
     """
 
-    arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
-    support = constraints.real  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "df": constraints.positive,
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
+    support = constraints.real
     has_rsample = True
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
@@ -297,7 +316,7 @@ class StudentT(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return where(self.df > 1, self.loc, float("nan"))
+        return where(self.df > 1, self.loc, float("nan"))  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
@@ -307,7 +326,7 @@ class StudentT(Distribution):
     def variance(self) -> Tensor:
         kept = where(self.df > 2, self.df, 3.0)
         finite = self.scale**2 * kept / (kept - 2)
-        return where(self.df > 2, finite, where(self.df > 1, float("inf"), float("nan")).to(finite.dtype))
+        return where(self.df > 2, finite, where(self.df > 1, float("inf"), float("nan")).to(finite.dtype))  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -320,7 +339,7 @@ class StudentT(Distribution):
 
     def _log_of_maximum(self) -> Tensor:
         ratio = lgamma(0.5 * (self.df + 1)) - lgamma(0.5 * self.df)
-        return ratio - log(self.scale) - 0.5 * log(self.df) - 0.5 * log_of(pi)  # type: ignore[no-any-return]
+        return ratio - log(self.scale) - 0.5 * log(self.df) - 0.5 * log_of(pi)
 
     def entropy(self) -> Tensor:
         half = 0.5 * (self.df + 1)
@@ -331,12 +350,16 @@ class FisherSnedecor(Distribution):
     """Ratios of two chi-squared numbers, each divided by its degrees of freedom.
 
     Example:
+        >>> import autojit as aj
         >>> aj.distributions.FisherSnedecor(2.0, 4.0).mean
         tensor(2.)
     """
 
-    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
-    support = constraints.positive  # type: ignore[assignment]
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "df1": constraints.positive,
+        "df2": constraints.positive,
+    }
+    support = constraints.positive
     has_rsample = True
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
@@ -345,16 +368,16 @@ class FisherSnedecor(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return where(self.df2 > 2, self.df2 / (self.df2 - 2), float("nan"))
+        return where(self.df2 > 2, self.df2 / (self.df2 - 2), float("nan"))  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
-        return where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), float("nan"))
+        return where(self.df1 > 2, (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2), float("nan"))  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:
         m, n = self.df1, self.df2
-        return where(n > 4, 2 * n**2 * (m + n - 2) / (m * (n - 2) ** 2 * (n - 4)), float("nan"))
+        return where(n > 4, 2 * n**2 * (m + n - 2) / (m * (n - 2) ** 2 * (n - 4)), float("nan"))  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -366,4 +389,4 @@ class FisherSnedecor(Distribution):
         self._validate_sample(value)
         half1, half2, ratio = 0.5 * self.df1, 0.5 * self.df2, self.df1 / self.df2
         constant = lgamma(half1 + half2) - lgamma(half1) - lgamma(half2) + half1 * log(ratio)
-        return constant + (half1 - 1) * log(value) - (half1 + half2) * log1p(ratio * value)  # type: ignore[no-any-return]
+        return constant + (half1 - 1) * log(value) - (half1 + half2) * log1p(ratio * value)

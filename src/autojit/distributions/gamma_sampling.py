@@ -18,8 +18,8 @@ from typing import Any
 from autojit.autograd.function import Function
 from autojit.core.dtypes import float64
 from autojit.tensor.factories import tensor
-from autojit.tensor.functions_elementwise import clamp, exp, expm1, log, log1p, sqrt, where
 from autojit.tensor.functions_elementwise import abs as absolute
+from autojit.tensor.functions_elementwise import clamp, exp, expm1, log, log1p, sqrt, where
 from autojit.tensor.functions_reduction import argmax
 from autojit.tensor.functions_special import digamma
 from autojit.tensor.namespace import finfo
@@ -47,7 +47,7 @@ _RULE = _double_exponential_rule()
 def first_accepted(proposals: Tensor, accepted: Tensor, otherwise: Tensor) -> Tensor:
     """Along axis 0 the first proposal that is accepted, or else a default."""
     place = argmax(accepted.to(proposals.dtype), dim=0, keepdim=True)
-    return where(accepted.any(0), proposals.gather(0, place).squeeze(0), otherwise)
+    return where(accepted.any(0), proposals.gather(0, place).squeeze(0), otherwise)  # type: ignore[no-any-return]
 
 
 def log_of_drawn(concentration: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def log_of_drawn(concentration: Tensor) -> Tensor:
     accepted = (v > 0) & (log1p(-rand(shape, dtype=float64)) < 0.5 * x * x + d * (1 - kept + log(kept)))
     chosen = log(d) + log(first_accepted(kept, accepted, kept[0] * 0 + 1))
     boost = log1p(-rand(a.shape, dtype=float64)) / a  # of a number with concentration a + 1 makes one with a
-    return where(a < 1, chosen + boost, chosen)
+    return where(a < 1, chosen + boost, chosen)  # type: ignore[no-any-return]
 
 
 def derivative_by_concentration(concentration: Tensor, drawn: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def derivative_by_concentration(concentration: Tensor, drawn: Tensor) -> Tensor:
         u = scale.detach() * tensor(_RULE[0], dtype=float64)
         weights = scale.detach() * tensor(_RULE[1], dtype=float64)
     integrand = (log(z) + u - digamma(a)) * exp(a * u - z * expm1(u))
-    return (z.squeeze(-1) * (integrand * weights).sum(-1)).to(drawn.dtype)
+    return (z.squeeze(-1) * (integrand * weights).sum(-1)).to(drawn.dtype)  # type: ignore[no-any-return]
 
 
 class _Attached(Function):
@@ -84,7 +84,7 @@ class _Attached(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(concentration: Tensor, drawn: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(concentration: Tensor, drawn: Tensor) -> Tensor:
         return drawn.clone()  # type: ignore[no-any-return]
 
     @staticmethod
@@ -93,11 +93,11 @@ class _Attached(Function):
         ctx.save_for_forward(inputs[0], output)
 
     @staticmethod
-    def backward(ctx: Any, z_bar: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, z_bar: Tensor) -> Any:
         return z_bar * derivative_by_concentration(*ctx.saved_tensors), None
 
     @staticmethod
-    def jvp(ctx: Any, a_dot: Tensor, _drawn_dot: Any) -> Any:  # type: ignore[override]
+    def jvp(ctx: Any, a_dot: Tensor, _drawn_dot: Any) -> Any:
         return a_dot * derivative_by_concentration(*ctx.saved_tensors)
 
 
@@ -105,6 +105,7 @@ def standard_gamma(concentration: Tensor) -> Tensor:
     """Numbers of the standard gamma distribution, differentiable by the concentration. Shape and dtype kept.
 
     Example:
+        >>> import autojit as aj
         >>> from autojit.distributions.gamma_sampling import standard_gamma
         >>> standard_gamma(aj.ones(3)).shape
         autojit.Size([3])

@@ -26,6 +26,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
         ValueError: something is neither a number nor a tensor.
 
     Example:
+        >>> import autojit as aj
         >>> from autojit.distributions.parameters import broadcast_all
         >>> [t.shape for t in broadcast_all(0.0, aj.ones(3))]
         [autojit.Size([3]), autojit.Size([3])]
@@ -44,7 +45,7 @@ def is_known(value: Tensor) -> bool:
 
 def floating_like(value: Tensor) -> DType:
     """The dtype of numbers drawn for a parameter."""
-    return value.dtype if value.dtype.is_floating_point else get_default_dtype()  # type: ignore[no-any-return]
+    return value.dtype if value.dtype.is_floating_point else get_default_dtype()
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
@@ -57,6 +58,7 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """Logarithms of probabilities, or log-odds of binary ones.
 
     Example:
+        >>> import autojit as aj
         >>> from autojit.distributions.parameters import probs_to_logits
         >>> probs_to_logits(aj.tensor(0.5), is_binary=True)
         tensor(0.)
@@ -69,6 +71,7 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """Probabilities of (unnormalised) logarithms along the last axis, or of log-odds.
 
     Example:
+        >>> import autojit as aj
         >>> from autojit.distributions.parameters import logits_to_probs
         >>> logits_to_probs(aj.tensor([0.0, 0.0]))
         tensor([0.5000, 0.5000])
@@ -91,14 +94,15 @@ def sum_rightmost(value: Tensor, count: int) -> Tensor:
     """The sum over the last ``count`` axes.
 
     Example:
+        >>> import autojit as aj
         >>> from autojit.distributions.parameters import sum_rightmost
         >>> sum_rightmost(aj.ones(2, 3), 1)
         tensor([3., 3.])
     """
-    return value if count == 0 else value.sum(dim=tuple(range(-count, 0)))  # type: ignore[no-any-return]
+    return value if count == 0 else value.sum(dim=tuple(range(-count, 0)))
 
 
-class derived:  # noqa: N801 - used as a decorator
+class derived:
     """A parameter computed from the one given, unless it is the one given (then the instance's own attribute is read).
 
     Nothing is kept, so that a value computed while a step is captured stays inside that step.

@@ -1,6 +1,6 @@
 """Transforms along several axes, by default all of them (the last two for the names with 2).
 
-``s`` gives the numbers of points per axis (-1 keeps the extent), ``dim`` the axes: the last ones if only ``s`` is given.
+``s`` gives the numbers of points per axis (-1 keeps the extent), ``dim`` the axes, by default the last ones.
 The transforms of real tensors halve the last of the axes. ``norm`` and the errors are those of one axis.
 """
 

@@ -1,7 +1,8 @@
 """Transforms along one axis.
 
 All take ``n``, the number of points (the operand is cut or padded with zeros at its end; by default its extent), the
-axis ``dim`` and ``norm``: "backward" divides inverse transforms by ``n``, "forward" the others, "ortho" both by ``sqrt(n)``.
+axis ``dim`` and ``norm``: "backward" divides inverse transforms by ``n``, "forward" the others, "ortho" both by
+its root.
 Integers become the default float. Errors are torch's: RuntimeError for fewer than one point, an unknown ``norm`` or a
 dtype without a transform, IndexError for an axis out of range.
 """

@@ -2,5 +2,9 @@
 
 from autojit.func.batches import vmap
 from autojit.func.derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
+from autojit.func.modules import functional_call, stack_module_state
 
-__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
+__all__ = [
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state", "vjp",
+    "vmap",
+]  # fmt: skip

@@ -91,7 +91,8 @@ def _packed(lower: Tensor, upper: Tensor) -> Tensor:
         return ops.concatenate([below + upper[..., :k], upper[..., k:]], -1)  # type: ignore[no-any-return]
     if m > k:
         return ops.concatenate([below[..., :k, :] + upper, below[..., k:, :]], -2)  # type: ignore[no-any-return]
-    return below + upper
+    whole: Tensor = below + upper
+    return whole
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True) -> LuFactor:
@@ -131,7 +132,8 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     if type_of(pivots).dtype is not int32:
         raise UsageError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32", {"pivots": pivots})
     if not left:
-        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+        transposed: Tensor = lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+        return transposed
     shape = type_of(require_floating(LU, "lu_solve")).shape
     if shape[-1] != shape[-2]:
         raise ShapeError("linalg.lu_solve: LU must be batches of square matrices", {"LU": LU})
@@ -172,7 +174,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
         )
     dtype = type_of(A).dtype
     vectors = A.tril(-1) + eye(m, n, dtype=dtype)
-    product = eye(m, n, dtype=dtype).expand(*batch, m, n)
+    product: Tensor = eye(m, n, dtype=dtype).expand(*batch, m, n)
     for i in reversed(range(k)):
         v = vectors[..., :, i : i + 1]
         product = product - tau[..., i, None, None] * v @ (v.mH @ product)

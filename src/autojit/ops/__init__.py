@@ -31,15 +31,17 @@ from autojit.ops.sources import *
 from autojit.ops.views import *
 
 if TYPE_CHECKING:
+    from autojit.ops.bessel import *
     from autojit.ops.composites_normalization import *
     from autojit.ops.convolution import *
     from autojit.ops.decompositions import *
     from autojit.ops.eigenvalues import *
-    from autojit.ops.labelled_products import *
     from autojit.ops.fourier import *
     from autojit.ops.incomplete_gamma import *
+    from autojit.ops.labelled_products import *
     from autojit.ops.linalg import *
     from autojit.ops.matrix_exponential import *
+    from autojit.ops.normal_distribution import *
     from autojit.ops.pseudo_inverse import *
     from autojit.ops.random_positions import *
     from autojit.ops.reinterpret import *
@@ -51,9 +53,9 @@ if TYPE_CHECKING:
 
 
 _LATER = [  # those first that more programs use
-    "sorting", "scatter", "scans", "triangles", "labelled_products", "convolution", "composites_normalization", "reinterpret",
-    "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential", "eigenvalues",
-    "incomplete_gamma", "fourier", "triangular_factors",
+    "sorting", "scatter", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
+    "reinterpret", "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential",
+    "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors", "bessel", "normal_distribution",
 ]  # fmt: skip
 
 

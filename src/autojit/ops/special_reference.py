@@ -59,7 +59,7 @@ _FAR_TAIL = (
      1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15),
 )  # fmt: skip
 
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
 
 
 def _polynomial(coefficients: Sequence[float], x: Doubles) -> Doubles:
@@ -165,6 +165,16 @@ def _inverse_tail(x: Doubles) -> Doubles:
     return np.asarray(y + (erfc(y) - rest) * (math.sqrt(math.pi) / 2) * np.exp(y * y))
 
 
+def near_tail(t: Doubles) -> Doubles:
+    """The normal quantile's size at the tail probability ``exp(-r**2)`` for ``t = r - 1.6``, r at most 5."""
+    return _ratio(*_NEAR_TAIL, t)
+
+
+def far_tail(t: Doubles) -> Doubles:
+    """As ``near_tail`` for ``t = r - 5``, r above 5."""
+    return _ratio(*_FAR_TAIL, t)
+
+
 def _lgamma_of_number(x: float) -> float:
     try:
         return math.lgamma(x)
@@ -202,7 +212,7 @@ def _digamma_positive(x: Doubles) -> Doubles:
         total = total - np.where(low, 1 / np.where(low, x, 1.0), 0.0)
         x = np.where(low, x + 1, x)
     s = 1 / (x * x)
-    series = _polynomial([b / (2 * k) for k, b in enumerate(_BERNOULLI[:8], start=1)], s)
+    series = _polynomial([b / (2 * k) for k, b in enumerate(BERNOULLI[:8], start=1)], s)
     return np.asarray(total + (np.log(x) - 0.5 / x - s * series))
 
 
@@ -226,7 +236,7 @@ def _hurwitz_zeta(s: int, a: Doubles) -> Doubles:
         w = w + 1
     total = total + w ** (1 - s) / (s - 1) + w**-s / 2
     rising, power = float(s), w ** (-s - 1)
-    for k, b in enumerate(_BERNOULLI, start=1):
+    for k, b in enumerate(BERNOULLI, start=1):
         total = total + b / math.factorial(2 * k) * rising * power
         rising *= (s + 2 * k - 1) * (s + 2 * k)
         power = power / (w * w)

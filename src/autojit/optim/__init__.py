@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.optim import lr_scheduler
+from autojit.optim import lr_scheduler, swa_utils
 from autojit.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from autojit.optim.adaptive import ASGD, Adadelta, Adagrad, RMSprop, Rprop
 from autojit.optim.lbfgs import LBFGS
@@ -12,5 +12,5 @@ from autojit.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
-    "Rprop", "SparseAdam", "lr_scheduler",
+    "Rprop", "SparseAdam", "lr_scheduler", "swa_utils",
 ]  # fmt: skip

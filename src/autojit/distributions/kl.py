@@ -1,0 +1,274 @@
+"""Kullback-Leibler divergences between distributions, by the pair of their classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log as log_of
+from math import pi
+from typing import Any
+
+from autojit.core.errors import UnsupportedError
+from autojit.distributions.categorical import Categorical, OneHotCategorical
+from autojit.distributions.counts import Bernoulli, Binomial, Geometric, Poisson
+from autojit.distributions.distribution import Distribution
+from autojit.distributions.gamma_family import Beta, Dirichlet, Exponential, Gamma
+from autojit.distributions.location_scale import Cauchy, Gumbel, Laplace, Normal, Uniform
+from autojit.distributions.multivariate import MultivariateNormal
+from autojit.distributions.parameters import EULER_CONSTANT, sum_rightmost
+from autojit.distributions.transformed import (
+    HalfCauchy,
+    HalfNormal,
+    Independent,
+    LogNormal,
+    Pareto,
+    TransformedDistribution,
+)
+from autojit.linalg import solve_triangular
+from autojit.nn.functional import softplus
+from autojit.tensor.functions_elementwise import abs as absolute
+from autojit.tensor.functions_elementwise import exp, log, where, xlogy
+from autojit.tensor.functions_special import digamma, lgamma
+from autojit.tensor.tensor import Tensor
+
+Rule = Callable[[Any, Any], Tensor]
+
+_RULES: dict[tuple[type, type], Rule] = {}
+
+
+def register_kl(type_p: Any, type_q: Any) -> Callable[[Rule], Rule]:
+    """Make the decorated function the divergence of a pair of classes, and of their subclasses without a closer one.
+
+    Raises:
+        TypeError: one of the two is not a class of distributions.
+
+    Example:
+        >>> import autojit as aj
+        >>> @aj.distributions.register_kl(aj.distributions.Chi2, aj.distributions.Laplace)
+        ... def never(p, q):
+        ...     return p.concentration + float("inf")
+        >>> aj.distributions.kl_divergence(aj.distributions.Chi2(1.0), aj.distributions.Laplace(0.0, 1.0))
+        tensor(inf)
+    """
+    for name, kind in (("type_p", type_p), ("type_q", type_q)):
+        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
+
+    def register(rule: Rule) -> Rule:
+        _RULES[type_p, type_q] = rule
+        return rule
+
+    return register
+
+
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """The mean under p of log p - log q, in nats. Shape: the batch shape.
+
+    Raises:
+        NotImplementedError: no rule is registered for the pair.
+
+    Example:
+        >>> import autojit as aj
+        >>> d = aj.distributions
+        >>> d.kl_divergence(d.Normal(1.0, 1.0), d.Normal(0.0, 1.0))
+        tensor(0.5000)
+    """
+    found = [
+        (type(p).__mro__.index(a) + type(q).__mro__.index(b), rule)
+        for (a, b), rule in _RULES.items()
+        if isinstance(p, a) and isinstance(q, b)
+    ]
+    if not found:
+        raise UnsupportedError(
+            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
+        )
+    return min(found, key=lambda each: each[0])[1](p, q)
+
+
+@register_kl(Normal, Normal)
+def _normal(p: Normal, q: Normal) -> Tensor:
+    ratio = (p.scale / q.scale) ** 2
+    return 0.5 * (ratio + ((p.loc - q.loc) / q.scale) ** 2 - 1 - log(ratio))
+
+
+@register_kl(HalfNormal, HalfNormal)
+def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
+    return _normal(p.base_dist, q.base_dist)
+
+
+@register_kl(LogNormal, LogNormal)
+@register_kl(TransformedDistribution, TransformedDistribution)
+def _transformed(p: TransformedDistribution, q: TransformedDistribution) -> Tensor:
+    if p.transforms != q.transforms or p.event_shape != q.event_shape:
+        raise UnsupportedError("kl_divergence: the two transformed distributions have different transforms")
+    found = kl_divergence(p.base_dist, q.base_dist)
+    return sum_rightmost(found, found.ndim - len(p.batch_shape))
+
+
+@register_kl(Independent, Independent)
+def _independent(p: Independent, q: Independent) -> Tensor:
+    if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
+        raise UnsupportedError("kl_divergence: the two independent distributions take in different numbers of axes")
+    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+
+
+@register_kl(MultivariateNormal, MultivariateNormal)
+def _multivariate_normal(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
+    if p.event_shape != q.event_shape:
+        raise ValueError("KL-divergence between two Multivariate Normals with different event shapes is undefined")
+    ours, theirs = p._unbroadcasted_scale_tril, q._unbroadcasted_scale_tril
+    shared = solve_triangular(theirs, ours + theirs * 0, upper=False)
+    moved = solve_triangular(theirs + ours * 0, (p.loc - q.loc).unsqueeze(-1), upper=False)
+    distance = (shared**2).sum((-2, -1)) + (moved**2).sum((-2, -1))
+    return q._half_log_det() - p._half_log_det() + 0.5 * (distance - p.event_shape[0])  # type: ignore[no-any-return]
+
+
+@register_kl(HalfCauchy, HalfCauchy)
+def _half_cauchy(p: HalfCauchy, q: HalfCauchy) -> Tensor:
+    return _cauchy(p.base_dist, q.base_dist)
+
+
+@register_kl(Uniform, Uniform)
+def _uniform(p: Uniform, q: Uniform) -> Tensor:
+    is_outside = (q.low > p.low) | (q.high < p.high)
+    return where(is_outside, float("inf"), log((q.high - q.low) / (p.high - p.low)))  # type: ignore[no-any-return]
+
+
+@register_kl(Laplace, Laplace)
+def _laplace(p: Laplace, q: Laplace) -> Tensor:
+    gap = absolute(p.loc - q.loc)
+    return log(q.scale / p.scale) + gap / q.scale + p.scale / q.scale * exp(-gap / p.scale) - 1
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
+    return log(((p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2) / (4 * p.scale * q.scale))
+
+
+@register_kl(Gumbel, Gumbel)
+def _gumbel(p: Gumbel, q: Gumbel) -> Tensor:
+    ratio = p.scale / q.scale
+    gap = (q.loc - p.loc) / q.scale
+    return -log(ratio) - gap + ratio * EULER_CONSTANT + exp(gap + lgamma(1 + ratio)) - (1 + EULER_CONSTANT)
+
+
+@register_kl(Exponential, Exponential)
+def _exponential(p: Exponential, q: Exponential) -> Tensor:
+    ratio = q.rate / p.rate
+    return ratio - log(ratio) - 1
+
+
+@register_kl(Gamma, Gamma)
+def _gamma(p: Gamma, q: Gamma) -> Tensor:
+    a, b = p.concentration, q.concentration
+    shapes = lgamma(b) - lgamma(a) + (a - b) * digamma(a)
+    return shapes + b * log(p.rate / q.rate) + a * (q.rate / p.rate - 1)
+
+
+@register_kl(Beta, Beta)
+def _beta(p: Beta, q: Beta) -> Tensor:
+    return _dirichlet(p._dirichlet(), q._dirichlet())
+
+
+@register_kl(Dirichlet, Dirichlet)
+def _dirichlet(p: Dirichlet, q: Dirichlet) -> Tensor:
+    a, b = p.concentration, q.concentration
+    constants = lgamma(a.sum(-1)) - lgamma(b.sum(-1)) + (lgamma(b) - lgamma(a)).sum(-1)
+    return constants + ((a - b) * (digamma(a) - digamma(a.sum(-1, keepdim=True)))).sum(-1)  # type: ignore[no-any-return]
+
+
+@register_kl(Pareto, Pareto)
+def _pareto(p: Pareto, q: Pareto) -> Tensor:
+    ratio = q.alpha / p.alpha
+    found = q.alpha * log(p.scale / q.scale) - log(ratio) + ratio - 1
+    return where(p.scale < q.scale, float("inf"), found)  # type: ignore[no-any-return]
+
+
+@register_kl(Bernoulli, Bernoulli)
+def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
+    return _of_success(p, q)
+
+
+def _of_success(p: Any, q: Any) -> Tensor:
+    chance = p.probs
+    own = xlogy(chance, chance) + xlogy(1 - chance, 1 - chance)
+    gain = chance * softplus(-q.logits) + (1 - chance) * softplus(q.logits)
+    outside = ((q.probs == 0) & (chance > 0)) | ((q.probs == 1) & (chance < 1))
+    return where(outside, float("inf"), own + gain)  # type: ignore[no-any-return]
+
+
+@register_kl(Binomial, Binomial)
+def _binomial(p: Binomial, q: Binomial) -> Tensor:
+    found = where(p.total_count > q.total_count, float("inf"), p.total_count * _of_success(p, q))
+    if not bool((p.total_count >= q.total_count).all()):
+        raise UnsupportedError("KL between Binomials where q.total_count > p.total_count is not implemented")
+    return found  # type: ignore[no-any-return]
+
+
+@register_kl(Geometric, Geometric)
+def _geometric(p: Geometric, q: Geometric) -> Tensor:
+    return _of_success(p, q) / p.probs  # type: ignore[no-any-return]
+
+
+@register_kl(Poisson, Poisson)
+def _poisson(p: Poisson, q: Poisson) -> Tensor:
+    return xlogy(p.rate, p.rate / q.rate) - (p.rate - q.rate)
+
+
+@register_kl(OneHotCategorical, OneHotCategorical)
+@register_kl(Categorical, Categorical)
+def _categorical(p: Any, q: Any) -> Tensor:
+    each = where(p.probs == 0, 0.0, p.probs * (p.logits - q.logits))
+    return where((q.probs == 0) & (p.probs > 0), float("inf"), each).sum(-1)  # type: ignore[no-any-return]
+
+
+@register_kl(Normal, Laplace)
+def _normal_laplace(p: Normal, q: Laplace) -> Tensor:
+    unit = Normal(p.loc * 0, p.scale * 0 + 1, validate_args=False)
+    gap = p.loc - q.loc
+    spread = 2 * p.scale * exp(unit.log_prob(gap / p.scale)) + gap * (2 * unit.cdf(gap / p.scale) - 1)
+    return spread / q.scale + log(2 * q.scale) - p.entropy()
+
+
+@register_kl(Exponential, Gamma)
+def _exponential_gamma(p: Exponential, q: Gamma) -> Tensor:
+    return _gamma(Gamma(p.rate * 0 + 1, p.rate, validate_args=False), q)
+
+
+@register_kl(Gamma, Exponential)
+def _gamma_exponential(p: Gamma, q: Exponential) -> Tensor:
+    return _gamma(p, Gamma(q.rate * 0 + 1, q.rate, validate_args=False))
+
+
+@register_kl(Bernoulli, Poisson)
+def _bernoulli_poisson(p: Bernoulli, q: Poisson) -> Tensor:
+    return -p.entropy() - (p.probs * log(q.rate) - q.rate)  # type: ignore[no-any-return]
+
+
+@register_kl(Uniform, Normal)
+@register_kl(Laplace, Normal)
+@register_kl(Gumbel, Normal)
+@register_kl(Exponential, Normal)
+@register_kl(Gamma, Normal)
+@register_kl(Beta, Normal)
+@register_kl(Pareto, Normal)
+def _any_normal(p: Distribution, q: Normal) -> Tensor:
+    """-log q is a parabola, so the mean and the variance of p decide."""
+    parabola = (p.variance + (p.mean - q.loc) ** 2) / (2 * q.scale**2)
+    return 0.5 * log_of(2 * pi) + log(q.scale) + parabola - p.entropy()
+
+
+def _outside(p: Distribution, q: Distribution) -> Tensor:
+    """p has values where q has none."""
+    return p.entropy() * 0 + q.entropy() * 0 + float("inf")
+
+
+for _of_all_numbers in (Normal, Laplace, Gumbel):
+    for _of_some_numbers in (Uniform, Exponential, Gamma, Beta, Pareto):
+        register_kl(_of_all_numbers, _of_some_numbers)(_outside)
+for _unbounded in (Exponential, Gamma, Pareto):
+    for _bounded in (Uniform, Beta):
+        register_kl(_unbounded, _bounded)(_outside)
+for _from_zero in (Exponential, Gamma):
+    register_kl(_from_zero, Pareto)(_outside)
+register_kl(Poisson, Bernoulli)(lambda p, q: p.rate * 0 + q.probs * 0 + float("inf"))
+register_kl(Poisson, Binomial)(lambda p, q: p.rate * 0 + q.probs * 0 + float("inf"))

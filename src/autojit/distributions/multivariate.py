@@ -1,0 +1,122 @@
+"""Normal vectors with a covariance matrix, kept as its Cholesky factor."""
+
+from __future__ import annotations
+
+from math import log as log_of
+from math import pi
+from typing import Any, ClassVar
+
+from autojit.core.errors import ArgumentError
+from autojit.distributions import constraints
+from autojit.distributions.distribution import Distribution
+from autojit.distributions.parameters import derived
+from autojit.linalg import cholesky, solve_triangular
+from autojit.tensor.factories import eye
+from autojit.tensor.functions_elementwise import log
+from autojit.tensor.functions_shape import broadcast_shapes
+from autojit.tensor.random import randn
+from autojit.tensor.tensor import Tensor
+
+
+class MultivariateNormal(Distribution):
+    """Normal vectors of a mean and a covariance matrix, its inverse or its Cholesky factor.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.distributions.MultivariateNormal(aj.zeros(2), aj.eye(2)).log_prob(aj.zeros(2))
+        tensor(-1.8379)
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        given = {
+            "covariance_matrix": covariance_matrix,
+            "scale_tril": scale_tril,
+            "precision_matrix": precision_matrix,
+        }
+        present = {name: matrix for name, matrix in given.items() if matrix is not None}
+        if loc.ndim < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        if len(present) != 1:
+            raise ArgumentError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
+        ((name, matrix),) = present.items()
+        if matrix.ndim < 2:
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
+        self.loc = loc.expand((*batch, -1))
+        self.__dict__[name] = matrix.expand((*batch, -1, -1))
+        super().__init__(batch, self.loc.shape[-1:], validate_args=validate_args)
+        self._unbroadcasted_scale_tril = self._factor().expand((*batch, *matrix.shape[-2:]))
+
+    def _factor(self) -> Tensor:
+        if "scale_tril" in self.__dict__:
+            return self.scale_tril  # type: ignore[no-any-return]
+        if "covariance_matrix" in self.__dict__:
+            return cholesky(self.covariance_matrix)
+        # the reversed factor of the precision matrix is the transposed inverse of a triangle
+        reversed_factor = cholesky(self.precision_matrix.flip((-2, -1)))
+        lower = reversed_factor.flip((-2, -1)).mT
+        return solve_triangular(lower, eye(self.loc.shape[-1], dtype=self.loc.dtype), upper=False)
+
+    @derived
+    def scale_tril(self) -> Tensor:
+        """The Cholesky factor of the covariance."""
+        return self._unbroadcasted_scale_tril  # type: ignore[no-any-return]
+
+    @derived
+    def covariance_matrix(self) -> Tensor:
+        """The covariance."""
+        return self._unbroadcasted_scale_tril @ self._unbroadcasted_scale_tril.mT  # type: ignore[no-any-return]
+
+    @derived
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        inverse = self._whitened(eye(self.loc.shape[-1], dtype=self.loc.dtype))
+        return inverse.mT @ inverse  # type: ignore[no-any-return]
+
+    def _whitened(self, columns: Tensor) -> Tensor:
+        return solve_triangular(self._unbroadcasted_scale_tril, columns, upper=False)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return (self._unbroadcasted_scale_tril**2).sum(-1)  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        return self.loc + (self._unbroadcasted_scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+
+    def _half_log_det(self) -> Tensor:
+        return log(self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1)).sum(-1)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        gap = (value - self.loc).unsqueeze(-1)
+        factor = self._unbroadcasted_scale_tril.expand((*gap.shape[:-2], *self._unbroadcasted_scale_tril.shape[-2:]))
+        distance = (solve_triangular(factor, gap, upper=False) ** 2).sum((-2, -1))
+        return -0.5 * (self._event_shape[0] * log_of(2 * pi) + distance) - self._half_log_det()  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return 0.5 * self._event_shape[0] * (1 + log_of(2 * pi)) + self._half_log_det()  # type: ignore[no-any-return]

@@ -1,0 +1,278 @@
+"""Transform: an invertible function of values, its inverse and combinations, and how much they stretch volume.
+
+``domain`` and ``codomain`` are constraints; their ``event_dim`` says how many last axes one value takes, and
+``log_abs_det_jacobian`` has the shape without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from autojit.core.errors import UnsupportedError
+from autojit.distributions import constraints
+from autojit.distributions.parameters import is_known, sum_rightmost
+from autojit.tensor.size import Size
+from autojit.tensor.tensor import Tensor
+
+
+class Transform:
+    """An invertible function: ``t(x)``, ``t.inv(y)``, ``t.log_abs_det_jacobian(x, y)``; ``sign`` if it is monotonic."""
+
+    bijective = False
+    domain: Any = constraints.real
+    codomain: Any = constraints.real
+
+    def __init__(self, cache_size: int = 0) -> None:
+        if cache_size not in (0, 1):
+            raise ValueError("cache_size must be 0 or 1")
+        self._cache_size = cache_size
+        self._last: tuple[Any, Any] | None = None
+
+    @property
+    def sign(self) -> Any:
+        """+1 for an increasing, -1 for a decreasing function."""
+        raise UnsupportedError(f"{type(self).__name__} is not monotonic")
+
+    @property
+    def inv(self) -> Transform:
+        """The inverse transform."""
+        return _Inverse(self)
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """The same transform, which with 1 gives back the very x it made the last y of."""
+        if cache_size not in (0, 1):
+            raise ValueError("cache_size must be 0 or 1")
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, _cache_size=cache_size, _last=None)
+        return made
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self._last is not None and self._last[0] is x:
+            return self._last[1]  # type: ignore[no-any-return]
+        y = self._call(x)
+        if self._cache_size:
+            self._last = (x, y)
+        return y
+
+    def _inv_call(self, y: Tensor) -> Tensor:
+        if self._last is not None and self._last[1] is y:
+            return self._last[0]  # type: ignore[no-any-return]
+        x = self._inverse(y)
+        if self._cache_size:
+            self._last = (x, y)
+        return x
+
+    def _call(self, x: Tensor) -> Tensor:
+        raise UnsupportedError(f"{type(self).__name__} has no forward function")
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        raise UnsupportedError(f"{type(self).__name__} has no inverse")
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """log |dy/dx| of a value and its image."""
+        raise UnsupportedError(f"{type(self).__name__} has no log_abs_det_jacobian")
+
+    def forward_shape(self, shape: Any) -> Size:
+        """The shape of the image of values of a shape."""
+        return Size(shape)
+
+    def inverse_shape(self, shape: Any) -> Size:
+        """The shape of what maps to values of a shape."""
+        return Size(shape)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Transform) or type(self) is not type(other):
+            return False
+        ours, theirs = self._settings(), other._settings()
+        return len(ours) == len(theirs) and all(map(_is_same, ours, theirs))
+
+    __hash__ = object.__hash__
+
+    def _settings(self) -> tuple[Any, ...]:
+        """What distinguishes two transforms of one class."""
+        return (id(self),)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def _is_same(ours: Any, theirs: Any) -> bool:
+    """Whether two settings are equal; tensors by their numbers, where these are known."""
+    if ours is theirs:
+        return True
+    if isinstance(ours, Tensor) or isinstance(theirs, Tensor):
+        equal = ours == theirs
+        return is_known(equal) and bool(equal.all())
+    return bool(ours == theirs)
+
+
+class _Inverse(Transform):
+    """A transform backwards."""
+
+    def __init__(self, transform: Transform) -> None:
+        super().__init__()
+        self._of = transform
+        self.bijective = transform.bijective
+
+    @property
+    def domain(self) -> Any:
+        return self._of.codomain
+
+    @property
+    def codomain(self) -> Any:
+        return self._of.domain
+
+    @property
+    def sign(self) -> Any:
+        return self._of.sign
+
+    @property
+    def inv(self) -> Transform:
+        return self._of
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        return self._of.with_cache(cache_size).inv
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._of._inv_call(x)
+
+    def _inv_call(self, y: Tensor) -> Tensor:
+        return self._of(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return -self._of.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape: Any) -> Size:
+        return self._of.inverse_shape(shape)
+
+    def inverse_shape(self, shape: Any) -> Size:
+        return self._of.forward_shape(shape)
+
+    def _settings(self) -> tuple[Any, ...]:
+        return (self._of,)
+
+    def __repr__(self) -> str:
+        return f"{self._of!r}.inv"
+
+
+class ComposeTransform(Transform):
+    """Transforms one after another, the first of the list first."""
+
+    def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.parts = [part.with_cache(cache_size) for part in parts] if cache_size else list(parts)
+
+    @property
+    def bijective(self) -> bool:  # type: ignore[override]
+        return all(part.bijective for part in self.parts)
+
+    @property
+    def sign(self) -> Any:
+        return prod((part.sign for part in self.parts), start=1)
+
+    @property
+    def domain(self) -> Any:
+        return self._widened("domain", self.parts)
+
+    @property
+    def codomain(self) -> Any:
+        return self._widened("codomain", self.parts[::-1])
+
+    def _widened(self, side: str, parts: list[Transform]) -> Any:
+        """The first part's constraint, taking as many axes as the part that takes most."""
+        if not parts:
+            return constraints.real
+        other = "codomain" if side == "domain" else "domain"
+        axes = getattr(parts[-1], other).event_dim
+        for part in reversed(parts):
+            axes = max(
+                axes + getattr(part, side).event_dim - getattr(part, other).event_dim, getattr(part, side).event_dim
+            )
+        found = getattr(parts[0], side)
+        return constraints.independent(found, axes - found.event_dim) if axes > found.event_dim else found
+
+    @property
+    def inv(self) -> Transform:
+        return ComposeTransform([part.inv for part in reversed(self.parts)])
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        return ComposeTransform([part.with_cache(cache_size) for part in self.parts], cache_size)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        for part in self.parts:
+            x = part(x)
+        return x
+
+    def _inv_call(self, y: Tensor) -> Tensor:
+        for part in reversed(self.parts):
+            y = part._inv_call(y)
+        return y
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        values = [x]
+        for part in self.parts[:-1]:
+            values.append(part(values[-1]))
+        values.append(y)
+        axes = self.domain.event_dim
+        total: Any = 0
+        for part, before, after in zip(self.parts, values[:-1], values[1:], strict=True):
+            total = total + sum_rightmost(part.log_abs_det_jacobian(before, after), axes - part.domain.event_dim)
+            axes += part.codomain.event_dim - part.domain.event_dim
+        return total if self.parts else x * 0
+
+    def forward_shape(self, shape: Any) -> Size:
+        for part in self.parts:
+            shape = part.forward_shape(shape)
+        return Size(shape)
+
+    def inverse_shape(self, shape: Any) -> Size:
+        for part in reversed(self.parts):
+            shape = part.inverse_shape(shape)
+        return Size(shape)
+
+    def _settings(self) -> tuple[Any, ...]:
+        return tuple(self.parts)
+
+    def __repr__(self) -> str:
+        return f"ComposeTransform({self.parts!r})"
+
+
+identity_transform = ComposeTransform([])
+
+
+class IndependentTransform(Transform):
+    """A transform whose last batch axes belong to the value."""
+
+    def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.base_transform = base_transform.with_cache(cache_size)
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+        self.bijective = base_transform.bijective
+        self.domain = constraints.independent(base_transform.domain, reinterpreted_batch_ndims)
+        self.codomain = constraints.independent(base_transform.codomain, reinterpreted_batch_ndims)
+
+    @property
+    def sign(self) -> Any:
+        return self.base_transform.sign
+
+    def _settings(self) -> tuple[Any, ...]:
+        return (self.base_transform, self.reinterpreted_batch_ndims)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.base_transform(x)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self.base_transform._inv_call(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
+
+    def forward_shape(self, shape: Any) -> Size:
+        return self.base_transform.forward_shape(shape)
+
+    def inverse_shape(self, shape: Any) -> Size:
+        return self.base_transform.inverse_shape(shape)

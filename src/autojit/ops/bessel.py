@@ -1,0 +1,205 @@
+"""Bessel functions of order 0 and 1: J, and the modified I and K, plain and scaled by their exponential growth.
+
+Evaluated in float64: their integrals over a period by the trapezoidal rule, which converges exponentially for periodic
+integrands, and asymptotic series far out; K near zero by its power series. Greatest errors against mpmath over some
+thousand points: 11 eps, relative for I and K, of the amplitude ``min(1, 1 / sqrt(x))`` for J.
+Sources: Abramowitz and Stegun 9.1.18, 9.2.5, 9.6.11, 9.6.13, 9.6.16, 9.6.24, 9.7.1, 9.7.2; Trefethen and Weideman,
+SIAM Review 56(3), 2014 (the trapezoidal rule).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType
+from autojit.core.records import record
+from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.elementwise_arithmetic import add, div, mul, neg, sub, where
+from autojit.ops.elementwise_base import sample_inputs
+from autojit.ops.elementwise_complex import sign
+from autojit.ops.elementwise_logic import eq
+from autojit.ops.elementwise_special import Special
+from autojit.ops.samples import Samples
+from autojit.ops.sources import literal
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Doubles = NDArray[np.float64]
+
+__all__ = ["Bessel", "bessel"]
+
+_FAR = 30.0
+_NODES = 64
+_TERMS = 30
+_EULER = 0.57721566490153286061
+
+
+def _piecewise(x: Any, split: float, near: Callable[[Doubles], Doubles], far: Callable[[Doubles], Doubles]) -> Doubles:
+    """``near`` up to ``split``, ``far`` beyond, of non-negative numbers; NaN stays."""
+    found = np.full(x.shape, np.nan)
+    with np.errstate(all="ignore"):
+        for chosen, function in ((x <= split, near), (x > split, far)):
+            if chosen.any():
+                found[chosen] = function(x[chosen])
+    return found
+
+
+def _asymptotic(order: int, x: Doubles) -> tuple[Doubles, Doubles]:
+    """The sums of the even and of the odd terms ``a_k(order) / x**k``, until the terms grow or vanish."""
+    even, odd, term = np.ones_like(x), np.zeros_like(x), np.ones_like(x)
+    for k in range(1, _TERMS):
+        term = term * ((4 * order * order - (2 * k - 1) ** 2) / (8.0 * k) / x)
+        if k % 2:
+            odd = odd + term
+        else:
+            even = even + term
+    return even, odd
+
+
+def _i_scaled(order: int) -> Callable[[Doubles], Doubles]:
+    def near(x: Doubles) -> Doubles:
+        total = np.zeros_like(x)
+        for j in range(_NODES):
+            c = math.cos((j + 0.5) * math.pi / (2 * _NODES))
+            rise = np.exp(x * (c - 1.0))
+            total += rise * (1.0 + np.exp(-2.0 * c * x)) if order == 0 else -c * rise * np.expm1(-2.0 * c * x)
+        return total / (2 * _NODES)
+
+    def far(x: Doubles) -> Doubles:
+        even, odd = _asymptotic(order, x)
+        return np.asarray((even - odd) / np.sqrt(2.0 * math.pi * x))
+
+    return lambda x: _piecewise(x, _FAR, near, far)
+
+
+def _j(order: int) -> Callable[[Doubles], Doubles]:
+    def near(x: Doubles) -> Doubles:
+        total = np.zeros_like(x)
+        for j in range(_NODES):
+            s = math.sin((j + 0.5) * math.pi / (2 * _NODES))
+            total += np.cos(x * s) if order == 0 else s * np.sin(x * s)
+        return total / _NODES
+
+    def far(x: Doubles) -> Doubles:
+        # a_k comes with alternating signs in pairs: P = a_0 - a_2 + a_4 ..., Q = a_1 - a_3 + ...
+        p, q, term = np.ones_like(x), np.zeros_like(x), np.ones_like(x)
+        for k in range(1, _TERMS):
+            term = term * ((4 * order * order - (2 * k - 1) ** 2) / (8.0 * k) / x)
+            turned = -term if k % 4 >= 2 else term
+            if k % 2:
+                q = q + turned
+            else:
+                p = p + turned
+        sine, cosine = np.sin(x), np.cos(x)
+        # the phase x - (2 order + 1) pi / 4, without rounding pi / 4 into x
+        c, s = (cosine + sine, sine - cosine) if order == 0 else (sine - cosine, -sine - cosine)
+        found = (p * c - q * s) / np.sqrt(math.pi * x)
+        return np.where(np.isinf(x), 0.0, found)
+
+    return lambda x: _piecewise(x, _FAR, near, far)
+
+
+def _k_series(order: int, x: Doubles) -> Doubles:
+    quarter, logarithm = x * x / 4.0, np.log(x / 2.0) + _EULER
+    total, power, harmonic = np.zeros_like(x), np.ones_like(x), 0.0
+    for k in range(16):
+        if k:
+            harmonic += 1.0 / k
+            power = power * quarter / (k * (k + order))
+        step = harmonic if order == 0 else harmonic + 0.5 / (k + 1)
+        total += power * (step - logarithm)
+    return total if order == 0 else 1.0 / x - total * x / 2.0
+
+
+def _k_scaled(order: int) -> Callable[[Doubles], Doubles]:
+    def near(x: Doubles) -> Doubles:
+        return np.where(x == 0, np.inf, np.exp(x) * _k_series(order, x))
+
+    def far(x: Doubles) -> Doubles:
+        reach = np.arccosh(1.0 + 40.0 / x)
+        total = np.full_like(x, 0.5)
+        for j in range(1, _NODES):
+            grown = np.cosh(reach * (j / _NODES))
+            total += np.exp(-x * (grown - 1.0)) * (1.0 if order == 0 else grown)
+        return total * reach / _NODES
+
+    def beyond(x: Doubles) -> Doubles:
+        even, odd = _asymptotic(order, x)
+        return np.asarray((even + odd) * np.sqrt(math.pi / (2.0 * x)))
+
+    return lambda x: _piecewise(x, 1.0, near, lambda y: _piecewise(y, _FAR, far, beyond))
+
+
+_SCALED: dict[str, Callable[[Doubles], Doubles]] = {
+    "i0": _i_scaled(0), "i1": _i_scaled(1), "j0": _j(0), "j1": _j(1), "k0": _k_scaled(0), "k1": _k_scaled(1),
+}  # fmt: skip
+_GROWTH = {"i": 1.0, "k": -1.0}
+
+
+def evaluate(kind: str, x: NDArray[Any]) -> Doubles:
+    """The function of a kind ("j0", "i1e", ...) in float64."""
+    wide = np.asarray(x, np.float64)
+    size = np.where(wide < 0, np.nan, wide) if kind[0] == "k" else np.abs(wide)
+    found = _SCALED[kind[:2]](size)
+    if kind in ("i0", "i1", "k0", "k1"):
+        with np.errstate(all="ignore"):
+            root = np.exp(_GROWTH[kind[0]] * size / 2.0)  # twice, so that only what is too large overflows
+            found = np.where(np.isinf(root), root, found * root * root)
+    is_odd = kind[1] == "1" and kind[0] != "k"
+    return np.where(wide < 0, -found, found) if is_odd else found
+
+
+@record
+class Bessel(Special):
+    """The function ``kind``: "j0", "j1", "i0", "i1", "k0", "k1", and of I and K, with an "e", the scaled ones.
+
+    Scaled is divided by ``exp(abs(x))`` (I) or ``exp(-x)`` (K). K of negative numbers is NaN.
+    """
+
+    kind: str
+
+    is_cheap: ClassVar[bool] = False
+    lowering: ClassVar[str] = "opaque"
+
+    def eager(self, *arrays: NDArray[Any]) -> Any:
+        return np.asarray(evaluate(self.kind, arrays[0])).astype(arrays[0].dtype)
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        (x,) = primals
+        return (lambda: _SLOPES[self.kind](x, result),)
+
+    @classmethod
+    def samples(cls, dtype: DType) -> Samples:
+        if dtype.kind != "float":
+            return []
+        return [(Bessel(kind), sample_inputs(1, (0.3, 4.0), dtype)[0]) for kind in _SLOPES]
+
+
+def _ratio(y: Any, x: Any) -> Any:
+    """``y / x`` for a function ``y`` of order 1: a half at 0."""
+    is_zero = eq(x, literal(x, 0))
+    return where(is_zero, literal(x, 0.5), div(y, where(is_zero, literal(x, 1), x)))
+
+
+_SLOPES: dict[str, Callable[[Any, Any], Any]] = {
+    "j0": lambda x, y: neg(bessel(x, "j1")),
+    "j1": lambda x, y: sub(bessel(x, "j0"), _ratio(y, x)),
+    "i0": lambda x, y: bessel(x, "i1"),
+    "i1": lambda x, y: sub(bessel(x, "i0"), _ratio(y, x)),
+    "i0e": lambda x, y: sub(bessel(x, "i1e"), mul(sign(x), y)),
+    "i1e": lambda x, y: sub(sub(bessel(x, "i0e"), mul(sign(x), y)), _ratio(y, x)),
+    "k0": lambda x, y: neg(bessel(x, "k1")),
+    "k1": lambda x, y: neg(add(bessel(x, "k0"), div(y, x))),
+    "k0e": lambda x, y: sub(y, bessel(x, "k1e")),
+    "k1e": lambda x, y: sub(sub(y, bessel(x, "k0e")), div(y, x)),
+}
+
+
+def bessel(x: Operand, kind: str) -> Any:
+    """A Bessel function by its kind, as in ``Bessel``."""
+    return bind(Bessel(kind), x)

@@ -1,0 +1,164 @@
+"""Entropy terms, the normal distribution, Bessel functions, the zeta function: operands of floats, or promoted to them.
+
+All but ``zeta``'s exponent are differentiable to any order. In compiled steps the composites fuse; ``erfcx``,
+``ndtri``, ``zeta`` and the Bessel functions are calls of their ops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from autojit import ops
+from autojit.core.errors import UsageError
+from autojit.tensor import Tensor
+from autojit.tensor.factories import full_like
+from autojit.tensor.functions_elementwise import log1p, where
+from autojit.tensor.functions_special import erfc, lgamma
+from autojit.tensor.out_arguments import with_out
+from autojit.tensor.promotion import floating, floating_together
+
+
+@with_out
+def entr(input: Tensor) -> Tensor:
+    """``-x log(x)``; 0 at 0, minus infinity below.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.special.entr(aj.tensor([-1.0, 0.0, 1.0, 0.5]))
+        tensor([  -inf, 0.0000, -0.0000, 0.3466])
+    """
+    x = floating(input, "entr")
+    inside = where(x > 0, x, 1.0)
+    found = where(x > 0, -inside * inside.log(), where(x.eq(0), 0.0, full_like(x, -math.inf)))
+    return where(x.isnan(), x, found)  # type: ignore[no-any-return]
+
+
+@with_out
+def xlog1py(input: Any, other: Any) -> Tensor:
+    """``input * log1p(other)``, 0 where ``input`` is 0 unless ``other`` is NaN.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.special.xlog1py(aj.tensor([0.0, 1.0]), aj.tensor([-1.0, 0.0]))
+        tensor([0., 0.])
+    """
+    x, y = floating_together(input, other, "xlog1py")
+    is_zero = x.eq(0) & y.isnan().logical_not()
+    return where(is_zero, 0.0, x * log1p(where(is_zero, 0.0, y)))  # type: ignore[no-any-return]
+
+
+@with_out
+def ndtr(input: Tensor) -> Tensor:
+    """The probability that a standard normal variable stays below ``x``; accurate in the lower tail.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.special.ndtr(aj.tensor([0.0, -40.0], dtype=aj.float64))
+        tensor([0.5000, 0.0000], dtype=autojit.float64)
+    """
+    return 0.5 * erfc(floating(input, "ndtr") * -math.sqrt(0.5))
+
+
+@with_out
+def log_ndtr(input: Tensor) -> Tensor:
+    """The logarithm of ``ndtr``, accurate in both tails.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.special.log_ndtr(aj.tensor([0.0, -100.0]))
+        tensor([-6.9315e-01, -5.0055e+03])
+    """
+    x = floating(input, "log_ndtr")
+    t = x * math.sqrt(0.5)
+    is_low = x < -1
+    low = where(is_low, t, -1.0)
+    tail = (ops.erfcx(-low) * 0.5).log() - low * low
+    return where(is_low, tail, log1p(erfc(where(is_low, 0.0, t)) * -0.5))  # type: ignore[no-any-return]
+
+
+@with_out
+def multigammaln(input: Tensor, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function of dimension ``p``; ``input`` above ``(p - 1) / 2``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.special.multigammaln(aj.tensor(2.0), 1)
+        tensor(0.)
+    """
+    x = floating(input, "multigammaln")
+    if p < 1:
+        raise UsageError("p has to be greater than or equal to 1", {"p": p})
+    total = full_like(x, p * (p - 1) / 4 * math.log(math.pi))
+    for j in range(p):
+        total = total + lgamma(x - j / 2)
+    return total
+
+
+@with_out
+def zeta(input: Any, other: Any) -> Tensor:
+    """The Hurwitz zeta function, the sum of ``(other + k) ** -input`` over k >= 0; differentiable in ``other``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.special.zeta(aj.tensor(2.0), 1)
+        tensor(1.6449)
+    """
+    return ops.zeta(*floating_together(input, other, "zeta"))  # type: ignore[no-any-return]
+
+
+def _unary(name: str, function: Callable[[Any], Any], doc: str) -> Callable[..., Tensor]:
+    def of_one(input: Any) -> Tensor:
+        found: Tensor = function(floating(input, name))
+        return found
+
+    of_one.__name__ = of_one.__qualname__ = name
+    of_one.__doc__ = doc
+    wrapped: Callable[..., Tensor] = with_out(of_one)
+    return wrapped
+
+
+def _bessel(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
+    return _unary(name, lambda x: ops.bessel(x, kind), doc)
+
+
+def _spherical(x: Tensor) -> Tensor:
+    small = where(x.abs() < 0.5, x, 0.0).square()
+    series = 1 - small / 6 * (1 - small / 20 * (1 - small / 42 * (1 - small / 72 * (1 - small / 110))))
+    is_end = x.isinf()
+    away = where((x.abs() < 0.5) | is_end, 1.0, x)
+    found: Tensor = where(x.abs() < 0.5, series, where(is_end, 0.0, away.sin() / away))
+    return found
+
+
+erfcx = _unary("erfcx", ops.erfcx, "``exp(x**2) * erfc(x)``, which neither overflows nor vanishes for large ``x``.")
+ndtri = _unary("ndtri", ops.ndtri, "The inverse of ``ndtr`` on [0, 1]; NaN elsewhere.")
+spherical_bessel_j0 = _unary("spherical_bessel_j0", _spherical, "``sin(x) / x``, 1 at 0.")
+i0 = _bessel("i0", "i0", "The modified Bessel function of the first kind, order 0.")
+i0e = _bessel("i0e", "i0e", "``exp(-abs(x)) * i0(x)``.")
+i1 = _bessel("i1", "i1", "The modified Bessel function of the first kind, order 1.")
+i1e = _bessel("i1e", "i1e", "``exp(-abs(x)) * i1(x)``.")
+bessel_j0 = _bessel("bessel_j0", "j0", "The Bessel function of the first kind, order 0.")
+bessel_j1 = _bessel("bessel_j1", "j1", "The Bessel function of the first kind, order 1.")
+modified_bessel_i0 = _bessel("modified_bessel_i0", "i0", "The modified Bessel function of the first kind, order 0.")
+modified_bessel_i1 = _bessel("modified_bessel_i1", "i1", "The modified Bessel function of the first kind, order 1.")
+modified_bessel_k0 = _bessel("modified_bessel_k0", "k0", "The modified Bessel function of the second kind, order 0.")
+modified_bessel_k1 = _bessel("modified_bessel_k1", "k1", "The modified Bessel function of the second kind, order 1.")
+scaled_modified_bessel_k0 = _bessel("scaled_modified_bessel_k0", "k0e", "``exp(x) * modified_bessel_k0(x)``.")
+scaled_modified_bessel_k1 = _bessel("scaled_modified_bessel_k1", "k1e", "``exp(x) * modified_bessel_k1(x)``.")
+
+
+@with_out
+def sinc(input: Tensor) -> Tensor:
+    """``sin(pi x) / (pi x)``, 1 at 0."""
+    found: Tensor = floating(input, "sinc").sinc()
+    return found
+
+
+__all__ = [
+    "bessel_j0", "bessel_j1", "entr", "erfcx", "i0", "i0e", "i1", "i1e", "log_ndtr", "modified_bessel_i0",
+    "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri",
+    "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "sinc", "spherical_bessel_j0", "xlog1py",
+    "zeta",
+]  # fmt: skip

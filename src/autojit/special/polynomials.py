@@ -1,0 +1,100 @@
+"""Orthogonal polynomials of a degree, by their three-term recurrences: differentiable, and fused in compiled steps.
+
+``n`` is an int, or a tensor of degrees, whose greatest one is read. Negative degrees give 0, as in torch. The rounding
+error grows with the degree, linearly inside the interval of orthogonality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autojit.tensor import Tensor
+from autojit.tensor.factories import ones_like
+from autojit.tensor.functions_elementwise import where
+from autojit.tensor.out_arguments import with_out
+from autojit.tensor.promotion import floating
+
+Next = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # (x, k, p[k], p[k - 1]) to p[k + 1]
+
+
+def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc: str) -> Callable[..., Tensor]:
+    def polynomial(input: Any, n: Any) -> Tensor:
+        x = floating(input, name)
+        if not isinstance(n, Tensor):
+            return _of_degree(x, int(n))
+        degrees = n
+        most = int(degrees.max().item()) if degrees.numel() else 0
+        found = where(degrees.eq(0), ones_like(x), 0.0)
+        for degree in range(1, most + 1):
+            found = where(degrees.eq(degree), _of_degree(x, degree), found)
+        return found  # type: ignore[no-any-return]
+
+    def _of_degree(x: Tensor, n: int) -> Tensor:
+        before = ones_like(x)
+        if n < 1:
+            return before if n == 0 else before * 0
+        now = first(x)
+        for k in range(1, n):
+            now, before = follow(x, k, now, before), now
+        return now
+
+    polynomial.__name__ = polynomial.__qualname__ = name
+    polynomial.__doc__ = doc
+    wrapped: Callable[..., Tensor] = with_out(polynomial)
+    return wrapped
+
+
+def _chebyshev(kind: str, first: Callable[[Tensor], Tensor]) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """The polynomials on [-1, 1] and, shifted, on [0, 1]."""
+
+    def follow(x: Tensor, k: int, now: Tensor, before: Tensor) -> Tensor:
+        return 2 * x * now - before
+
+    plain = _polynomial(
+        f"chebyshev_polynomial_{kind}", first, follow, f"The Chebyshev polynomial {kind.upper()} of degree ``n``."
+    )
+    shifted = _polynomial(
+        f"shifted_chebyshev_polynomial_{kind}",
+        lambda x: first(2 * x - 1),
+        lambda x, k, now, before: follow(2 * x - 1, k, now, before),
+        f"The Chebyshev polynomial {kind.upper()} of degree ``n`` at ``2 x - 1``.",
+    )
+    return plain, shifted
+
+
+chebyshev_polynomial_t, shifted_chebyshev_polynomial_t = _chebyshev("t", lambda x: x * 1)
+chebyshev_polynomial_u, shifted_chebyshev_polynomial_u = _chebyshev("u", lambda x: 2 * x)
+chebyshev_polynomial_v, shifted_chebyshev_polynomial_v = _chebyshev("v", lambda x: 2 * x - 1)
+chebyshev_polynomial_w, shifted_chebyshev_polynomial_w = _chebyshev("w", lambda x: 2 * x + 1)
+hermite_polynomial_h = _polynomial(
+    "hermite_polynomial_h",
+    lambda x: 2 * x,
+    lambda x, k, now, before: 2 * (x * now - k * before),
+    "The physicists' Hermite polynomial of degree ``n``.",
+)
+hermite_polynomial_he = _polynomial(
+    "hermite_polynomial_he",
+    lambda x: x * 1,
+    lambda x, k, now, before: x * now - k * before,
+    "The probabilists' Hermite polynomial of degree ``n``.",
+)
+laguerre_polynomial_l = _polynomial(
+    "laguerre_polynomial_l",
+    lambda x: 1 - x,
+    lambda x, k, now, before: ((2 * k + 1 - x) * now - k * before) / (k + 1),
+    "The Laguerre polynomial of degree ``n``.",
+)
+legendre_polynomial_p = _polynomial(
+    "legendre_polynomial_p",
+    lambda x: x * 1,
+    lambda x, k, now, before: ((2 * k + 1) * x * now - k * before) / (k + 1),
+    "The Legendre polynomial of degree ``n``.",
+)
+
+__all__ = [
+    "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w",
+    "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
+    "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+]  # fmt: skip
