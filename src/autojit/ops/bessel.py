@@ -1,7 +1,7 @@
 """Bessel functions of order 0 and 1: J, and the modified I and K, plain and scaled by their exponential growth.
 
 Evaluated in float64: their integrals over a period by the trapezoidal rule, which converges exponentially for periodic
-integrands, and asymptotic series far out; K near zero by its power series. Greatest errors against mpmath over some
+integrands, and asymptotic series far out; K near zero by its power series. Greatest errors against SciPy over some
 thousand points: 11 eps, relative for I and K, of the amplitude ``min(1, 1 / sqrt(x))`` for J.
 Sources: Abramowitz and Stegun 9.1.18, 9.2.5, 9.6.11, 9.6.13, 9.6.16, 9.6.24, 9.7.1, 9.7.2; Trefethen and Weideman,
 SIAM Review 56(3), 2014 (the trapezoidal rule).

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+import autojit.ops.special_reference as reference
 from autojit.core.dtypes import DType
 from autojit.ir.op import Operands, bind
-from autojit.ops import special_reference as reference
 from autojit.ops.elementwise_arithmetic import mul, neg, sub
 from autojit.ops.elementwise_base import Pointwise
 from autojit.ops.elementwise_exponential import exp, log

@@ -1,6 +1,6 @@
 """The scaled complementary error function, the quantile of the normal distribution, the Hurwitz zeta function.
 
-Evaluated in float64 by NumPy. Greatest errors found against mpmath, over some thousand random points each: erfcx 8 ulp
+Evaluated in float64 by NumPy. Greatest errors found against SciPy, over some thousand random points each: erfcx 8 ulp
 (below 0 it grows with ``x**2``, as that of ``exp(x**2)`` does), ndtri 6 ulp, zeta 20 ulp.
 
 Sources: erfcx: Chebyshev series of ``(1 + 2 x) erfcx(x)`` in ``(x - 3.75) / (x + 3.75)``, the form of Shepherd and

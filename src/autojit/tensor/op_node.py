@@ -67,7 +67,7 @@ class OpNode(Node):
             if want and found[place] is None:
                 found[place] = ZERO
         if state.grad_enabled:
-            _connect_constants(found, [t for t in (*primals, *results) if type(t) is not TypeOnly and t._requires_grad])
+            _connect_constants(found, (*primals, *results))
         return found
 
     def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
@@ -153,10 +153,11 @@ class ZeroDerivative(Node):
         return [ZERO] * len(self.edges)
 
 
-def _connect_constants(grads: list[Any], saved: list[Tensor]) -> None:
+def _connect_constants(grads: list[Any], read: Sequence[Any]) -> None:
     """Let gradients that no history leads to depend on the saved values they were computed from, with derivative zero:
     they can be differentiated again, like all others.
     """
+    saved = [t for t in read if type(t) is not TypeOnly and t._requires_grad]
     if not saved:
         return
     for place, grad in enumerate(grads):
