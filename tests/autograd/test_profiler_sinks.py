@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,7 @@ import pytest
 import autojit as aj
 from autojit.autograd import profiler
 from autojit.autograd.profiler import EventList, itt, profile
-from tests.autograd.profiler_stubs import stub_driver, stub_nvtx
-
-
-def test_the_device_clock_costs_at_most_4_us_per_op() -> None:
-    x = aj.ones(3)
-
-    def op_us() -> float:
-        best = float("inf")
-        for _ in range(20):
-            start = time.thread_time()
-            for _ in range(100):
-                x + x
-            best = min(best, time.thread_time() - start)
-        return best / 100 * 1e6
-
-    plain = op_us()
-    with stub_driver(), profile(use_cuda=True):
-        observed = op_us()
-    assert observed - plain < 4.0 * max(1.0, plain)  # the figure is for a machine on which an op takes 1 us
+from tests.autograd.profiler_stubs import stub_nvtx
 
 
 def test_device_and_cpu_choices_are_checked() -> None:

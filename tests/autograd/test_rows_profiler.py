@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 import autojit as aj
 from autojit.autograd import profiler
 from autojit.core.errors import UsageError
+from autojit.tensor.state import state
 from tests.autograd.modes import Mode
 from tests.autograd.profiler_stubs import StubNvtx, stub_driver, stub_nvtx, write_nvprof
 
@@ -96,20 +96,10 @@ def test_S3_89_disabled_does_nothing(mode: Mode) -> None:
     if mode.is_jit:
         assert f.stats()["native_calls"] == before + 1  # the fast way in, as without a profiler
 
-    def op_us() -> float:
-        z = aj.ones(3)
-        best = float("inf")
-        for _ in range(20):
-            start = time.thread_time()
-            for _ in range(500):
-                z + z
-            best = min(best, time.thread_time() - start)
-        return best / 500 * 1e6
-
-    plain = op_us()
-    with profiler.profile(False):
-        disabled = op_us()
-    assert disabled - plain < 1.0
+    run, observer = state.run, state.observer
+    with profiler.profile(False):  # so ops take the way they take without a block; benchmarks/profiler_overhead.py
+        assert state.observer is observer
+        assert state.run == run
 
 
 def test_S3_90_use_cuda_measures_on_the_device_too(mode: Mode) -> None:
