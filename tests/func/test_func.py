@@ -223,3 +223,19 @@ def test_what_does_not_fit_is_refused() -> None:
         vmap(lambda x: aj.zeros(3, dtype=aj.float64).add_(x))(m)
     with pytest.raises(RuntimeError, match="primals and tangents to have the same structure"):
         jvp(vector, (x,), (x, x))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_strided_views_of_views_of_an_element_lie_in_the_memory_of_the_batch(compiled: bool) -> None:
+    def write(x: aj.Tensor) -> Any:
+        y = x.clone()
+        b = y.as_strided((2,), (2,)).as_strided((2,), (1,))
+        c = y.as_strided((3,), (1,), 1).as_strided((2,), (1,), 1)
+        b.mul_(10.0)
+        return y, b + 0, c + 0
+
+    function = aj.vmap(write)
+    y, b, c = (aj.jit(function) if compiled else function)(aj.arange(8.0).reshape(2, 4))
+    assert y.tolist() == [[0, 10, 2, 3], [40, 50, 6, 7]]
+    assert b.tolist() == [[0, 10], [40, 50]]
+    assert c.tolist() == [[10, 2], [50, 6]]

@@ -171,6 +171,20 @@ class BatchLayer(Layer):
         """A batched tensor itself: its full tensor is the view."""
         return base if self.full(x) is None else x
 
+    def restrided(
+        self, restride: Callable[..., Tensor], x: Tensor, size: Any, stride: Any, offset: int | None
+    ) -> Tensor | None:
+        """A strided view of the memory of the whole batch, in which an element's neighbours may be another view's."""
+        full = self.full(x)
+        if full is None:
+            return None
+        with below(self):
+            kept = full
+            for layer in reversed(state.layers):
+                kept = layer.holder(kept)
+            step = kept.stride(kept.dim() - full.dim())
+            return self.element(restride(full, (self.size, *size), (step, *stride), offset))
+
     def become(self, x: Tensor, seen: Tensor) -> None:
         """A batched tensor has the values of the view."""
         full = self.full(seen)

@@ -134,6 +134,11 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}",
             {"input": input},
         )
+    if state.layers:
+        made: Tensor | None = state.layers[-1].restrided(as_strided, input, size, stride, storage_offset)
+        if made is not None:
+            return made
+        _require_dense_elements(input)
     offset = input.storage_offset() if storage_offset is None else int(storage_offset)
     base = input._view.base if input._view is not None and input._view.base is not None else input
     for layer in state.layers:
@@ -147,6 +152,16 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     else:
         found = restrided_node(found, input, ops_from_base)
     return rename_node(found, "AsStridedBackward0", size=size, stride=stride, storage_offset=storage_offset)
+
+
+def _require_dense_elements(x: Tensor) -> None:
+    """Below the last layer, elements of a batch must fill their memory: their strides are not known above it."""
+    for layer in state.layers[:-1]:
+        kept = layer.holder(x)
+        if kept is not x and (not kept.is_contiguous() or kept.storage_offset()):
+            raise UsageError(
+                "as_strided: the elements of a batch do not fill its memory", {"input": x}, "clone() the tensor first"
+            )
 
 
 def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> tuple[Op, ...]:

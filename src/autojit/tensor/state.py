@@ -98,6 +98,10 @@ class Layer(abc.ABC):
         """What ``x`` is a view of where its part in this layer is concerned: ``base`` if it has none."""
         return base
 
+    def restrided(self, restride: Any, x: Any, size: Any, stride: Any, offset: int | None) -> Any:
+        """``restride(x, size, stride, offset)`` where ``x`` lies in this layer's own memory; None if it does not."""
+        return None
+
     def become(self, x: Any, seen: Any) -> None:  # noqa: B027
         """``x`` turns into the view ``seen`` of itself in place (``transpose_``)."""
 
