@@ -29,7 +29,7 @@ from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder, Op, evaluate, verify
 from autojit.ir.op import bind
 from autojit.ops.indexing import Gather, GatherNd, IndexSelect
-from autojit.ops.scatter import IndexPut, IndexUpdate, Scatter
+from autojit.ops.scattering import IndexPut, IndexUpdate, Scatter
 from tests.codegen.agreement import check_compiled, check_donated
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 31)

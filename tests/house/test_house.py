@@ -55,3 +55,20 @@ def test_the_two_statements_of_the_runtime_requirements_agree() -> None:
     listed = re.search(r"^dependencies = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
     assert listed is not None
     assert set(re.findall(r'"([\w-]+)[><=]', listed.group(1))) == pinned
+
+
+def test_no_module_of_ops_that_is_imported_later_bears_the_name_of_an_op_function() -> None:
+    """Importing it would hide the function until the function is first asked for, which then finds the module."""
+    folder = PACKAGE / "ops"
+    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")).body for path in folder.glob("*.py")}
+    at_once = {str(node.module).rpartition(".")[2] for node in trees["__init__"] if isinstance(node, ast.ImportFrom)}
+    offered = {
+        constant.value
+        for body in trees.values()
+        for node in body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for constant in ast.walk(node.value)
+        if isinstance(constant, ast.Constant)
+    }
+    assert len(offered) > 100
+    assert (set(trees) - at_once) & offered == set()

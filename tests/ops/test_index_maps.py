@@ -15,7 +15,7 @@ from autojit.ir import Op
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder, Term
 from autojit.ops.base import Reindex
 from autojit.ops.indexing import Gathering
-from autojit.ops.scatter import Scattering
+from autojit.ops.scattering import Scattering
 
 
 def cases(family: type[Op]) -> list[Any]:

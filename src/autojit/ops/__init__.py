@@ -31,7 +31,7 @@ from autojit.ops.sources import *
 from autojit.ops.views import *
 
 if TYPE_CHECKING:
-    from autojit.ops.bessel import *
+    from autojit.ops.bessel_functions import *
     from autojit.ops.composites_normalization import *
     from autojit.ops.convolution import *
     from autojit.ops.decompositions import *
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from autojit.ops.random_positions import *
     from autojit.ops.reinterpret import *
     from autojit.ops.scans import *
-    from autojit.ops.scatter import *
+    from autojit.ops.scattering import *
     from autojit.ops.sorting import *
     from autojit.ops.triangles import *
     from autojit.ops.triangular_factors import *
 
 
 _LATER = [  # those first that more programs use
-    "sorting", "scatter", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
+    "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
     "reinterpret", "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential",
-    "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors", "bessel", "normal_distribution",
+    "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution",
 ]  # fmt: skip
 
 

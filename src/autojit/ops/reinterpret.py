@@ -23,7 +23,7 @@ from autojit.ops.elementwise_arithmetic import add, mul
 from autojit.ops.elementwise_complex import complex, imag, real
 from autojit.ops.joining import select, stack
 from autojit.ops.samples import Samples, ramp
-from autojit.ops.scatter import IndexUpdate
+from autojit.ops.scattering import IndexUpdate
 from autojit.ops.shape import View, reshape
 from autojit.ops.sources import iota, literal
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Reduction
-from autojit.ops.scatter import Scattering
+from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.schedule.bands import Band, form_bands

@@ -21,7 +21,7 @@ from autojit.codegen.cpu.structured import print_structured
 from autojit.core.dtypes import float32, float64
 from autojit.core.errors import CompileError
 from autojit.ir.graph import Node, Value
-from autojit.ops.scatter import Scattering
+from autojit.ops.scattering import Scattering
 from autojit.schedule.bands import Band, Cut
 from autojit.schedule.batches import Batch
 from autojit.schedule.kernels import (

@@ -16,7 +16,7 @@ from autojit.ir.graph import Node
 from autojit.ops.convolution import Trilinear
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
-from autojit.ops.scatter import Scattering
+from autojit.ops.scattering import Scattering
 from autojit.ops.sources import Constant
 
 

@@ -13,7 +13,7 @@ from autojit.codegen.cpu.loops import LoopPrinter
 from autojit.codegen.scalar import Scalar, memory_type
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque, linearize
-from autojit.ops.scatter import Scattering
+from autojit.ops.scattering import Scattering
 from autojit.schedule.loops import Expr, LoopProgram, Store
 from autojit.schedule.pull import Indices, loop_indices
 from autojit.schedule.refine import settle
