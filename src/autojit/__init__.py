@@ -37,7 +37,6 @@ from autojit.core.layout import Layout as layout
 from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
-from autojit.tensor.conversion import is_complex, is_floating_point, is_inference, numel
 from autojit.tensor.factories import (
     arange,
     as_tensor,
@@ -58,6 +57,7 @@ from autojit.tensor.factories import (
     zeros,
     zeros_like,
 )  # fmt: skip
+from autojit.tensor.later import attach_later as _attach_later
 from autojit.tensor.legacy import KINDS as _KINDS
 from autojit.tensor.legacy import set_default_tensor_type
 from autojit.tensor.lists import functions_of_lists as _functions_of_lists
@@ -93,9 +93,11 @@ from autojit.tensor.random import (
     seed,
     set_rng_state,
 )  # fmt: skip
+from autojit.tensor.method_forms import function_of as _function_of
 from autojit.tensor.size import Size
 
 from autojit import autograd  # isort: skip
+from autojit import functions as _functions  # isort: skip
 from autojit.autograd.anomaly import (  # noqa: F401  # isort: skip
     is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled,
 )  # fmt: skip
@@ -115,6 +117,10 @@ short = int16
 cfloat = complex64
 cdouble = complex128
 globals().update(_KINDS)
+_QUESTIONS = ("detach", "detach_", "get_device", "is_complex", "is_floating_point", "is_inference", "is_signed", "numel")
+globals().update({name: _function_of(getattr(Tensor, name)) for name in _QUESTIONS})
+
+_attach_later({name: _functions.PLACES[name] for name in _functions.METHODS})
 
 _LAZY_MODULES = frozenset(
     {
@@ -169,6 +175,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY_NAMES:
         module = _importlib.import_module(_LAZY_NAMES[name])
         found = module if name == "jit" else getattr(module, name)  # the package jit is callable
+    elif name in _functions.PLACES:
+        found = getattr(_importlib.import_module(_functions.PLACES[name]), name)
     elif name in _NETWORK_FUNCTIONS:
         found = getattr(_importlib.import_module("autojit.nn.functional"), name)
     elif name in _LAZY_MODULES:

@@ -148,15 +148,15 @@ def _promote(a: DType, b: DType) -> DType:
 _PROMOTED: dict[tuple[DType, DType], DType] = {}
 
 
-def promote_types(a: DType, b: DType) -> DType:
-    """The smallest dtype both ``a`` and ``b`` convert to, as torch.promote_types.
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype both ``type1`` and ``type2`` convert to, as torch.promote_types.
 
     >>> promote_types(int64, float16)
     autojit.float16
     """
-    found = _PROMOTED.get((a, b))
+    found = _PROMOTED.get((type1, type2))
     if found is None:
-        found = _PROMOTED[a, b] = _promote(a, b)
+        found = _PROMOTED[type1, type2] = _promote(type1, type2)
     return found
 
 
@@ -171,11 +171,11 @@ def default_dtype() -> DType:
     return _Default.dtype
 
 
-def set_default_dtype(dtype: DType) -> None:
+def set_default_dtype(d: DType) -> None:
     """Set the dtype of floating-point literals; only floating dtypes are allowed (TypeError)."""
-    if not dtype.is_floating_point:
-        raise TypeError(f"only floating-point types are supported as the default type, not {dtype}")
-    _Default.dtype = dtype
+    if not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, not {d}")
+    _Default.dtype = d
 
 
 def dtype_of_number(value: object) -> DType:

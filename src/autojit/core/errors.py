@@ -139,6 +139,19 @@ class CompileError(AutojitError, RuntimeError):
     """Lowering failed; carries the op and the graph text for a report."""
 
 
+class UndecidedSizeError(CompileError):
+    """The compiler was asked something about an open size that has no one answer for all its values."""
+
+
+class SpecializeSize(CompileError):
+    """What is compiled cannot leave a size open; ``symbols`` names those it needs fixed, ``reason`` says what for."""
+
+    def __init__(self, symbols: tuple[str, ...], reason: str) -> None:
+        self.symbols = symbols
+        self.reason = reason
+        super().__init__("a size must be fixed", {"sizes": ", ".join(symbols), "reason": reason})
+
+
 class VerificationError(AutojitError, AssertionError):
     """A graph breaks an invariant of the IR: a defect of autojit itself."""
 

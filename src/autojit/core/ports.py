@@ -4,6 +4,7 @@
 - ``Engine``: what ``autograd`` offers to ``Tensor.backward``.
 - ``Sparse``: what ``sparse`` offers to dispatch and to Tensor's methods; imported when first used.
 - ``source_of``: how ``Tensor.describe`` asks ``jit`` for the line that made a traced tensor.
+- ``Transforms``: how ops that hold graphs (``cond``, ``scan``, ``while_loop``) ask for the derivatives of these.
 
 ``tensor`` talks to the active trace only through ``Trace``; types of higher layers are therefore left open here.
 """
@@ -102,11 +103,28 @@ class Sparse(Protocol):
         ...
 
 
+class Transforms(Protocol):
+    """The transforms of graphs, as ``autojit.transforms`` defines them."""
+
+    def adjoint(self, graph: Any, wrt: Sequence[int] | None = None) -> Any:
+        """Inputs, then a cotangent per differentiable output, to the cotangents of inputs."""
+        ...
+
+    def jvp(self, graph: Any, wrt: Sequence[int] | None = None) -> Any:
+        """Inputs, then tangents, to outputs, then their tangents."""
+        ...
+
+    def vmap(self, graph: Any, batched: Sequence[bool], size: int, leading: Sequence[bool] | None = None) -> Any:
+        """The graph over a batch."""
+        ...
+
+
 class Ports:
     """Filled in by the higher layers when they are imported."""
 
     backward: Engine | None = None
     sparse: Sparse | None = None
+    transforms: Transforms | None = None
     source_of: Callable[[Any], Any] | None = None  # where an IR value of a finished capture was made
 
 
@@ -119,3 +137,11 @@ def sparse_port() -> Sparse:
         importlib.import_module("autojit.sparse")
     assert ports.sparse is not None
     return ports.sparse
+
+
+def transforms_port() -> Transforms:
+    """The transforms of graphs, imported now if they were not yet."""
+    if ports.transforms is None:
+        importlib.import_module("autojit.transforms.port")
+    assert ports.transforms is not None
+    return ports.transforms

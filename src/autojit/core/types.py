@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, field
 from math import prod
 
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import BY_SHORT, DType
+from autojit.core.sizes import parse_size
 
 Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Dim:
-    """A symbolic extent: a name and, while specialised, the size it was seen with."""
-
-    name: str
-    hint: int | None = None
-
-    def __str__(self) -> str:
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +60,14 @@ class TensorType:
 def parse_type(text: str) -> TensorType:
     """The inverse of ``str(TensorType)``.
 
-    >>> str(parse_type("f32[2, 3]"))
-    'f32[2, 3]'
+    >>> str(parse_type("f32[2, 3]")), str(parse_type("f32[s0, 4*s0+1]"))
+    ('f32[2, 3]', 'f32[s0, 4*s0+1]')
     """
     short, _, rest = text.strip().partition("[")
     dims, _, where = rest.partition("]")
-    shape = tuple(int(d) for d in dims.split(",") if d.strip())
+    extents = ast.parse(f"({dims.strip(' ,')},)" if dims.strip() else "()", mode="eval").body
+    assert isinstance(extents, ast.Tuple)
+    shape = tuple(map(parse_size, extents.elts))
     target = Device(*_device_parts(where[1:])) if where.startswith("@") else CPU
     return TensorType(shape, BY_SHORT[short], target)
 

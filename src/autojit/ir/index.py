@@ -3,6 +3,8 @@
 ``Index`` is an integer expression over loop variables: an affine sum plus opaque ``//`` and ``%`` terms of affine sums.
 Reindexing ops state their map with it once; code generation turns it into addresses for any target. Each variable knows
 its extent, so divisions that split a variable exactly are simplified away.
+
+Extents may be symbolic sizes: what simplifies for all of them is simplified, the rest is left to division when it runs.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
+
+from autojit.core.sizes import expression_of, is_symbolic, size_max, size_min, surely_divides, surely_less
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +115,7 @@ class Index:
         if divisor == 1:
             return self
         exact, rest = self._split(divisor)
-        low, high = rest.bounds()
-        if 0 <= low and high < divisor:
+        if rest._fits(divisor):
             return exact
         for unit, large, _ in rest._scales(divisor):
             return exact + large // (divisor // unit)
@@ -126,8 +129,7 @@ class Index:
         if divisor == 1:
             return Index()
         _, rest = self._split(divisor)
-        low, high = rest.bounds()
-        if 0 <= low and high < divisor:
+        if rest._fits(divisor):
             return rest
         for unit, large, small in rest._scales(divisor):
             return (large % (divisor // unit)) * unit + small
@@ -136,12 +138,11 @@ class Index:
     def _scales(self, divisor: int) -> list[tuple[int, Index, Index]]:
         """Ways to write self as ``unit * large + small`` with small in [0, unit) and unit dividing the divisor."""
         found = []
-        for unit in sorted({gcd(divisor, c) for _, c in self.terms}, reverse=True):
-            if unit <= 1:
+        for unit in sorted({_common(divisor, c) for _, c in self.terms}, key=size_rank, reverse=True):
+            if not surely_less(1, unit):
                 continue
             small = Index(tuple((t, c) for t, c in self.terms if c % unit), self.offset % unit)
-            low, high = small.bounds()
-            if 0 <= low and high < unit:
+            if small._fits(unit):
                 large = tuple((t, c // unit) for t, c in self.terms if c % unit == 0)
                 found.append((unit, Index(large, self.offset // unit), small))
         return found
@@ -151,21 +152,48 @@ class Index:
         exact = tuple((t, c // divisor) for t, c in self.terms if c % divisor == 0)
         rest = Index(tuple((t, c) for t, c in self.terms if c % divisor != 0), self.offset % divisor)
         low, _ = rest.bounds()
-        periods = -(low // divisor) if low < 0 else 0
+        periods = size_max(0, -(low // divisor))
         return Index(exact, self.offset // divisor - periods), rest + periods * divisor
 
     def bounds(self) -> tuple[int, int]:
         """Least and greatest value."""
         low = high = self.offset
         for term, coefficient in self.terms:
-            top = _greatest(term)
-            low += min(0, coefficient * top)
-            high += max(0, coefficient * top)
+            edge = coefficient * _greatest(term)
+            if type(edge) is int:
+                low += min(0, edge)
+                high += max(0, edge)
+            else:
+                low += size_min(0, edge)
+                high += size_max(0, edge)
         return low, high
+
+    def _fits(self, extent: int) -> bool:
+        """Whether every value lies in [0, extent)."""
+        low, high = self.bounds()
+        return surely_less(-1, low) and surely_less(high, extent)
 
     @property
     def is_constant(self) -> bool:
         return not self.terms
+
+
+def _common(divisor: int, coefficient: int) -> int:
+    """A divisor of both: the greatest one of numbers, of symbolic sizes one of the two, or 1."""
+    if not is_symbolic(divisor) and not is_symbolic(coefficient):
+        return gcd(divisor, coefficient)
+    for unit, other in ((coefficient, divisor), (divisor, coefficient)):
+        if surely_less(0, unit) and surely_divides(unit, other):
+            return unit
+    return 1
+
+
+def size_rank(size: int) -> tuple[int, int]:
+    """Sorts numbers by size; symbolic sizes with more factors come after."""
+    if not is_symbolic(size):
+        return 0, size
+    terms = expression_of(size).terms
+    return max(len(factors) for factors, _ in terms), max(coefficient for _, coefficient in terms)
 
 
 def _greatest(term: Term) -> int:

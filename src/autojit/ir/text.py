@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from autojit.core.dtypes import BY_SHORT, DType
+from autojit.core.sizes import parse_size
 from autojit.core.types import TensorType, parse_type
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
@@ -150,11 +151,16 @@ def _literal(tree: ast.expr) -> Any:
             return BY_SHORT[tree.id]
         if tree.id in ("inf", "nan"):
             return float(tree.id)
+        return parse_size(tree)
+    if isinstance(tree, ast.BinOp):
+        return parse_size(tree)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         return -_literal(tree.operand)
     if isinstance(tree, ast.Tuple):
         return tuple(_literal(item) for item in tree.elts)
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+        if tree.func.id in ("min", "max"):
+            return parse_size(tree)
         return Op.registry[tree.func.id](**{str(k.arg): _literal(k.value) for k in tree.keywords})
     return ast.literal_eval(tree)
 

@@ -29,6 +29,7 @@ from autojit.tensor.gradients import hook_keys
 from autojit.tensor.tensor import Tensor, type_of
 
 PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
+GLOBAL_READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 CONTAINER_LIMIT = 256
 DEPTH_LIMIT = 6
 CALLED_METHODS = frozenset({"__init__", "__call__", "forward", "setup_context", "backward", "vjp", "jvp"})
@@ -135,7 +136,7 @@ class Collector:
         names = _names(function.__code__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._cell(name, cell, function, names, depth)
-        for name in sorted(names):
+        for name in sorted(_global_names(function.__code__)):
             if name in function.__globals__:
                 self._global(name, function.__globals__, names, depth)
         for k, value in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
@@ -390,6 +391,13 @@ def _all_names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _all_names(constant)
+
+
+@functools.lru_cache(maxsize=4096)
+def _global_names(code: CodeType) -> frozenset[str]:
+    """The names that code reads as globals; an attribute of the same name (``p.data``) is none of them."""
+    own = {i.argval for i in dis.get_instructions(code) if i.opname in GLOBAL_READS}
+    return frozenset(own.union(*(_global_names(c) for c in code.co_consts if isinstance(c, CodeType))))
 
 
 def collect(function: Any, objects: Sequence[tuple[str, Any]] = ()) -> Collector:

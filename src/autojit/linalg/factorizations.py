@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import int32
-from autojit.core.errors import ArgumentError, DTypeError
+from autojit.core.dtypes import int32, int64
+from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_elementwise import maximum
@@ -221,6 +221,39 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 
 
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
-    """The least squares solution of full-rank systems, through the pseudo-inverse."""
-    x = pinv(A, rtol=rcond) @ B
-    return LeastSquares(x, zeros(0), ops.matrix_rank(A), zeros(0))
+    """The least squares solution of ``A @ X = B``: ``f[..., m, n], f[..., m, k] or f[..., m] -> f[..., n, k]``.
+
+    Args:
+        rcond: singular values up to ``rcond`` times the largest count as zero.
+        driver: ``"gelsy"`` (default), ``"gels"``, ``"gelsd"`` or ``"gelss"``: which of the fields torch fills with it. The
+            solution, through the pseudo-inverse, is the same.
+
+    Returns:
+        (solution, residuals, rank, singular_values).
+    """
+    if type_of(A).ndim < 2:
+        raise UsageError("torch.linalg.lstsq: input must have at least 2 dimensions.", {"A": A})
+    if type_of(B).ndim < 1:
+        raise UsageError("torch.linalg.lstsq: other must have at least 1 dimension.", {"B": B})
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise UsageError(
+            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)", {"driver": driver}
+        )
+    if type_of(A).dtype is not type_of(B).dtype:
+        raise UsageError(
+            "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype "
+            f"{type_of(A).dtype.name} and other's dtype {type_of(B).dtype.name}"
+        )
+    batch, (m, n) = type_of(A).shape[:-2], type_of(A).shape[-2:]
+    is_vector = type_of(B).shape[:-1] == batch and type_of(B).ndim == type_of(A).ndim - 1
+    right = B.unsqueeze(-1) if is_vector else B
+    if type_of(right).ndim < 2 or type_of(right).shape[-2] != m:
+        raise UsageError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)", {"A": A, "B": B})
+    x = pinv(A, rtol=rcond) @ right
+    rank, empty = ops.matrix_rank(A, rcond), zeros(0, dtype=type_of(A).dtype.to_real())
+    residuals = empty
+    if m > n and driver in ("gels", "gelsd", "gelss") and (driver == "gels" or bool(rank.eq(n).all())):
+        residuals = (A @ x - right).abs().square().sum(-2)
+    values = svdvals(A).detach() if driver in ("gelsd", "gelss") else empty
+    solution = x.squeeze(-1) if is_vector else x
+    return LeastSquares(solution, residuals, rank if driver != "gels" else zeros(0, dtype=int64), values)

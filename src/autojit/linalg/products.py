@@ -65,6 +65,10 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The vector product along an axis of extent 3."""
+    if type_of(input).ndim != type_of(other).ndim:
+        raise ShapeError(
+            "linalg.cross: inputs must have the same number of dimensions.", {"input": input, "other": other}
+        )
     if type_of(input).shape[dim] != 3 or type_of(other).shape[dim] != 3:
         raise ShapeError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
     a1, b1 = input.roll(-1, dim), other.roll(-1, dim)

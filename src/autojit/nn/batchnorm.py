@@ -172,3 +172,59 @@ class InstanceNorm3d(_InstanceNorm):
     """Instance normalisation of ``[n, c, d, h, w]`` or ``[c, d, h, w]``."""
 
     _ranks = (4, 5)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation over all processes' batches; in a single process it is ``BatchNorm``.
+
+    Shapes: ``[n, c, ...]`` kept.
+
+    Args:
+        process_group: accepted for torch's sake; there is one process.
+
+    Example:
+        >>> from autojit import nn
+        >>> model = nn.Sequential(nn.BatchNorm1d(2), nn.ReLU())
+        >>> type(nn.SyncBatchNorm.convert_sync_batchnorm(model)[0]).__name__
+        'SyncBatchNorm'
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any | None = None,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any | None = None) -> Module:
+        """The module with every ``BatchNorm`` layer replaced by one of this class on the same tensors."""
+        found = module
+        if isinstance(module, _BatchNorm):
+            made = cls(
+                module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats,
+                process_group, bias=module.bias is not None,
+            )  # fmt: skip
+            for name in ("weight", "bias"):
+                if getattr(module, name) is not None:
+                    setattr(made, name, getattr(module, name))
+            for name in ("running_mean", "running_var", "num_batches_tracked"):
+                setattr(made, name, getattr(module, name))
+            made.training = module.training
+            found = made
+        for name, child in module.named_children():
+            found.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -185,3 +186,32 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
             zeros = aj.randperm(rows, generator=generator)[: math.ceil(sparsity * rows)]
             tensor[zeros, column] = 0.0
     return tensor
+
+
+def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function under its name without the underscore, with a warning."""
+    new = function.__name__
+    old = new[:-1]
+
+    def deprecated(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2
+        )
+        return function(*args, **kwargs)
+
+    deprecated.__name__ = old
+    deprecated.__doc__ = f"``{new}`` under its older name."
+    return deprecated
+
+
+uniform = _older(uniform_)
+normal = _older(normal_)
+constant = _older(constant_)
+eye = _older(eye_)
+dirac = _older(dirac_)
+xavier_uniform = _older(xavier_uniform_)
+xavier_normal = _older(xavier_normal_)
+kaiming_uniform = _older(kaiming_uniform_)
+kaiming_normal = _older(kaiming_normal_)
+orthogonal = _older(orthogonal_)
+sparse = _older(sparse_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 from autojit.nn import functional as F
@@ -117,6 +118,48 @@ class NLLLoss(_WeightedLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
+
+
+class NLLLoss2d(NLLLoss):
+    """``NLLLoss`` under its older name, which took images only."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        warnings.warn(
+            "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in replacement.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
+
+
+class CTCLoss(_Loss):
+    """The loss of label sequences without alignment; see ``F.ctc_loss``.
+
+    Shapes: ``f[frames, batch, classes], i64[batch, labels], i64[batch], i64[batch] -> f[]``.
+
+    Example:
+        >>> import autojit as aj
+        >>> uniform = aj.zeros(2, 1, 2).log_softmax(2)
+        >>> aj.nn.CTCLoss()(uniform, aj.tensor([[1]]), [2], [1])
+        tensor(0.2877)
+    """
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
 
 
 class BCELoss(_WeightedLoss):
@@ -248,6 +291,21 @@ class SoftMarginLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
+
+
+class MultiLabelMarginLoss(_Loss):
+    """Every target class should score 1 more than every other class; see ``F.multilabel_margin_loss``.
+
+    Shapes: ``f[n, c], i64[n, c]`` or ``f[c], i64[c]``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.nn.MultiLabelMarginLoss()(aj.tensor([0.1, 0.2, 0.4, 0.8]), aj.tensor([3, 0, -1, 1]))
+        tensor(0.8500)
+    """
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):

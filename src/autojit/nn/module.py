@@ -17,6 +17,7 @@ from autojit.nn.conversion import convert_parameter, parse_to
 from autojit.nn.hooks import HOOK_KINDS, HookMixin
 from autojit.nn.parameter import Buffer, Parameter
 from autojit.nn.state_dict import StateDictMixin
+from autojit.nn.uninitialized import is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
 
@@ -386,7 +387,9 @@ class Module(StateDictMixin, HookMixin):
                 if parameter is not None:
                     convert_parameter(parameter, fn)
             for name, buffer in self._buffers.items():
-                if buffer is not None:
+                if is_lazy(buffer):
+                    buffer.data = fn(buffer.data)
+                elif buffer is not None:
                     self._buffers[name] = fn(buffer)
         bump_guard_epoch()
         return self

@@ -7,8 +7,10 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.errors import ShapeError
 from autojit.nn import functional as F
 from autojit.nn import init
+from autojit.nn.functional.normalization import channel_sum
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
@@ -143,3 +145,55 @@ class GroupNorm(Module):
             f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
             f"bias={self.bias is not None}"
         )
+
+
+class LocalResponseNorm(Module):
+    """Divide by a power of the mean square of ``size`` neighbouring channels; see ``F.local_response_norm``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.nn.LocalResponseNorm(2, alpha=2.0, beta=1.0)(aj.ones(1, 2, 1)).flatten()
+        tensor([0.5000, 0.3333])
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """x / (k + alpha / size * sum of x^2 over the channels around)^beta, of images ``f[n, c, h, w]``.
+
+    The window reaches ``(size - 1) // 2`` channels to either side, so an even size counts as the odd one below it.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.nn.CrossMapLRN2d(1, alpha=3.0, beta=1.0)(aj.ones(1, 1, 1, 1)).item()
+        0.25
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim != 4:
+            raise ShapeError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead", {"input": input})
+        reach = (self.size - 1) // 2
+        total = channel_sum(input * input, reach, reach)
+        return input * (total * (self.alpha / self.size) + self.k).pow(-self.beta)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

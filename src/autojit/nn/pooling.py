@@ -347,3 +347,58 @@ class Fold(Module):
             f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
             f"padding={self.padding}, stride={self.stride}"
         )
+
+
+class _FractionalMaxPool(Module):
+    _ndim: ClassVar[int]
+    _random_samples: Tensor | None
+
+    def __init__(
+        self,
+        kernel_size: Extents,
+        output_size: Extents | None = None,
+        output_ratio: float | Sequence[float] | None = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.kernel_size = _each(kernel_size, self._ndim)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else _each(output_size, self._ndim)
+        self.output_ratio = None if output_ratio is None else _each(output_ratio, self._ndim)
+        if output_size is None and output_ratio is None:
+            raise ArgumentError(f"{name} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ArgumentError("only one of output_size and output_ratio may be specified")
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ArgumentError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def forward(self, input: Tensor) -> Any:
+        pool = F.fractional_max_pool2d if self._ndim == 2 else F.fractional_max_pool3d
+        return pool(
+            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples
+        )
+
+
+def _each(value: Any, ndim: int) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Sequence) else (value,) * ndim
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Maxima over windows of an image at drawn places; see ``F.fractional_max_pool2d``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.nn.FractionalMaxPool2d(2, output_ratio=0.7)(aj.ones(1, 9, 9)).shape
+        autojit.Size([1, 6, 6])
+    """
+
+    _ndim = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """Maxima over windows of a volume at drawn places; see ``F.fractional_max_pool3d``."""
+
+    _ndim = 3

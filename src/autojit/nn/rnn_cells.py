@@ -45,20 +45,20 @@ def gru_step(gates_x: Tensor, h: Tensor, weight_hh: Tensor, bias_hh: Tensor | No
     return n + z * (h - n)
 
 
-class _Cell(Module):
-    """Parameters and checks of the three cells."""
+class RNNCellBase(Module):
+    """Parameters and checks of the three cells; ``num_chunks`` gates of ``hidden_size`` rows each."""
 
     weight_ih: Parameter
     weight_hh: Parameter
     bias_ih: Parameter | None
     bias_hh: Parameter | None
-    _gates = 1
 
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
-        bias: bool = True,
+        bias: bool,
+        num_chunks: int,
         device: Any = None,
         dtype: DType | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class _Cell(Module):
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
-        rows = self._gates * hidden_size
+        rows = num_chunks * hidden_size
         self.weight_ih = Parameter(aj.empty((rows, input_size), device=device, dtype=dtype))
         self.weight_hh = Parameter(aj.empty((rows, hidden_size), device=device, dtype=dtype))
         self.register_parameter("bias_ih", None)
@@ -110,7 +110,7 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """h' = tanh (or relu) of W_ih x + b_ih + W_hh h + b_hh. Shapes: ``f[n, input], f[n, hidden]``, or unbatched."""
 
     def __init__(
@@ -122,7 +122,7 @@ class RNNCell(_Cell):
         device: Any = None,
         dtype: DType | None = None,
     ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
@@ -137,10 +137,13 @@ class RNNCell(_Cell):
         return super().extra_repr() + suffix
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """One LSTM step: ``(h', c')`` of an input and ``(h, c)``."""
 
-    _gates = 4
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: DType | None = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         h, c = (self._zeros(input),) * 2 if hx is None else hx
@@ -148,10 +151,13 @@ class LSTMCell(_Cell):
         return lstm_step(self._gates_x(input), h, c, self.weight_hh, self.bias_hh)
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """One GRU step: ``h'`` of an input and ``h``."""
 
-    _gates = 3
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: DType | None = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         self._check(input, hx)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import autojit as aj
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.nn.parameter import Parameter
+from autojit.nn.uninitialized import is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
 
@@ -248,6 +249,8 @@ def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
             f"but received {type(value)}"
         )
+    if is_lazy(target):
+        return ""  # both are without a shape: a module materialises its own for others before it is loaded
     if target.ndim == 0 and tuple(value.shape) == (1,):
         value = value[0]  # old checkpoints stored zero-dimensional tensors as one-dimensional
     if tuple(value.shape) != tuple(target.shape):

@@ -187,8 +187,17 @@ def select(x: Operand, axis: int, index: int) -> Any:
 
 def narrow(x: Operand, axis: int, start: int, length: int) -> Any:
     """``length`` positions of an axis from ``start`` on; a view."""
+    if x.spec.ndim == 0:
+        raise ShapeError("narrow() cannot be applied to a 0-dim tensor.", {"x": x})
     axis = normalize_axis(axis, x.spec.ndim, "narrow")
     extent = x.spec.shape[axis]
+    if length < 0:
+        raise ShapeError("narrow(): length must be non-negative.", {"x": x, "length": length})
+    if not -extent <= start <= extent:
+        raise IndexOutOfRangeError(
+            f"start out of range (expected to be in range of [-{extent}, {extent}], but got {start})",
+            {"x": x, "axis": axis},
+        )
     first = start + extent if start < 0 else start
     if not (0 <= first <= extent and 0 <= length <= extent - first):
         raise ShapeError(
@@ -299,18 +308,29 @@ def roll(x: Operand, shifts: int | Sequence[int], axes: int | Sequence[int] | No
     """Rotate along axes (along the flattened operand without ``axes``), as torch.roll."""
     if axes is None or axes == ():
         if not isinstance(shifts, int):
+            if len(shifts) != 1:
+                raise ShapeError(
+                    f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0"
+                    if shifts
+                    else "`shifts` required",
+                    {"x": x},
+                )
             (shifts,) = shifts
         return reshape(roll(reshape(x, (x.spec.size,)), shifts, 0), x.spec.shape)
     moves = [shifts] if isinstance(shifts, int) else list(shifts)
     places = [axes] if isinstance(axes, int) else list(axes)
     if len(moves) != len(places):
         raise ShapeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(places)}", {"x": x})
+    if not moves:
+        raise ShapeError("`shifts` required", {"x": x})
     for move, axis in zip(moves, places, strict=True):
         x = _rolled(x, move, normalize_axis(axis, x.spec.ndim, "roll"))
     return x
 
 
 def _rolled(x: Any, move: int, axis: int) -> Any:
+    if x.spec.ndim == 0:
+        raise AxisError("Dimension specified as 0 but tensor has no dimensions", {"x": x})
     extent = x.spec.shape[axis]
     cut = (extent - move) % extent if extent else 0
     if cut == 0:

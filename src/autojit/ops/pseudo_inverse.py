@@ -94,7 +94,7 @@ def _factors(a: NDArray[Any], is_hermitian: bool) -> tuple[NDArray[Any], NDArray
     if not is_hermitian:
         u, s, vh = np.linalg.svd(a, full_matrices=False)
         return u, s, vh
-    values, vectors = np.linalg.eigh((a + a.conj().swapaxes(-1, -2)) / 2)
+    values, vectors = np.linalg.eigh(a)  # of the lower triangle
     return vectors, values, vectors.conj().swapaxes(-1, -2)
 
 

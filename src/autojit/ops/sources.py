@@ -14,6 +14,7 @@ from autojit.core.device import Device
 from autojit.core.dtypes import DType, float64, int64
 from autojit.core.errors import ArgumentError
 from autojit.core.records import record
+from autojit.core.sizes import hint_of
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Operand, Operands
 from autojit.ops.base import Source, Structured
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Constant", "Full", "Iota", "arange", "constant", "full", "full_like", "iota", "literal", "ones", "ones_like",
+    "Constant", "Full", "Iota", "SizeValue", "arange", "constant", "full", "full_like", "iota", "literal", "ones", "ones_like",
     "pair", "zeros", "zeros_like",
 ]  # fmt: skip
 
@@ -61,6 +62,27 @@ class Full(Source):
     def samples(dtype: DType) -> Samples:
         value = True if dtype.kind == "bool" else 2 if dtype.kind in ("int", "uint") else 1.5
         return [(Full(value, dtype, shape), ()) for shape in ((), (2, 3), (0, 3))]
+
+
+@record
+class SizeValue(Source):
+    """An extent of the step as a number: how a size that is left open (a mean's count) enters arithmetic."""
+
+    size: int
+    dtype: DType
+
+    def result_type(self) -> TensorType:
+        return TensorType((), self.dtype)
+
+    def eager(self) -> NDArray[Any]:
+        return np.asarray(hint_of(self.size)).astype(self.dtype.numpy)
+
+    def lower(self, emit: Any, index: tuple[Any, ...]) -> Any:
+        return emit.size(self.size, self.dtype)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [] if dtype.kind == "bool" else [(SizeValue(7, dtype), ())]
 
 
 @record

@@ -27,13 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["LuPivots", "LuSquare", "PivotOrder", "lu_pivots", "lu_square", "pivot_order"]
 
 
+def _pivot_size(column: NDArray[Any]) -> NDArray[Any]:
+    """What LAPACK compares when it looks for a pivot: of complex entries the sum of both parts' absolute values."""
+    if column.dtype.kind == "c":
+        return np.abs(column.real) + np.abs(column.imag)  # type: ignore[no-any-return]
+    return np.abs(column)
+
+
 def eliminate(a: NDArray[Any], pivots: NDArray[Any] | None) -> NDArray[Any]:
     """``L`` below the diagonal and ``U`` in one array; the exchanged rows, counted from 1, go into ``pivots``."""
     packed = a.reshape(-1, *a.shape[-2:]).copy()
     matrices = np.arange(len(packed))
     for k in range(min(packed.shape[1:])):
         if pivots is not None:
-            best = k + np.argmax(np.abs(packed[:, k:, k]), axis=1)
+            best = k + np.argmax(_pivot_size(packed[:, k:, k]), axis=1)
             pivots[:, k] = best + 1
             rows = packed[matrices, best].copy()
             packed[matrices, best] = packed[:, k]

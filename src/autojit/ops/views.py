@@ -283,8 +283,10 @@ class ViewUpdate(Structured):
 
 def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonal of two axes as a new last axis: ``f[..., m, n] -> f[..., min]``; ``offset`` > 0 lies above."""
-    ndim = x.spec.ndim
-    return bind(Diagonal(offset, normalize_axis(axis1, ndim, "diagonal"), normalize_axis(axis2, ndim, "diagonal")), x)
+    first, second = (normalize_axis(axis, x.spec.ndim, "diagonal") for axis in (axis1, axis2))
+    if first == second:
+        raise ShapeError(f"diagonal dimensions cannot be identical {axis1}, {axis2}", {"x": x})
+    return bind(Diagonal(offset, first, second), x)
 
 
 def unfold(x: Operand, axis: int, size: int, step: int) -> Any:

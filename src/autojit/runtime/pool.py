@@ -43,22 +43,22 @@ def get_num_threads() -> int:
     return _wanted_threads
 
 
-def set_num_threads(count: int) -> None:
-    """Let compiled steps use `count` threads, the calling one included. Takes effect with the next parallel loop.
+def set_num_threads(num: int) -> None:
+    """Let compiled steps use `num` threads, the calling one included. Takes effect with the next parallel loop.
 
     Results do not depend on it.
 
     Raises:
-        ArgumentError: `count` is not in 1 to 1024.
+        ArgumentError: `num` is not in 1 to 1024.
     """
     global _wanted_threads
-    if not 1 <= count <= MAX_THREADS:
+    if not 1 <= num <= MAX_THREADS:
         raise ArgumentError(
-            "set_num_threads: impossible number of threads", facts={"count": count, "most": MAX_THREADS}
+            "set_num_threads: impossible number of threads", facts={"count": num, "most": MAX_THREADS}
         )
-    _wanted_threads = count
+    _wanted_threads = num
     if _pool is not None:
-        _field(_pool, "threads").value = count
+        _field(_pool, "threads").value = num
 
 
 def parallel_for_address() -> int:

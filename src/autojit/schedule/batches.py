@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
 from autojit.schedule.kernels import Kernel, LoopKernel
@@ -70,7 +71,7 @@ def form_batches(items: Sequence[Kernel | Band], overwritten: Mapping[Value, Val
 
 
 def _finish(collector: _Collector) -> list[Kernel | Band | Batch]:
-    touched = sum(v.type.size_bytes for k in collector.kernels for v in (*k.reads(), *k.writes()))
+    touched = sum(typical(v.type.size_bytes) for k in collector.kernels for v in (*k.reads(), *k.writes()))
     if len(collector.kernels) < 2 or touched < MIN_BATCH_BYTES:
         return list(collector.kernels)
     return [Batch(collector.kernels)]

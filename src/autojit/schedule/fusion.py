@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 
+from autojit.core.sizes import typical
 from autojit.core.types import Shape
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.index import Index, reshaped
@@ -106,7 +107,7 @@ def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]
     for operand in node.inputs:
         index = loop_indices(operand.type.shape)
         read += sum(prod(v.type.shape) for v, _ in leaves(operand, index, definitions, inline))
-    return read * EXPANSION <= size
+    return typical(read) * EXPANSION <= typical(size)
 
 
 class Fuser:
@@ -161,7 +162,7 @@ class Fuser:
         made = set(other.level)
         if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group):
             return False
-        if prod(group.shape) <= SMALL_DOMAIN and self._others_wait(other, group):
+        if typical(prod(group.shape)) <= SMALL_DOMAIN and self._others_wait(other, group):
             return False
         if not all(self._reads_in_place(node, group, other) for node in group.members):
             return False
@@ -242,7 +243,7 @@ class Fuser:
             for reader in self.readers.get(value, ())[-3:]:
                 seen[reader] = None
         found = [unit for i in seen if isinstance(unit := self.units[i], Group)]
-        found.sort(key=lambda g: (prod(g.shape), g.id), reverse=True)  # what does most work saves most by fusing
+        found.sort(key=lambda g: (typical(prod(g.shape)), g.id), reverse=True)  # what does most work saves most by fusing
         return found[:CANDIDATES]
 
     def read_values(self, node: Node) -> list[Value]:
@@ -344,7 +345,7 @@ class Fuser:
         own, needed = self.dependencies[group.id], self._bits(outside)
         if not inside and own & ~needed:
             return True
-        return bool(needed & ~own) and prod(group.shape) <= SMALL_DOMAIN
+        return bool(needed & ~own) and typical(prod(group.shape)) <= SMALL_DOMAIN
 
     def _add(self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]) -> None:
         (output,) = node.outputs

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from autojit.core.dtypes import float32, float64
+from autojit.core.sizes import surely_less
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, linearize
@@ -144,7 +145,7 @@ def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Val
     if leaf.type.dtype is not value.type.dtype:
         return None
     access = _affine(linearize(position, leaf.type.shape), index, leaf)
-    return None if access is None or min(access.strides, default=0) < 0 else access
+    return access if access is not None and all(surely_less(-1, stride) for stride in access.strides) else None
 
 
 def _has_guards(value: Value, definitions: dict[Value, Node], inline: set[Value]) -> bool:

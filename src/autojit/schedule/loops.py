@@ -19,6 +19,7 @@ from math import prod
 from typing import Any
 
 from autojit.core.dtypes import DType
+from autojit.core.sizes import surely_less
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, linearize
 from autojit.ir.op import Op
@@ -280,7 +281,7 @@ def _always(guard: tuple[Index, int, int]) -> bool:
     if any(type(t) is Remainder for t, _ in index.terms):
         return False
     least, greatest = index.bounds()
-    return low <= least and greatest < high
+    return surely_less(low - 1, least) and surely_less(greatest, high)
 
 
 def _rename(index: Index, names: Mapping[str, str]) -> Index:

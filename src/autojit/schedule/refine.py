@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from autojit.ir.graph import Value
-from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
+from autojit.ir.index import Index, LoopVariable, Quotient, Remainder, size_rank
 from autojit.schedule.loops import Expr, LoopProgram
 
 Rewrite = Callable[[Index], Index]
@@ -59,7 +59,7 @@ def refine(program: LoopProgram) -> None:
         replaced: dict[LoopVariable, list[LoopVariable]] = {}
         values: dict[LoopVariable, Index] = {}
         for variable, divisors in found.items():
-            parts = _split(variable, sorted(divisors))
+            parts = _split(variable, sorted(divisors, key=size_rank))
             replaced[variable] = parts
             total = Index()
             for part in parts:

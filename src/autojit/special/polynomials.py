@@ -13,13 +13,14 @@ from autojit.tensor import Tensor
 from autojit.tensor.factories import ones_like
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.out_arguments import with_out
-from autojit.tensor.promotion import floating
+from autojit.tensor.promotion import floating, refuse_numbers
 
 Next = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # (x, k, p[k], p[k - 1]) to p[k + 1]
 
 
 def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc: str) -> Callable[..., Tensor]:
     def polynomial(input: Any, n: Any) -> Tensor:
+        refuse_numbers(f"special_{name}", input, n, ("input", "n"))
         x = floating(input, name)
         if not isinstance(n, Tensor):
             return _of_degree(x, int(n))

@@ -27,7 +27,7 @@ from autojit.core.errors import IndexingError, TraceError, UsageError
 from autojit.tensor.device_layer import moved
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
-from autojit.tensor.memory import contiguous, is_contiguous
+from autojit.tensor.memory import contiguous, is_contiguous, preserve_format
 from autojit.tensor.node import Node
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import require_unchanged, shows_grad, wants_grad
@@ -144,10 +144,10 @@ def __contains__(self: Tensor, element: Any) -> bool:
     return bool((self == element).any())
 
 
-def __format__(self: Tensor, spec: str) -> str:
-    if type_of(self).ndim == 0 and spec:
-        return format(item(self), spec)
-    return object.__format__(self, spec)
+def __format__(self: Tensor, format_spec: str) -> str:
+    if type_of(self).ndim == 0 and format_spec:
+        return format(item(self), format_spec)
+    return object.__format__(self, format_spec)
 
 
 def to(self: Tensor, *args: Any, **options: Any) -> Tensor:
@@ -176,17 +176,18 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _to_dtype(name: str, dtype: DType) -> Callable[..., Tensor]:
-    def convert(self: Tensor, memory_format: Any = None) -> Tensor:
-        return cast(self, dtype) if memory_format is None else to(self, dtype, memory_format=memory_format)
+    def convert(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
+        return cast(self, dtype) if memory_format is preserve_format else to(self, dtype, memory_format=memory_format)
 
     convert.__name__ = convert.__qualname__ = name
     convert.__doc__ = f"In {dtype.name}; the tensor itself if it already is."
     return convert
 
 
-def cpu(self: Tensor) -> Tensor:
+def cpu(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     """On the CPU."""
-    return moved(self, CPU)
+    there = moved(self, CPU)
+    return there if memory_format is preserve_format else to(there, memory_format=memory_format)
 
 
 def cuda(self: Tensor, device: Any = None) -> Tensor:
@@ -301,9 +302,11 @@ def _is_view(self: Tensor) -> bool:
     return self._view is not None and self._view.base is not None
 
 
-def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Set ``requires_grad``; returns the tensor."""
-    set_requires_grad(self, requires_grad)
+def requires_grad_(self: Tensor, mode: bool = True, **old_name: bool) -> Tensor:
+    """Set ``requires_grad``, also under that name; returns the tensor."""
+    set_requires_grad(self, old_name.pop("requires_grad", mode))
+    if old_name:
+        raise TypeError(f"requires_grad_() got an unexpected keyword argument {next(iter(old_name))!r}")
     return self
 
 

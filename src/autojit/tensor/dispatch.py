@@ -14,9 +14,11 @@ from autojit.core.device import CPU
 from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.ports import sparse_port
+from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
-from autojit.ops.sources import Full
+from autojit.ops.shape import BroadcastTo
+from autojit.ops.sources import Full, SizeValue
 from autojit.tensor.recording import (
     record,
     record_pair,
@@ -308,6 +310,8 @@ def literal_of(value: object, type: TensorType) -> Tensor:
     if state.trace is not None:
         if not type.shape:
             return number(value, type.dtype)
+        if is_symbolic(value):
+            return apply(BroadcastTo(type.shape), number(value, type.dtype))  # type: ignore[no-any-return]
         op = Full(_plain(value), type.dtype, type.shape)
         return wrap_value(state.trace.apply(op, ())[0])
     if type.shape or type.device is not CPU:
@@ -320,7 +324,8 @@ def literal_of(value: object, type: TensorType) -> Tensor:
 def number(value: Any, dtype: DType) -> Tensor:
     """A Python number as a 0-d constant of a dtype."""
     if state.trace is not None:
-        made = wrap_value(state.trace.apply(Full(_plain(value), dtype, ()), ())[0])
+        op = SizeValue(value, dtype) if is_symbolic(value) else Full(_plain(value), dtype, ())
+        made = wrap_value(state.trace.apply(op, ())[0])
         made.__dict__["is_number"] = True
         return made
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants

@@ -148,8 +148,9 @@ def asarray(
     return finish(found, requires_grad, device)
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(ndarray: Any) -> Tensor:
     """A tensor that shares memory with a NumPy array."""
+    array = ndarray
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     dtype_of_numpy(array.dtype)
@@ -158,9 +159,9 @@ def from_numpy(array: Any) -> Tensor:
     return wrap(array)
 
 
-def scalar_tensor(value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A 0-d tensor of the default dtype."""
-    return tensor(value, dtype=dtype or default_dtype(), device=device, requires_grad=requires_grad)
+    return tensor(s, dtype=dtype or default_dtype(), device=device, requires_grad=requires_grad)
 
 
 def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
@@ -260,7 +261,7 @@ def _plain(value: Any) -> Any:
 
 
 def arange(
-    start: Any,
+    start: Any = 0,
     end: Any = None,
     step: Any = 1,
     *,
@@ -328,6 +329,8 @@ def logspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """``base`` to equally spaced powers."""
+    if steps < 0:
+        raise UsageError("number of steps must be non-negative")
     values = np.power(float(base), np.linspace(_plain(start), _plain(end), steps))
     return finish(constant(values.astype((dtype or default_dtype()).numpy)), requires_grad, device)
 

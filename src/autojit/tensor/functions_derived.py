@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import UsageError
+from autojit.tensor.factories import finish
 from autojit.tensor.functions_elementwise import add, div, eq, exp2, log, mul, pow, where
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.promotion import as_operand, cast, floating
+from autojit.tensor.promotion import as_operand, floating, refuse_numbers, together
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
@@ -33,6 +35,7 @@ def rad2deg(input: Tensor) -> Tensor:
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """``input * 2 ** other``."""
+    refuse_numbers("ldexp", input, other)
     return mul(input, pow(2.0, other))
 
 
@@ -114,6 +117,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join along the third axis."""
+    if not tensors:
+        raise UsageError("dstack expects a non-empty TensorList")
     return cat([atleast_3d(x) for x in tensors], 2)
 
 
@@ -156,12 +161,12 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead  # type: ignore[no-any-return]
 
 
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
     return rename_node(norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1), "CdistBackward0", p=float(p))
 
 
-def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+def pdist(input: Tensor, p: float = 2) -> Tensor:
     """p-norm distances of every two rows: ``f[n, d] -> f[n (n - 1) / 2]``."""
     first, second = np.triu_indices(type_of(input).shape[0], 1)
     apart = index_select(input, 0, wrap(first)) - index_select(input, 0, wrap(second))
@@ -170,6 +175,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along an axis whose p-norm is above ``maxnorm``, scaled down to it."""
+    if type_of(input).ndim < 2:
+        raise UsageError(f"renorm: input needs at least 2 dimensions, got {type_of(input).ndim} dimensions")
     axes = tuple(axis for axis in range(type_of(input).ndim) if axis != dim % type_of(input).ndim)
     size = norm(input, p, axes, keepdim=True)
     return mul(input, where(size > maxnorm, maxnorm / (size + 1e-7), 1.0))
@@ -196,20 +203,51 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Any = None, aweights: A
         >>> aj.cov(aj.tensor([1.0, 3.0]), fweights=aj.tensor([1, 3]))
         tensor(1.)
     """
+    if type_of(input).ndim > 2:
+        raise UsageError(
+            "cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{type_of(input).ndim} dimensions"
+        )
+    if type_of(input).dtype is bool_:
+        raise UsageError("cov(): bool dtype is not supported for input")
     x = input if type_of(input).ndim == 2 else reshape(input, (1, -1))
-    if fweights is None and aweights is None:
-        centred = x - x.mean(1, keepdim=True)
-        found = matmul(centred, centred.conj().transpose(0, 1)) / max(type_of(x).shape[1] - correction, 0)
-    else:
-        real = type_of(x).dtype.to_real()
-        weights = [cast(w, real) for w in (fweights, aweights) if w is not None]
-        weight = weights[0] if len(weights) == 1 else weights[0] * weights[1]
-        total = weight.sum()
-        centred = x - (x * weight).sum(1, keepdim=True) / total
-        squares = weight * weights[-1] if aweights is not None else weight
-        freedom = total - correction * squares.sum() / total
-        found = matmul(centred * weight, centred.conj().transpose(0, 1)) / freedom.clamp(min=0)
-    return found.squeeze() if type_of(x).shape[0] == 1 else found
+    count = type_of(x).shape[1]
+    weight: Any = _weights_of_observations("fweights", fweights, count)
+    if aweights is not None:
+        relative = _weights_of_observations("aweights", aweights, count)
+        weight = relative if weight is None else mul(weight, relative)
+    total: Any = count if weight is None else weight.sum()
+    freedom = total - correction
+    if aweights is not None and correction:
+        freedom = total - correction * (weight * aweights).sum() / total
+    centred = x - (x if weight is None else x * weight).sum(1, keepdim=True) / total
+    turned = (centred if weight is None else centred * weight).transpose(0, 1).conj()
+    freedom = freedom.clamp(min=0) if isinstance(freedom, Tensor) else max(freedom, 0)
+    found = matmul(*together(centred, turned, "cov")) / freedom
+    return found.squeeze()  # type: ignore[no-any-return]
+
+
+def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> Tensor | None:
+    """The weights of ``cov``, checked."""
+    if weights is None:
+        return None
+    t, is_frequency = type_of(weights), name == "fweights"
+    if t.ndim > 1:
+        raise UsageError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {t.ndim} dimensions"
+        )
+    if (t.dtype.category != 1) if is_frequency else not t.dtype.is_floating_point:
+        kind = "integral" if is_frequency else "floating point"
+        raise UsageError(f"cov(): expected {name} to have {kind} dtype but got {name} with {t.dtype.name} dtype")
+    if t.size != count:
+        raise UsageError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got {t.size} != "
+            f"{count}"
+        )
+    values = weights._array
+    if values is not None and bool((values < 0).any()):
+        raise UsageError(f"cov(): {name} cannot be negative")
+    return weights
 
 
 def corrcoef(input: Tensor) -> Tensor:
@@ -256,3 +294,24 @@ def resolve_neg(input: Tensor) -> Tensor:
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape."""
     return type_of(input).shape == type_of(other).shape
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """Positions of a matrix's lower triangle, as rows of an integer matrix."""
+    return _places(np.tril_indices(row, offset, col), dtype, **options)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """Positions of a matrix's upper triangle, as rows of an integer matrix."""
+    return _places(np.triu_indices(row, offset, col), dtype, **options)
+
+
+def _places(
+    found: Any,
+    dtype: DType | None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    return finish(wrap(np.stack(found).astype((dtype or int64).numpy)), requires_grad, device)

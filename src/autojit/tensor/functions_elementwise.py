@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit import ops
-from autojit.core.dtypes import bool_, complex128, float64, int64, promote_with_number
+from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import broadcast_shapes
@@ -24,6 +24,7 @@ from autojit.tensor.promotion import (
     converted,
     floating,
     floating_together,
+    refuse_numbers,
     together,
 )  # fmt: skip
 from autojit.tensor.tensor import Tensor, type_of
@@ -51,26 +52,11 @@ def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
     return function
 
 
-# which operands of a binary function may be Python numbers: torch's signatures differ
-ANY, SECOND, ONE, NONE = "any", "second", "one", "none"
-
-
-def _refuse_numbers(name: str, numbers: str, input: Any, other: Any) -> None:
-    """TypeError for a Python number where torch takes only tensors."""
-    first, second = isinstance(input, NUMBERS), isinstance(other, NUMBERS)
-    if first and (numbers in (SECOND, NONE) or second):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    if second and numbers == NONE:
-        raise TypeError(f"{name}(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
-
-
-def _binary(op_name: str, name: str, doc: str, floats: bool = False, numbers: str = ANY) -> Binary:
+def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
     op = _op(op_name)
     bring = floating_together if floats else together
 
     def function(input: Any, other: Any) -> Tensor:
-        if numbers != ANY:
-            _refuse_numbers(name, numbers, input, other)
         x, y = bring(input, other, name)
         found: Tensor = apply(op, x, y)
         return found
@@ -113,6 +99,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``other - alpha * input``."""
+    if isinstance(input, NUMBERS):
+        refuse_numbers("rsub", input, other)
     return sub(other, input, alpha=alpha)
 
 
@@ -174,7 +162,6 @@ def pow(input: Any, exponent: Any) -> Tensor:
             return apply_single(PowNumber(0), x)
         found: Tensor = ops.pow(x, exponent)
         return found
-    _refuse_numbers("pow", ONE, input, exponent)
     x, y = together(input, exponent, "pow")
     power: Tensor = ops.pow(x, y)
     return power
@@ -182,6 +169,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
 
 def float_power(input: Any, exponent: Any) -> Tensor:
     """``pow`` in float64 (complex128 for complex operands)."""
+    refuse_numbers("float_power", input, exponent, ("input", "exponent"))
     from_complex = any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, exponent))
     wide = complex128 if from_complex else float64
     return pow(cast(as_operand(input), wide), cast(as_operand(exponent), wide))
@@ -214,38 +202,43 @@ reciprocal = _unary("reciprocal", "reciprocal", True, "reciprocal")
 square_op = _unary("square", "square", False, "square")
 abs = _unary("abs", "abs", False, "absolute value")
 relu = _unary("relu", "relu", False, "``max(x, 0)``")
-_real_logaddexp = _binary(
-    "logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True, numbers=NONE
-)
-atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True, numbers=NONE)
-hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow", numbers=NONE)
-maximum = _binary("maximum", "maximum", "larger element; NaN wins", numbers=NONE)
-minimum = _binary("minimum", "minimum", "smaller element; NaN wins", numbers=NONE)
-fmax = _binary("fmax", "fmax", "larger element; NaN loses", numbers=NONE)
-fmin = _binary("fmin", "fmin", "smaller element; NaN loses", numbers=NONE)
+_real_logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True)
+atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True)
+hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow")
+maximum = _binary("maximum", "maximum", "larger element; NaN wins")
+minimum = _binary("minimum", "minimum", "smaller element; NaN wins")
+fmax = _binary("fmax", "fmax", "larger element; NaN loses")
+fmin = _binary("fmin", "fmin", "smaller element; NaN loses")
 copysign = _binary("copysign", "copysign", "``x`` with the sign of ``y``", floats=True)
-nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``", numbers=NONE)
-eq = _binary("eq", "eq", "equality", numbers=SECOND)
-ne = _binary("ne", "ne", "inequality", numbers=SECOND)
-lt = _binary("lt", "lt", "``<``", numbers=SECOND)
-le = _binary("le", "le", "``<=``", numbers=SECOND)
-gt = _binary("gt", "gt", "``>``", numbers=SECOND)
-ge = _binary("ge", "ge", "``>=``", numbers=SECOND)
-bitwise_and = _binary("bitwise_and", "bitwise_and", "bitwise and", numbers=ONE)
-bitwise_or = _binary("bitwise_or", "bitwise_or", "bitwise or", numbers=ONE)
-bitwise_xor = _binary("bitwise_xor", "bitwise_xor", "bitwise exclusive or", numbers=ONE)
-bitwise_left_shift = _binary("shift_left", "bitwise_left_shift", "shift to the left", numbers=ONE)
-bitwise_right_shift = _binary("shift_right", "bitwise_right_shift", "arithmetic shift to the right", numbers=ONE)
+nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``")
+eq = _binary("eq", "eq", "equality")
+ne = _binary("ne", "ne", "inequality")
+lt = _binary("lt", "lt", "``<``")
+le = _binary("le", "le", "``<=``")
+gt = _binary("gt", "gt", "``>``")
+ge = _binary("ge", "ge", "``>=``")
+bitwise_and = _binary("bitwise_and", "bitwise_and", "bitwise and")
+bitwise_or = _binary("bitwise_or", "bitwise_or", "bitwise or")
+bitwise_xor = _binary("bitwise_xor", "bitwise_xor", "bitwise exclusive or")
+bitwise_left_shift = _binary("shift_left", "bitwise_left_shift", "shift to the left")
+bitwise_right_shift = _binary("shift_right", "bitwise_right_shift", "arithmetic shift to the right")
 
 
 def logaddexp(input: Any, other: Any) -> Tensor:
     """``log(exp(x) + exp(y))`` without overflow; operands broadcast and are promoted."""
     if any(isinstance(v, Tensor) and type_of(v).dtype.is_complex for v in (input, other)):
-        _refuse_numbers("logaddexp", NONE, input, other)
         x, y = together(input, other, "logaddexp")
-        shape = broadcast_shapes(type_of(x).shape, type_of(y).shape, op="logaddexp")
-        return ops.logsumexp(ops.stack([x.expand(shape), y.expand(shape)], 0), 0)  # type: ignore[no-any-return]
+        return _complex_logaddexp(x, y)
     return _real_logaddexp(input, other)
+
+
+def _complex_logaddexp(x: Tensor, y: Tensor) -> Tensor:
+    """From the operand with the greater real part, whose imaginary part keeps its turns."""
+    first = ge(real(x), real(y))
+    large, small = where(first, x, y), where(first, y, x)
+    found: Tensor = add(large, log1p(exp(sub(small, large))))
+    ends = logical_and(eq(real(x), real(y)), isinf(real(x)))  # both infinitely small or large: no difference of them
+    return where(ends, where(lt(real(x), 0), small, log(add(exp(large), exp(small)))), found)  # type: ignore[no-any-return]
 
 
 def neg(input: Any) -> Tensor:
@@ -324,12 +317,22 @@ def imag(input: Tensor) -> Tensor:
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
-    """A complex tensor of its parts."""
+    """A complex tensor of its parts, both float16, float32 or float64."""
+    refuse_numbers("complex", real, imag, ("real", "imag"))
+    parts = [type_of(v).dtype for v in (real, imag)]
+    if any(dtype not in (float16, float32, float64) for dtype in parts):
+        names = " and ".join(dtype.name for dtype in parts)
+        raise UsageError(f"Expected both inputs to be Half, Float or Double tensors but got {names}")
+    if parts[0] is not parts[1]:
+        raise UsageError(
+            f"Expected object of scalar type {parts[0].name} but got scalar type {parts[1].name} for second argument"
+        )
     return ops.complex(real, imag)  # type: ignore[no-any-return]
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """A complex tensor of absolute value and angle."""
+    refuse_numbers("polar", abs, angle, ("abs", "angle"))
     return complex(mul(abs, cos(angle)), mul(abs, sin(angle)))
 
 
@@ -371,7 +374,7 @@ def logical_xor(input: Any, other: Any) -> Tensor:
 
 
 def _any_pair(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
-    _refuse_numbers(what, NONE, x, y)
+    refuse_numbers(what, x, y)
     return as_operand(x, what), as_operand(y, what)
 
 
@@ -393,8 +396,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return ops.where(condition, x, y)
 
 
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     """Limit the elements to [min, max]; bounds are numbers or tensors, at least one is given."""
+    if isinstance(input, NUMBERS):
+        refuse_numbers("clamp", input, min)
     if min is None and max is None:
         raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     values = all_together([v for v in (input, min, max) if v is not None], "clamp")
@@ -472,6 +477,9 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Whether ``|input - other| <= atol + rtol * |other|``, elementwise."""
+    for name, bound in (("rtol", rtol), ("atol", atol)):
+        if bound < 0:
+            raise UsageError(f"{name} must be greater than or equal to zero, but got {bound}")
     x, y = together(input, other, "isclose")
     same = eq(x, y)
     if type_of(x).dtype.category >= 2:

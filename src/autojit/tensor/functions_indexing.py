@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import DType, bool_, int32, int64
+from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, ShapeError, TraceError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.tensor.dispatch import number
@@ -135,6 +135,9 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     if type_of(mask).dtype is not bool_:
         raise UsageError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}")
     t = type_of(input)
+    kind = type_of(value).dtype if isinstance(value, Tensor) else dtype_of_number(value)
+    if kind.is_complex and not t.dtype.is_complex:
+        raise UsageError(f"value cannot be converted to type {t.dtype.name} without overflow", {"value": value})
     if isinstance(value, Tensor):
         if type_of(value).ndim:
             raise UsageError(
@@ -260,16 +263,6 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     x, pool = as_operand(elements), as_operand(test_elements)
     found = (x.unsqueeze(-1) == pool.reshape(-1)).any(-1)
     return found.logical_not() if invert else found  # type: ignore[no-any-return]
-
-
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None) -> Tensor:
-    """Positions of a matrix's lower triangle, as rows of an integer matrix."""
-    return wrap(np.stack(np.tril_indices(row, offset, col)).astype(dtype.numpy))
-
-
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None) -> Tensor:
-    """Positions of a matrix's upper triangle, as rows of an integer matrix."""
-    return wrap(np.stack(np.triu_indices(row, offset, col)).astype(dtype.numpy))
 
 
 def one_hot_like(index: Tensor, classes: int) -> Tensor:

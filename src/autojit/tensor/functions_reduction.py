@@ -487,6 +487,8 @@ def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
     """The n-th forward difference along ``dim``; the operand itself for n = 0."""
+    if n < 0:
+        raise UsageError(f"order must be non-negative but got {n}")
     if n == 0:
         return input
     parts = [p for p in (prepend, input, append) if p is not None]

@@ -65,6 +65,12 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 @remembered
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """``transpose`` under NumPy's name."""
+    return transpose(input, axis0, axis1)
+
+
+@remembered
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; tensors of rank 0 and 1 as they are."""
     ndim = type_of(input).ndim
@@ -118,7 +124,7 @@ def movedim(input: Tensor, source: Dims, destination: Dims) -> Tensor:
 
 
 @remembered
-def expand(input: Tensor, *args: Any, size: Any = None) -> Tensor:
+def expand(input: Tensor, *args: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Broadcast to ``sizes``; -1 keeps an extent. A view."""
     found: Tensor = ops.expand(input, sizes_of(args) if size is None else sizes_of((size,)))
     return found if found is not input else one_node(_view_of(input), input, "ExpandBackward0")
@@ -158,12 +164,17 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 
 def repeat(input: Tensor, *args: Any, repeats: Any = None) -> Tensor:
     """The whole tensor repeated along each axis."""
-    return ops.repeat(input, sizes_of(args) if repeats is None else sizes_of((repeats,)))  # type: ignore[no-any-return]
+    return _in_memory_of_its_own(ops.repeat(input, sizes_of(args) if repeats is None else sizes_of((repeats,))), input)
 
 
 def tile(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """NumPy's tile."""
-    return ops.tile(input, sizes_of(args) if dims is None else sizes_of((dims,)))  # type: ignore[no-any-return]
+    return _in_memory_of_its_own(ops.tile(input, sizes_of(args) if dims is None else sizes_of((dims,))), input)
+
+
+def _in_memory_of_its_own(found: Tensor, input: Tensor) -> Tensor:
+    """``found``, copied where it is a broadcast view: torch's results of these names may be written to."""
+    return clone(found) if found is input or found._is_view() else found
 
 
 def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
@@ -174,14 +185,14 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, ou
         x, axis = (reshape(input, -1), 0) if dim is None else (input, dim)
         places = [i for i, n in enumerate(repeats.tolist()) for _ in range(n)]
         return index_select(x, axis, as_operand(_int_array(places)))
-    return ops.repeat_interleave(input, int(repeats), dim)  # type: ignore[no-any-return]
+    return _in_memory_of_its_own(ops.repeat_interleave(input, int(repeats), dim), input)
 
 
 def _int_array(values: list[int]) -> Any:
     return np.array(values, dtype=np.int64)
 
 
-def roll(input: Tensor, shifts: Dims, dims: Dims | None = None) -> Tensor:
+def roll(input: Tensor, shifts: Dims, dims: Dims | None = ()) -> Tensor:
     """Rotate along axes."""
     return ops.roll(input, shifts, dims)  # type: ignore[no-any-return]
 
@@ -194,17 +205,28 @@ def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
 
 def fliplr(input: Tensor) -> Tensor:
     """Reverse axis 1."""
+    if type_of(input).ndim < 2:
+        raise UsageError("Input must be >= 2-d.")
     return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
     """Reverse axis 0."""
+    if type_of(input).ndim < 1:
+        raise UsageError("Input must be >= 1-d.")
     return flip(input, 0)
 
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Rotate by ``k`` quarter turns in the plane of two axes."""
-    a, b = dims
+    if len(dims) != 2:
+        raise UsageError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    ndim = type_of(input).ndim
+    if ndim < 2:
+        raise UsageError(f"expected total dims >= 2, but got total dims = {ndim}")
+    a, b = (normalize_axis(axis, ndim, "rot90") for axis in dims)
+    if a == b:
+        raise UsageError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     turns = k % 4
     if turns == 0:
         return clone(input)
@@ -285,12 +307,16 @@ def _stacking_along(dim: int, ndim: int) -> Op:
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join along axis 1 (0 for vectors)."""
+    if not tensors:
+        raise UsageError("hstack expects a non-empty TensorList")
     wide = [atleast_1d(x) for x in tensors]
     return cat(wide, 0 if type_of(wide[0]).ndim == 1 else 1)
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Join along axis 0; vectors are rows."""
+    if not tensors:
+        raise UsageError("vstack expects a non-empty TensorList")
     return cat([atleast_2d(x) for x in tensors], 0)
 
 
@@ -345,6 +371,8 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
+    if type_of(input).ndim != 2:
+        raise UsageError(f"trace: expected a matrix, but got tensor with dim {type_of(input).ndim}")
     return ops.diagonal(input).sum()  # type: ignore[no-any-return]
 
 

@@ -85,14 +85,14 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     return ops.cholesky(input, upper)  # type: ignore[no-any-return]
 
 
-def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """Solve with a Cholesky factor."""
-    return ops.cholesky_solve(input, L, upper)  # type: ignore[no-any-return]
+    return ops.cholesky_solve(input, input2, upper)  # type: ignore[no-any-return]
 
 
-def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse from a Cholesky factor."""
-    return ops.cholesky_inverse(L, upper)  # type: ignore[no-any-return]
+    return ops.cholesky_inverse(input, upper)  # type: ignore[no-any-return]
 
 
 def matrix_power(input: Tensor, n: int) -> Tensor:

@@ -175,6 +175,9 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     ndim = type_of(input).ndim
     asked = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
     axes = [normalize_axis(axis, ndim, "gradient") for axis in asked]
+    for axis in axes:
+        if axes.count(axis) > 1:
+            raise UsageError(f"dim {axis} appears multiple times in the list of dims")
     several = isinstance(spacing, list | tuple)
     if several and len(spacing) != len(axes):
         raise UsageError(

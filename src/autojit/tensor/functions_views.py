@@ -28,7 +28,7 @@ from autojit.tensor.view_nodes import one_node, restrided_node, several_views
 
 
 @remembered
-def view(input: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
+def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Any = None) -> Tensor:
     """``reshape`` that must be a view; with a dtype, the same bytes as numbers of that dtype.
 
     Raises:
@@ -39,6 +39,8 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
         >>> aj.tensor([1.0]).view(aj.int32)
         tensor([1065353216], dtype=autojit.int32)
     """
+    if size is not None:
+        shape = (size,)
     if len(shape) == 1 and isinstance(shape[0], DType):
         dtype = shape[0]
     if dtype is not None:
@@ -188,6 +190,8 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 @remembered
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """``length`` positions from ``start`` on; a view."""
+    if isinstance(start, Tensor) and (type_of(start).ndim or type_of(start).dtype.category != 1):
+        raise UsageError("start must be an 0-dim integral Tensor.", {"start": start})
     found: Tensor = ops.narrow(input, dim, int(start), length)
     return found if found is not input else one_node(view(input, type_of(input).shape), input, "SliceBackward0")
 
@@ -242,29 +246,45 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
     return tuple(clone(piece) for piece in ops.chunk(input, chunks, dim))
 
 
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views whose sizes differ by at most one, or cut at given positions; each may be changed in place."""
-    if isinstance(indices_or_sections, Tensor):
-        indices_or_sections = indices_or_sections.tolist()
+def tensor_split(
+    input: Tensor, sections: Any = None, dim: int = 0, *, indices: Any = None, tensor_indices_or_sections: Any = None
+) -> tuple[Tensor, ...]:
+    """Views whose sizes differ by at most one, or cut at given positions; each may be changed in place.
+
+    The number of pieces or the positions may be given under any of the three names.
+
+    Raises:
+        TypeError: none of them is given, or several.
+    """
+    wanted = _pieces("tensor_split", sections, indices, tensor_indices_or_sections)
+    if isinstance(wanted, Tensor):
+        wanted = wanted.tolist()
     return tuple(
         piece if piece is not input else view(input, type_of(input).shape)
-        for piece in ops.tensor_split(input, indices_or_sections, dim)
+        for piece in ops.tensor_split(input, wanted, dim)
     )
 
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def _pieces(name: str, *given: Any) -> Any:
+    chosen = [value for value in given if value is not None]
+    if len(chosen) != 1:
+        raise TypeError(f"{name}() takes either sections or indices, but {len(chosen)} of them are given")
+    return chosen[0]
+
+
+def hsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 1 (axis 0 of a vector)."""
-    return _split_along(input, indices_or_sections, "hsplit", 1, 0 if type_of(input).ndim == 1 else 1)
+    return _split_along(input, _pieces("hsplit", sections, indices), "hsplit", 1, 0 if type_of(input).ndim == 1 else 1)
 
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def vsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 0 of a tensor of rank 2 or more."""
-    return _split_along(input, indices_or_sections, "vsplit", 2, 0)
+    return _split_along(input, _pieces("vsplit", sections, indices), "vsplit", 2, 0)
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def dsplit(input: Tensor, sections: Any = None, *, indices: Any = None) -> tuple[Tensor, ...]:
     """``tensor_split`` along axis 2 of a tensor of rank 3 or more."""
-    return _split_along(input, indices_or_sections, "dsplit", 3, 2)
+    return _split_along(input, _pieces("dsplit", sections, indices), "dsplit", 3, 2)
 
 
 def _split_along(input: Tensor, sections: Any, name: str, least: int, axis: int) -> tuple[Tensor, ...]:

@@ -50,8 +50,9 @@ class Subscript(NamedTuple):
         return any(i is not None for i in self.indices)
 
 
-def getitem(x: Tensor, index: Any) -> Tensor:
-    """``x[index]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
+def getitem(x: Tensor, key: Any) -> Tensor:
+    """``x[key]``: a view for integers, slices, None and Ellipsis; a copy with index tensors, lists or masks."""
+    index = key
     what = _constant(index)
     if what is not None:
         key, found = recall(what, x)
@@ -126,11 +127,10 @@ def _node_name(index: Any) -> str:
     return "SliceBackward0" if isinstance(index, slice) else "AliasBackward0"
 
 
-def setitem(x: Tensor, index: Any, value: Any) -> None:
-    """``x[index] = value``; the value is broadcast and converted to the dtype of ``x``."""
+def setitem(x: Tensor, key: Any, value: Any) -> None:
+    """``x[key] = value``; the value is broadcast and converted to the dtype of ``x``."""
     value = _value(x, value)
-    if isinstance(index, list):
-        index = _as_tuple(index)
+    index = _as_tuple(key) if isinstance(key, list) else key
     row = _row_for_mask(x, (index,), value)
     if row is not None:
         aligned = _aligned_mask(x, index)

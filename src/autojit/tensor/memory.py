@@ -360,7 +360,7 @@ def _check_resizable(self: Tensor) -> None:
         )
 
 
-def resize_(self: Tensor, *size: Any, memory_format: Any = contiguous_format) -> Tensor:
+def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     """Another shape in the same memory, read in row-major order; new elements are unspecified. Another shape counts as
     an in-place change.
 
@@ -392,7 +392,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = contiguous_format) ->
     return self
 
 
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = contiguous_format) -> Tensor:
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """``resize_`` to the shape of another tensor."""
     return resize_(self, type_of(the_template).shape)
 

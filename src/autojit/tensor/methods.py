@@ -33,10 +33,11 @@ from autojit.tensor import (
     removed,
 )  # fmt: skip
 from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method
+from autojit.tensor.method_forms import has_axis, method_of, with_numpy_names
 from autojit.tensor.node import move_retained
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.out_arguments import NAMES as WITH_OUT
-from autojit.tensor.out_arguments import with_out
+from autojit.tensor.out_arguments import with_layout, with_out
 from autojit.tensor.state import become, state
 from autojit.tensor.storage import NORMAL, View
 from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, storage_of, type_of
@@ -50,8 +51,7 @@ ALIASES = {
     "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "negative": "neg", "absolute": "abs",
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "arctan2": "atan2", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
-    "clip": "clamp", "fix": "trunc", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims":
-    "transpose",
+    "clip": "clamp", "fix": "trunc", "concat": "cat", "concatenate": "cat", "swapdims": "transpose",
     "moveaxis": "movedim", "ger": "outer", "row_stack": "vstack", "conj_physical": "conj",
 }  # fmt: skip
 
@@ -122,9 +122,9 @@ def zero_(self: Tensor) -> Tensor:
     return copy_into(self, self._literal(0, type_of(self).with_shape(())), "zero_")
 
 
-def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """The elements of ``src``, converted and broadcast."""
-    return copy_into(self, src if isinstance(src, Tensor) else factories.as_tensor(src), "copy_")
+def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """The elements of ``other``, converted and broadcast."""
+    return copy_into(self, other if isinstance(other, Tensor) else factories.as_tensor(other), "copy_")
 
 
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
@@ -145,11 +145,11 @@ def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     return copy_into(self, factories.tensor(values, dtype=type_of(self).dtype).reshape(type_of(self).shape), "apply_")
 
 
-def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+def map_(self: Tensor, other: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replace every element by what a Python function makes of it and the element of another tensor."""
-    if self.requires_grad or tensor.requires_grad:
+    if self.requires_grad or other.requires_grad:
         raise UsageError("Can't call map_() on Variable that requires grad. Use var.detach().map_() instead.")
-    both = zip(self.reshape(-1).tolist(), tensor.expand(type_of(self).shape).reshape(-1).tolist(), strict=True)
+    both = zip(self.reshape(-1).tolist(), other.expand(type_of(self).shape).reshape(-1).tolist(), strict=True)
     values = [callable(a, b) for a, b in both]
     return copy_into(self, factories.tensor(values, dtype=type_of(self).dtype).reshape(type_of(self).shape), "map_")
 
@@ -158,6 +158,11 @@ def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """This tensor's elements where the condition holds, else ``other``."""
     found: Tensor = functions_elementwise.where(condition, self, other)
     return found
+
+
+def polygamma_method(self: Tensor, n: int) -> Tensor:
+    """The n-th derivative of ``digamma``."""
+    return functions_special.polygamma(n, self)
 
 
 def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
@@ -206,22 +211,41 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
     return change
 
 
-def _text(self: Tensor) -> str:
+def _text(self: Tensor, *, tensor_contents: Any = None) -> str:
     """The tensor as torch prints it; ``printing`` is imported when it is first needed."""
     found: str = import_module("autojit.tensor.printing").to_text(self)
     return found
 
 
+def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    method = method_of(function, name)
+    return with_numpy_names(method) if has_axis(method) else method
+
+
+def _function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    if name in WITH_OUT:
+        return with_out(function)
+    return with_numpy_names(function) if has_axis(function) else function
+
+
+def _taking_like(method: Any, in_place_form: Any) -> Any:
+    """The in-place form, which says that it takes what the method takes."""
+    in_place_form.__wrapped__ = method
+    return in_place_form
+
+
 def attach() -> dict[str, Callable[..., Any]]:
     """Give Tensor its methods; returns the functions for the public namespace."""
     found = functions()
-    methods: dict[str, Any] = {n: f for n, f in found.items() if n not in ONLY_FUNCTIONS}
+    methods: dict[str, Any] = {n: _method(n, f) for n, f in found.items() if n not in ONLY_FUNCTIONS}
+    methods["polygamma"] = polygamma_method
     for name in IN_PLACE:
         if name in found:
             maker = _comparing if name in COMPARING else in_place_method
-            methods[f"{name}_"] = maker(f"{name}_", found[name])
+            source = methods[name] if name == "polygamma" or has_axis(found[name]) else found[name]
+            methods[f"{name}_"] = _taking_like(methods[name], maker(f"{name}_", source))
     for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided"):
-        methods[f"{name}_"] = _shape_changing(f"{name}_", found[name])
+        methods[f"{name}_"] = _taking_like(methods[name], _shape_changing(f"{name}_", found[name]))
     methods |= {"fill_": fill_, "zero_": zero_, "copy_": copy_, "where": where_method}
     methods |= {"fill_diagonal_": fill_diagonal_, "apply_": apply_, "map_": map_}
     methods |= {"__getitem__": indexing.getitem, "__setitem__": indexing.setitem}
@@ -240,10 +264,11 @@ def attach() -> dict[str, Callable[..., Any]]:
         layouts,
     ):
         methods |= module.METHODS
+    methods |= {n: with_layout(f) for n, f in methods.items() if n.startswith("new_")}
     for name, method in methods.items():
-        setattr(Tensor, name, method)
+        setattr(Tensor, name, method_of(method))
     for name in gradients.PERMANENT:
         setattr(Tensor, name, gradients.permanent(name, vars(Tensor)[name]))
-    public = {n: with_out(f) if n in WITH_OUT else f for n, f in found.items() if n not in ONLY_METHODS}
+    public = {n: _function(n, f) for n, f in found.items() if n not in ONLY_METHODS}
     in_place_functions = {n: f for n, f in methods.items() if n.endswith("_") and not n.startswith("_")}
     return {**public, **{n: f for n, f in in_place_functions.items() if n.removesuffix("_") in public or n == "zero_"}}

@@ -23,15 +23,15 @@ def get_default_dtype() -> DType:
     return default_dtype()
 
 
-def result_type(tensor1: Any, tensor2: Any) -> DType:
+def result_type(tensor: Any, other: Any) -> DType:
     """The dtype that an operation of two operands has."""
-    if isinstance(tensor1, NUMBERS) and isinstance(tensor2, NUMBERS):
-        return dtypes.promote_types(dtype_of_number(tensor1), dtype_of_number(tensor2))
-    if isinstance(tensor1, NUMBERS):
-        return promote_with_number(type_of(tensor2).dtype, tensor1)
-    if isinstance(tensor2, NUMBERS):
-        return promote_with_number(type_of(tensor1).dtype, tensor2)
-    pairs = [(type_of(t).dtype, type_of(t).ndim) for t in (tensor1, tensor2)]
+    if isinstance(tensor, NUMBERS) and isinstance(other, NUMBERS):
+        return dtypes.promote_types(dtype_of_number(tensor), dtype_of_number(other))
+    if isinstance(tensor, NUMBERS):
+        return promote_with_number(type_of(other).dtype, tensor)
+    if isinstance(other, NUMBERS):
+        return promote_with_number(type_of(tensor).dtype, other)
+    pairs = [(type_of(t).dtype, type_of(t).ndim) for t in (tensor, other)]
     return dtypes.result_type(pairs)
 
 

@@ -72,8 +72,8 @@ def _assigning(method: str, function: Callable[..., Tensor]) -> Callable[[Tensor
     return _named(operator, method)  # type: ignore[no-any-return]
 
 
-def _power(self: Tensor, exponent: Any, modulo: Any = None) -> Any:
-    return f.pow(self, exponent) if isinstance(exponent, _OPERANDS) else NotImplemented
+def _power(self: Tensor, other: Any, modulo: Any = None) -> Any:
+    return f.pow(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
 
 def _transposed(self: Tensor) -> Tensor:

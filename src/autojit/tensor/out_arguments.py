@@ -12,10 +12,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from autojit.core.errors import UsageError
+from autojit.core.layout import strided
 from autojit.tensor import factories, random
 from autojit.tensor.inplace import copy_into
 from autojit.tensor.memory import resize_
+from autojit.tensor.method_forms import in_our_names
 from autojit.tensor.recording import shows_grad
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
@@ -50,6 +54,16 @@ FACTORIES = (
     factories.linspace, factories.logspace, random.rand, random.randn, random.randint, random.randperm, random.normal,
     random.multinomial, random.bernoulli,
 )  # fmt: skip
+WITHOUT_OUT = (
+    factories.zeros_like, factories.ones_like, factories.empty_like, factories.full_like, factories.scalar_tensor,
+    random.rand_like, random.randn_like, random.randint_like,
+)  # fmt: skip
+# functions that read operands at other positions than they write: out= may not share memory with an operand
+SCATTERED = frozenset({
+    "bernoulli", "cat", "concat", "concatenate", "gather", "index_select", "masked_select", "take", "take_along_dim",
+})  # fmt: skip
+# functions whose out= must have the result's dtype, as in torch
+OF_THE_DTYPE = frozenset({"aminmax", "complex", "gather", "take", "masked_select", "index_select", "sort", "topk"})
 _ABSENT: Any = object()
 _OF_A_SIZE = frozenset({"zeros", "ones", "empty", "rand", "randn"})
 
@@ -98,6 +112,7 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
                 return function() if first is _ABSENT else function(first)
             return function(first, second) if third is _ABSENT else function(first, second, third)
         arguments = tuple([a for a in (first, second, third) if a is not _ABSENT]) + rest
+        options = in_our_names(options)
         return function(*arguments, **options) if out is None else _into(out, function, arguments, options)
 
     return _named_like(function, taking_out)
@@ -120,6 +135,8 @@ def _into(out: Any, function: Callable[..., Any], arguments: tuple[Any, ...], op
     name = function.__name__
     places = tuple(out) if isinstance(out, list | tuple) else (out,)
     _refuse_gradients(name, (*arguments, *options.values(), *places))
+    if name in SCATTERED:
+        _refuse_shared_memory((*arguments, *options.values()), places)
     with grad_mode(False):
         found = function(*arguments, **options)
     results = found if isinstance(found, tuple) else (found,)
@@ -138,7 +155,37 @@ def factories_with_out() -> dict[str, Callable[..., Any]]:
         >>> aj.ones(size=(2,), out=aj.empty(0))
         tensor([1., 1.])
     """
-    return {function.__name__: _making(function) for function in FACTORIES}
+    return {function.__name__: _making(function) for function in FACTORIES} | {
+        function.__name__: with_layout(function) for function in WITHOUT_OUT
+    }
+
+
+def with_layout(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The factory with the keywords ``layout`` (of a sparse one the result is converted) and ``pin_memory`` (no effect).
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.zeros_like(aj.ones(2), layout=aj.strided, pin_memory=False)
+        tensor([0., 0.])
+    """
+
+    def making(*arguments: Any, **options: Any) -> Any:
+        if not options:
+            return function(*arguments)
+        layout = _layout_among(options)
+        found = function(*arguments, **options)
+        return found if layout is None else found.to_sparse(layout=layout)
+
+    return _named_like(function, making)
+
+
+def _layout_among(options: dict[str, Any]) -> Any:
+    """The sparse layout that keyword arguments ask for, or None; the keywords that only say so are taken out."""
+    options.pop("pin_memory", None)
+    if options.get("names", True) is None:
+        del options["names"]
+    layout = options.pop("layout", None)
+    return None if layout is strided else layout
 
 
 def _making(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -149,7 +196,9 @@ def _making(function: Callable[..., Any]) -> Callable[..., Any]:
         if lists_extents and "size" in options:
             arguments = (options.pop("size"),)
         if out is None:
-            return function(*arguments, **options)
+            layout = _layout_among(options) if options else None
+            found = function(*arguments, **options)
+            return found if layout is None else found.to_sparse(layout=layout)
         if keeps_dtype:
             options.setdefault("dtype", type_of(out).dtype)
         return _into(out, function, arguments, options)
@@ -189,8 +238,22 @@ def _refuse_tangents(name: str, given: Sequence[Any]) -> None:
             )
 
 
+def _refuse_shared_memory(given: Sequence[Any], places: Sequence[Any]) -> None:
+    members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
+    arrays = [t._array for t in members if isinstance(t, Tensor) and t._array is not None]
+    for place in places:
+        if any(np.may_share_memory(place._array, array) for array in arrays if place._array is not None):
+            raise UsageError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                "memory location. Please clone() the tensor before performing the operation.",
+                {"out": place},
+            )
+
+
 def _put(name: str, place: Tensor, result: Tensor) -> None:
     made, wanted = type_of(result), type_of(place)
+    if made.dtype is not wanted.dtype and name in OF_THE_DTYPE:
+        raise UsageError(f"Expected out tensor to have dtype {made.dtype.name}, but got {wanted.dtype.name} instead")
     if made.dtype.category > wanted.dtype.category:
         raise UsageError(f"result type {made.dtype.name} can't be cast to the desired output type {wanted.dtype.name}")
     with grad_mode(False):

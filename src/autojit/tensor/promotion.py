@@ -15,6 +15,15 @@ from autojit.tensor.tensor import Tensor, type_of, wrap
 Number = bool | int | float | complex
 NUMBERS = (int, float, complex, np.generic)
 _CASTS: dict[DType, Op] = {}
+# Python numbers as operands: torch's signatures differ; every other function takes one on either side
+BOTH_NUMBERS = frozenset({"add", "sub", "mul", "div", "floor_divide", "where", "op"})
+ONLY_SECOND_NUMBER = frozenset({
+    "rsub", "fmod", "copysign", "eq", "ne", "lt", "le", "gt", "ge", "clamp", "clamp_min", "clamp_max",
+})  # fmt: skip
+NO_NUMBER = frozenset({
+    "logaddexp", "logaddexp2", "atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "nextafter", "logical_and",
+    "logical_or", "logical_xor", "heaviside", "igamma", "igammac", "ldexp", "gcd", "lcm", "isclose", "complex", "polar",
+})  # fmt: skip
 
 
 def cast(x: Tensor, dtype: DType) -> Tensor:
@@ -49,6 +58,7 @@ def as_operand(value: Any, what: str = "op") -> Tensor:
 def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
     """Two operands in their promoted dtype; Python numbers only raise the category (wrapped numbers)."""
     if isinstance(x, NUMBERS):
+        refuse_numbers(what, x, y)
         other = as_operand(y, what)
         if isinstance(y, NUMBERS):
             return together(as_operand(x), other, what)
@@ -56,6 +66,8 @@ def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
         return number(x, dtype), cast(other, dtype)
     a = as_operand(x, what)
     if isinstance(y, NUMBERS):
+        if what in NO_NUMBER:
+            refuse_numbers(what, x, y)
         dtype = promote_with_number(type_of(a).dtype, y)
         return cast(a, dtype), number(y, dtype)
     b = as_operand(y, what)
@@ -64,6 +76,16 @@ def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
         return a, b
     dtype = result_type([(ta.dtype, ta.ndim), (tb.dtype, tb.ndim)])
     return cast(a, dtype), cast(b, dtype)
+
+
+def refuse_numbers(name: str, x: Any, y: Any, names: tuple[str, str] = ("input", "other")) -> None:
+    """TypeError for a Python number where torch's function of that name takes only tensors."""
+    first, second = isinstance(x, NUMBERS), isinstance(y, NUMBERS)
+    both = first and second and name not in BOTH_NUMBERS
+    if first and (both or name in ONLY_SECOND_NUMBER or name in NO_NUMBER):
+        raise TypeError(f"{name}(): argument '{names[0]}' (position 1) must be Tensor, not {type(x).__name__}")
+    if second and name in NO_NUMBER:
+        raise TypeError(f"{name}(): argument '{names[1]}' (position 2) must be Tensor, not {type(y).__name__}")
 
 
 def all_together(values: list[Any], what: str) -> list[Tensor]:

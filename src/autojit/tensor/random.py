@@ -168,10 +168,17 @@ def randint(
     return finish(cast(drawn, dtype or int64), requires_grad, device)
 
 
-def randperm(n: int, *, generator: Generator | None = None, dtype: DType | None = None, device: Any = None) -> Tensor:
+def randperm(
+    n: int,
+    *,
+    generator: Generator | None = None,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A random permutation of 0 .. n - 1."""
     key = (generator or default_generator)._take(2 * n)
-    return finish(cast(ops.randperm(key, n), dtype or int64), False, device)
+    return finish(cast(ops.randperm(key, n), dtype or int64), requires_grad, device)
 
 
 def rand_like(input: Tensor, *, dtype: DType | None = None, requires_grad: bool = False, **options: Any) -> Tensor:
@@ -305,15 +312,15 @@ def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:
     return copy_into(self, values.detach(), method)
 
 
-def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Fill with uniform numbers in [a, b)."""
-    if a > b:
-        raise UsageError(f"uniform_ expects to return a [from, to) range, but found from={a} > to={b}")
+def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Generator | None = None) -> Tensor:
+    """Fill with uniform numbers from ``from_`` up to, but without, ``to``."""
+    if from_ > to:
+        raise UsageError(f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}")
     t = type_of(self)
-    return _fill(self, add(mul(_uniform(t.shape, t.dtype, generator), b - a), a), "uniform_")
+    return _fill(self, add(mul(_uniform(t.shape, t.dtype, generator), to - from_), from_), "uniform_")
 
 
-def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fill with normal numbers."""
     _require_spread(std)
     t = type_of(self)
@@ -327,7 +334,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     return _fill(self, cast(bernoulli(chance, generator=generator), t.dtype), "bernoulli_")
 
 
-def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fill with exponential numbers of a rate."""
     if lambd <= 0:
         raise UsageError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
@@ -336,7 +343,7 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Generator | Non
     return _fill(self, mul(draws.exponential(key, t.shape, t.dtype), 1.0 / lambd), "exponential_")
 
 
-def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fill with numbers of the Cauchy distribution."""
     if sigma <= 0:
         raise UsageError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
@@ -345,7 +352,7 @@ def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator:
     return _fill(self, add(mul(tan(angle), sigma), median), "cauchy_")
 
 
-def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
+def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
     """Fill with numbers whose logarithms are normal."""
     _require_spread(std)
     t = type_of(self)

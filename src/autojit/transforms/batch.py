@@ -24,10 +24,11 @@ def batch_node(op: Op, args: Sequence[Any], batched: Sequence[bool], like: Any) 
     return (list(results) if op.n_outputs > 1 else [results]), False
 
 
-def vmap(graph: Graph, batched: Sequence[bool], size: int) -> Graph:
+def vmap(graph: Graph, batched: Sequence[bool], size: int, leading: Sequence[bool] | None = None) -> Graph:
     """The graph over a batch of ``size``: flagged inputs gain a leading axis, and so do all outputs.
 
-    Outputs that do not depend on a flagged input are repeated. Time O(nodes + edges).
+    Outputs that do not depend on a flagged input are repeated; with ``leading`` only those that it flags, the others
+    stay as they are. Time O(nodes + edges).
 
     Raises:
         ShapeError: no input is flagged.
@@ -45,7 +46,9 @@ def vmap(graph: Graph, batched: Sequence[bool], size: int) -> Graph:
         args = [environment[v] for v in node.inputs]
         results, flag = batch_node(node.op, [a for a, _ in args], [f for _, f in args], like)
         environment.update((v, (y, flag)) for v, y in zip(node.outputs, results, strict=True))
-    return builder.finish([_lead(*environment[v], size).value for v in graph.outputs])
+    wanted = leading or (True,) * len(graph.outputs)
+    found = [environment[v] for v in graph.outputs]
+    return builder.finish([_lead(y, flag or not lead, size).value for (y, flag), lead in zip(found, wanted, strict=True)])
 
 
 def _lead(y: Any, flag: bool, size: int) -> Any:

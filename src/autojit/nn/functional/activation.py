@@ -119,6 +119,8 @@ def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Leaky ReLU whose slope is drawn from [lower, upper) per element in training, else their mean."""
+    if lower > upper:
+        raise UsageError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     slope = aj.rand_like(input) * (upper - lower) + lower

@@ -257,6 +257,8 @@ def multi_margin_loss(
 ) -> Tensor:
     """sum over other classes j of weight[y] max(0, margin - x[y] + x[j])^p / c."""
     reduction = resolve_reduction(size_average, reduce, reduction)
+    if reduction not in ("none", "mean", "sum"):
+        raise ArgumentError(f"{reduction} is not a valid value for reduction")
     if p not in (1, 2):
         raise ArgumentError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
@@ -288,3 +290,41 @@ def multilabel_soft_margin_loss(
     if weight is not None:
         loss = loss * weight
     return reduce_loss(loss.mean(-1), reduction)
+
+
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """sum over target classes j and other classes i of max(0, 1 - (x[j] - x[i])) / c.
+
+    Shapes: ``f[n, c], i64[n, c]`` or ``f[c], i64[c]``; a row of targets ends at its first -1.
+
+    Raises:
+        RuntimeError: shapes differ.
+
+    Example:
+        >>> import autojit as aj
+        >>> import autojit.nn.functional as F
+        >>> F.multilabel_margin_loss(aj.tensor([0.1, 0.2, 0.4, 0.8]), aj.tensor([3, 0, -1, 1]))
+        tensor(0.8500)
+    """
+    reduction = resolve_reduction(size_average, reduce, reduction)
+    if input.ndim > 2 or input.shape != target.shape:
+        raise ShapeError(
+            f"multilabel_margin_loss: expected input and target of the same size and at most 2 axes, got "
+            f"{list(input.shape)} and {list(target.shape)}",
+            {"input": input, "target": target},
+        )
+    classes = input.shape[-1] if input.ndim else 1
+    rows, labels = input.reshape(-1, classes), target.reshape(-1, classes)
+    listed = (labels >= 0).to(aj.int64).cumprod(1) > 0
+    labels = aj.where(listed, labels, 0)
+    is_target = ((labels.unsqueeze(2) == aj.arange(classes)) & listed.unsqueeze(2)).any(1)
+    violation = (1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)).relu()
+    counts = listed.unsqueeze(2) & ~is_target.unsqueeze(1)
+    loss = aj.where(counts, violation, 0.0).sum((1, 2)) / classes
+    return reduce_loss(loss if input.ndim == 2 else loss.squeeze(0), reduction)

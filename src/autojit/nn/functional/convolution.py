@@ -185,6 +185,24 @@ def extents(value: Extents, ndim: int, what: str) -> tuple[int, ...]:
     return (int(value),) * ndim
 
 
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """``conv1d`` of sequences stored by time, batch, channel. Shapes: ``f[t, n, c], f[k, c, o], f[o] -> f[t', n, o]``.
+
+    Raises:
+        RuntimeError: wrong ranks or extents.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn import functional as F
+        >>> F.conv_tbc(aj.ones(3, 1, 1), aj.ones(2, 1, 1), aj.zeros(1)).flatten()
+        tensor([2., 2.])
+    """
+    if input.ndim != 3 or weight.ndim != 3:
+        raise ShapeError("conv_tbc: input and weight must have 3 dims: time, batch, channel", {"input": input})
+    found = _convolve(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
+    return cast(Tensor, found.permute(2, 0, 1))
+
+
 def _convolve(
     ndim: int,
     input: Tensor,

@@ -180,3 +180,39 @@ def instance_norm(
     if running_var is not None:
         _update_running(running_var, var.detach().mean(0).reshape(-1) * (count / (count - 1)), momentum)
     return _channel_affine(centred * aj.rsqrt(var + eps), weight, bias).to(input.dtype)
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """x / (k + alpha * mean of x^2 over ``size`` neighbouring channels)^beta. Shapes: ``f[n, c, ...]`` kept.
+
+    Raises:
+        ValueError: fewer than 3 axes.
+
+    Source: Krizhevsky, Sutskever and Hinton, NIPS 2012.
+
+    Example:
+        >>> import autojit as aj
+        >>> import autojit.nn.functional as F
+        >>> F.local_response_norm(aj.ones(1, 2, 1), 2, alpha=2.0, beta=1.0)
+        tensor([[[0.5000],
+                 [0.3333]]])
+    """
+    if input.ndim < 3:
+        raise ArgumentError(
+            f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)", {"input": input}
+        )
+    if input.numel() == 0:
+        return input
+    total = channel_sum(input * input, size // 2, (size - 1) // 2)
+    return input / (total * (alpha / size) + k).pow(beta)
+
+
+def channel_sum(x: Tensor, before: int, after: int) -> Tensor:
+    """Of every channel (axis 1) the sum over it and its neighbours; nothing beyond the first and last channel."""
+    channels = x.shape[1]
+    padded = x.new_zeros((x.shape[0], before, *x.shape[2:])), x, x.new_zeros((x.shape[0], after, *x.shape[2:]))
+    wide = aj.cat(padded, 1)
+    total = wide.narrow(1, 0, channels)
+    for shift in range(1, before + after + 1):
+        total = total + wide.narrow(1, shift, channels)
+    return total

@@ -10,8 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import autojit as aj
-from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, UnsupportedError
 from autojit.tensor import Tensor
 from autojit.tensor.op_node import rename_node
 
@@ -37,11 +39,12 @@ def interpolate(
             ``"area"``.
         align_corners: whether the outermost samples of both grids coincide (not for nearest and area).
         recompute_scale_factor: positions follow from the extents in place of ``scale_factor``.
+        antialias: for ``"bilinear"`` and ``"bicubic"``: average over what a coarser sample covers.
 
     Raises:
-        UsageError: neither or both of ``size`` and ``scale_factor`` are given, or ``align_corners`` does not apply.
-        ArgumentError: the mode is unknown or antialiasing is asked for.
-        ShapeError: the mode does not fit the number of axes.
+        ValueError: neither or both of ``size`` and ``scale_factor`` are given or they do not fit the axes, or an option
+            does not apply to the mode.
+        NotImplementedError: the mode is unknown or does not fit the number of axes.
 
     Example:
         >>> import autojit as aj
@@ -50,68 +53,152 @@ def interpolate(
         tensor([[[0.0000, 0.2500, 0.7500, 1.0000]]])
     """
     axes = input.ndim - 2
-    if antialias:
-        raise ArgumentError("interpolate: antialiasing is not supported", fix="blur the samples before")
-    if mode not in (*_LINEAR_BY_AXES, "nearest", "nearest-exact", "area"):
-        raise ArgumentError(f"interpolate: unknown mode {mode!r}")
-    if axes < 1 or _LINEAR_BY_AXES.get(mode, axes) != axes:
-        raise ShapeError(f"interpolate: mode {mode!r} does not fit an input with {axes} spatial axes", {"input": input})
-    if align_corners is not None and mode not in _LINEAR_BY_AXES:
-        raise UsageError(
-            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
-        )
+    _check_options(mode, axes, align_corners, antialias)
     sizes, scales = _grid(input, axes, size, scale_factor)
+    _check_mode(input, mode)
+    if recompute_scale_factor:
+        scales = [None] * axes
     if mode == "area":
         return rename_node(_averaged(input, sizes), f"AdaptiveAvgPool{axes}DBackward0")
     found = input
     for k in range(axes):
-        old, scale = input.shape[2 + k], None if recompute_scale_factor else scales[k]
-        found = _along(found, 2 + k, old, sizes[k], scale, mode, bool(align_corners))
+        old = input.shape[2 + k]
+        if antialias:
+            found = _smoothed(found, 2 + k, _step(input, old, sizes[k], scales[k], bool(align_corners)), sizes[k], mode)
+        else:
+            found = _along(found, 2 + k, old, sizes[k], scales[k], mode, bool(align_corners))
     arguments: dict[str, Any] = {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
     given = None if size is None else tuple(sizes)
     scale_factors = None if scale_factor is None else tuple(scales)
-    name = f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}DBackward0"
+    name = f"Upsample{mode.replace('-', ' ').title().replace(' ', '')}{axes}D{'Aa' if antialias else ''}Backward0"
     return rename_node(found, name, output_size=given, scale_factors=scale_factors, **arguments)
 
 
 _SCALE_NAMES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
 
 
+def _check_options(mode: str, axes: int, align_corners: bool | None, antialias: bool) -> None:
+    if mode in ("nearest", "nearest-exact", "area") and align_corners is not None:
+        raise ArgumentError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+    if antialias and not (mode in ("bilinear", "bicubic") and axes == 2):
+        raise ArgumentError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
+
+
+def _check_mode(input: Tensor, mode: str) -> None:
+    axes = input.ndim - 2
+    known = (*_LINEAR_BY_AXES, "nearest", "nearest-exact", "area")
+    if mode not in known or axes not in (1, 2, 3) or _LINEAR_BY_AXES.get(mode, axes) != axes:
+        raise UnsupportedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported (got "
+            f"{input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact "
+            f"(got {mode})",
+            {"input": input},
+            "linear takes 3D inputs, bilinear and bicubic 4D, trilinear 5D",
+        )
+
+
 def _grid(input: Tensor, axes: int, size: Any, scale_factor: Any) -> tuple[list[int], list[float | None]]:
-    if (size is None) == (scale_factor is None):
-        raise UsageError("only one of size or scale_factor should be defined")
+    if size is not None and scale_factor is not None:
+        raise ArgumentError("only one of size or scale_factor should be defined")
     given = size if size is not None else scale_factor
+    if given is None:
+        raise ArgumentError("either size or scale_factor should be defined")
     each = list(given) if isinstance(given, Sequence) else [given] * axes
     if len(each) != axes:
-        raise UsageError(f"interpolate: {len(each)} values for {axes} spatial axes")
+        name = "output size" if size is not None else "scale_factor"
+        raise ArgumentError(
+            f"Input and {name} must have the same number of spatial dimensions, but got input with spatial dimensions "
+            f"of {list(input.shape[2:])} and {name} of {each}.",
+            fix="give one value per spatial axis; batch and channels have none",
+        )
     if size is not None:
+        if not all(isinstance(n, int | np.integer) for n in each):
+            raise TypeError(f"expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], "
+                            f"but got size with types {[type(n) for n in each]}")  # fmt: skip
         return [int(n) for n in each], [None] * axes
     return [math.floor(float(n) * float(s)) for n, s in zip(input.shape[2:], each, strict=True)], [
         float(s) for s in each
     ]
 
 
+def _exact(x: Tensor) -> Any:
+    """NumPy's type in which positions are computed: float64 for float64, else float32."""
+    return np.float64 if x.dtype is aj.float64 else np.float32
+
+
+def _step(x: Tensor, old: int, new: int, scale: float | None, align: bool) -> float:
+    """From one new sample to the next, counted in old samples."""
+    if align:
+        return float(_exact(x)(old - 1) / _exact(x)(new - 1)) if new > 1 else 0.0
+    return float(_exact(x)(1.0 / scale) if scale is not None else _exact(x)(old) / _exact(x)(new))
+
+
 def _along(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: str, align: bool) -> Tensor:
     """Resample one axis."""
-    ratio = old / new if scale is None else 1.0 / scale
     if mode.startswith("nearest"):
-        shift = 0.5 if mode == "nearest-exact" else 0.0
-        places = [min(math.floor((k + shift) * ratio), old - 1) for k in range(new)]
-        return x.index_select(axis, aj.tensor(places, dtype=aj.int64))
-    if align:
-        ratio = (old - 1) / (new - 1) if new > 1 else 0.0
-    positions = [k * ratio if align else (k + 0.5) * ratio - 0.5 for k in range(new)]
+        ratio = np.float32(1.0 / scale) if scale is not None else np.float32(old) / np.float32(new)
+        shift = np.float32(0.5 if mode == "nearest-exact" else 0.0)
+        nearest = np.floor((np.arange(new, dtype=np.float32) + shift) * ratio).astype(np.int64).clip(max=old - 1)
+        return x.index_select(axis, aj.tensor(nearest))
+    kind = _exact(x)
+    steps, step = np.arange(new, dtype=kind), kind(_step(x, old, new, scale, align))
+    positions = steps * step if align else (steps + kind(0.5)) * step - kind(0.5)
     if mode == "bicubic":
-        return _weighted(x, axis, old, positions, (-1, 0, 1, 2), _cubic_weight)
-    return _weighted(x, axis, old, [max(p, 0.0) for p in positions], (0, 1), lambda d: 1.0 - abs(d))
+        return _weighted(x, axis, old, positions.tolist(), (-1, 0, 1, 2), _cubic_weight)
+    return _weighted(x, axis, old, np.maximum(positions, kind(0)).tolist(), (0, 1), lambda d: 1.0 - abs(d))
 
 
-def _cubic_weight(distance: float) -> float:
-    d, a = abs(distance), _CUBIC
-    if d <= 1:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
+def _smoothed(x: Tensor, axis: int, step: float, new: int, mode: str) -> Tensor:
+    """Resample one axis by averages: a sample weighs what lies within the filter's support, scaled to ``step``."""
+    reach, weight_of = (1.0, _triangle) if mode == "bilinear" else (2.0, _sharp_cubic)
+    old, width = x.shape[axis], max(step, 1.0)
+    matrix = np.zeros((new, old))
+    for k in range(new):
+        centre = step * (k + 0.5)
+        start = max(int(centre - reach * width + 0.5), 0)
+        stop = min(int(centre + reach * width + 0.5), old)
+        weights = [weight_of((place - centre + 0.5) / width) for place in range(start, stop)]
+        matrix[k, start:stop] = np.asarray(weights) / sum(weights)
+    mixed = aj.tensor(matrix).to(x.dtype) @ x.movedim(axis, -1).unsqueeze(-1)
+    return mixed.squeeze(-1).movedim(-1, axis)
+
+
+def _triangle(distance: float) -> float:
+    return max(1.0 - abs(distance), 0.0)
+
+
+def _sharp_cubic(distance: float) -> float:
+    return _cubic_weight(distance, -0.5) if abs(distance) < 2 else 0.0
+
+
+def _cubic_weight(distance: Any, a: float = _CUBIC) -> Any:
+    d = abs(distance)
+    return _cubic_near(d, a) if d <= 1 else _cubic_far(d, a)
+
+
+def _cubic_near(d: Any, a: float) -> Any:
+    """The kernel at distances up to 1."""
+    return ((a + 2) * d - (a + 3)) * d * d + 1
+
+
+def _cubic_far(d: Any, a: float) -> Any:
+    """The kernel at distances from 1 to 2."""
     return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+
+def cubic_weights(share: Any) -> tuple[Any, Any, Any, Any]:
+    """The weights of the four neighbours of a place that lies ``share`` (0 ... 1) behind the second one."""
+    return (
+        _cubic_far(share + 1, _CUBIC),
+        _cubic_near(share, _CUBIC),
+        _cubic_near(1 - share, _CUBIC),
+        _cubic_far(2 - share, _CUBIC),
+    )
 
 
 def _weighted(
@@ -151,3 +238,13 @@ def upsample(
 ) -> Tensor:
     """``interpolate`` under its older name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """``interpolate`` with ``mode="nearest"``, under its older name."""
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """``interpolate`` with ``mode="bilinear"`` and aligned corners, under its older name."""
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)

@@ -45,3 +45,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         )
     parts = input.reshape(batch, groups, channels // groups, *rest)
     return parts.transpose(1, 2).reshape(input.shape)
+
+
+native_channel_shuffle = channel_shuffle

@@ -1,0 +1,134 @@
+"""The table of NumPy functions over tensors, and how their arguments and results are converted.
+
+``implements("linalg.norm")`` enters a function under the NumPy function it stands for; it takes NumPy's arguments, in
+NumPy's order, and computes with public autojit functions, so that it differentiates, batches and compiles as they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+import autojit as aj
+from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.tensor.conversion import array_of
+from autojit.tensor.recording import wants_grad
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, is_scalar_number
+
+Function = Callable[..., Any]
+FUNCTIONS: dict[Any, Function] = {}
+NO_VALUE: Any = np._NoValue  # type: ignore[attr-defined]
+
+
+def implements(*names: str) -> Callable[[Function], Function]:
+    """Enter a function as the form that the NumPy functions of these names have for tensors."""
+
+    def register(function: Function) -> Function:
+        for name in names:
+            found = reduce(lambda owner, part: getattr(owner, part, None), name.split("."), np)
+            if found is not None:  # a name that this NumPy does not have yet
+                FUNCTIONS[found] = function
+        return function
+
+    return register
+
+
+def tensor_of(x: Any) -> Tensor:
+    """A tensor of what NumPy takes for an array: as NumPy's dtype says, tensors inside of lists keep their history."""
+    if isinstance(x, Tensor):
+        return x
+    if hasattr(x, "as_operand"):  # a number that a capture took from a tensor
+        return x.as_operand()  # type: ignore[no-any-return]
+    if isinstance(x, list | tuple) and holds_tensors(x):
+        return joined(aj.stack, [tensor_of(part) for part in x])
+    return aj.as_tensor(np.asarray(x))
+
+
+def holds_tensors(x: Any) -> bool:
+    """Whether a tensor is in nested lists or tuples."""
+    if isinstance(x, list | tuple):
+        return any(holds_tensors(part) for part in x)
+    return isinstance(x, Tensor) or hasattr(x, "as_operand")
+
+
+def joined(function: Function, parts: Sequence[Any], *arguments: Any, dtype: Any = None) -> Tensor:
+    """``cat`` and its like of parts that are brought to one dtype."""
+    tensors = [tensor_of(part) for part in parts]
+    wanted = dtype_of(dtype)
+    if wanted is None and tensors:
+        wanted = reduce(aj.promote_types, [t.dtype for t in tensors])
+    return function([t.to(wanted) for t in tensors], *arguments)  # type: ignore[no-any-return]
+
+
+def operand(x: Any) -> Any:
+    """A Python or NumPy number as it is, anything else as a tensor."""
+    return x if is_scalar_number(x) and not isinstance(x, np.ndarray) else tensor_of(x)
+
+
+def dtype_of(dtype: Any) -> DType | None:
+    """The dtype of what NumPy takes for one; None stays None."""
+    if dtype is None or isinstance(dtype, DType):
+        return dtype
+    return dtype_of_numpy(np.dtype(dtype))
+
+
+def sizes_of(shape: Any) -> tuple[int, ...]:
+    """A shape given as an integer or a sequence."""
+    return tuple(int(n) for n in shape) if isinstance(shape, Sequence | np.ndarray) else (int(shape),)
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """An axis counted from the front; NumPy's AxisError when there is none."""
+    return int(np.lib.array_utils.normalize_axis_index(int(axis), ndim))
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front: None is all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple | list) else (axis,)
+    return tuple(np.lib.array_utils.normalize_axis_tuple([int(a) for a in given], ndim))
+
+
+def host(x: Any) -> Any:
+    """Values for NumPy: a tensor's array, tensors in lists and dicts likewise; in a capture this splits the trace."""
+    if isinstance(x, Tensor):
+        return x.__array__() if x.is_sparse else array_of(x.detach())
+    if isinstance(x, list | tuple) and holds_tensors(x):
+        return type(x)(host(part) for part in x)
+    if hasattr(x, "as_operand"):
+        return host(x.as_operand())
+    return x
+
+
+def carries_more(x: Any) -> bool:
+    """Whether a tensor has a gradient to lose, or no value yet, so that a NumPy array cannot stand for it."""
+    if isinstance(x, list | tuple):
+        return any(carries_more(part) for part in x)
+    if hasattr(x, "as_operand"):
+        return True
+    return isinstance(x, Tensor) and ((state.grad_enabled and wants_grad(x)) or x._array is None or bool(state.layers))
+
+
+def delivered(result: Any, out: Any = None, name: str = "out=") -> Any:
+    """The result, or ``out`` with the result written into it."""
+    if out is None:
+        return result
+    target = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    if isinstance(target, Tensor):
+        return target.copy_(result) if target.shape == result.shape else _wrong_shape(name, target, result)
+    if carries_more(result):
+        raise TypeError(
+            f"{name}: a tensor's gradient cannot follow into a NumPy array that is changed in place; make the array a "
+            "tensor first (np.zeros_like(x), np.zeros(n, like=x), aj.as_tensor(array)), or detach() the operand"
+        )
+    np.copyto(target, host(result), casting="same_kind")
+    return target
+
+
+def _wrong_shape(name: str, target: Any, result: Any) -> Any:
+    raise ValueError(f"{name}: output has shape {tuple(target.shape)}, the result {tuple(result.shape)}")

@@ -1,0 +1,58 @@
+"""Graphs, ops and types with open sizes, for given values of the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autojit.core.sizes import SymbolicSize, is_symbolic
+from autojit.core.types import TensorType
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.op import Op
+
+
+def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
+    """A size, or anything that holds sizes (shape, op, type, graph, nested tuple), evaluated; else ``what`` itself.
+
+    Example:
+        >>> from autojit.core.sizes import named_size
+        >>> concrete((named_size("s0", 8) * 2, 3), {"s0": 5})
+        (10, 3)
+    """
+    if isinstance(what, SymbolicSize):
+        return what.evaluate(sizes)
+    if type(what) is tuple:
+        found = tuple([concrete(item, sizes) for item in what])
+        return what if all(a is b for a, b in zip(found, what, strict=True)) else found
+    if isinstance(what, TensorType):
+        return what.with_shape(concrete(what.shape, sizes)) if is_open(what.shape) else what
+    if isinstance(what, Op):
+        return _concrete_op(what, sizes)
+    return _concrete_graph(what, sizes) if isinstance(what, Graph) else what
+
+
+def _concrete_op(op: Op, sizes: Mapping[str, int]) -> Op:
+    given = [getattr(op, name) for name in op.__match_args__]
+    found = [concrete(value, sizes) for value in given]
+    return op if all(a is b for a, b in zip(found, given, strict=True)) else type(op)(*found)
+
+
+def _concrete_graph(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    known: dict[Value, Value] = {}
+
+    def fixed(value: Value) -> Value:
+        if value not in known:
+            known[value] = Value(concrete(value.type, sizes), value.name)
+        return known[value]
+
+    inputs = tuple(map(fixed, graph.inputs))
+    nodes = tuple(
+        Node(concrete(n.op, sizes), tuple(map(fixed, n.inputs)), tuple(map(fixed, n.outputs)), n.source)
+        for n in graph.nodes
+    )
+    return Graph(inputs, nodes, tuple(map(fixed, graph.outputs)))
+
+
+def is_open(shape: tuple[int, ...]) -> bool:
+    """Whether a shape holds a size that is left open."""
+    return any(map(is_symbolic, shape))

@@ -1,0 +1,22 @@
+"""Inlining: a graph's nodes applied to operands, as if they had been written at the place of use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.ir.graph import Graph, Value
+from autojit.ir.op import bind
+
+
+def inline(graph: Graph, operands: Sequence[Any], like: Any) -> list[Any]:
+    """The graph's outputs for operands in place of its inputs; sources are made in the company of ``like``."""
+    environment: dict[Value, Any] = dict(zip(graph.inputs, operands, strict=True))
+    for node in graph.nodes:
+        if node.inputs:
+            results = bind(node.op, *[environment[v] for v in node.inputs])
+        else:
+            results = like._bind(node.op, ())
+        results = (results,) if node.op.n_outputs == 1 else results
+        environment.update(zip(node.outputs, results, strict=True))
+    return [environment[v] for v in graph.outputs]

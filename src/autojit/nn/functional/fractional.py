@@ -1,0 +1,171 @@
+"""Maximum pooling over windows whose places are drawn: the output may be any share of the input.
+
+Source: Graham, arXiv:1412.6071.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import autojit as aj
+from autojit.core.errors import ArgumentError, ShapeError
+from autojit.nn.functional.windows import Extents, numbers
+from autojit.tensor import Tensor
+
+Ratios = float | Sequence[float]
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Extents,
+    output_size: Extents | None = None,
+    output_ratio: Ratios | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """``fractional_max_pool2d`` and where the maxima stand in the image, counted row by row."""
+    return _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Extents,
+    output_size: Extents | None = None,
+    output_ratio: Ratios | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """``fractional_max_pool3d`` and where the maxima stand in the volume."""
+    return _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Extents,
+    output_size: Extents | None = None,
+    output_ratio: Ratios | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Maxima over windows at drawn places. Shapes: ``f[(n,) c, h, w] -> f[(n,) c, h', w']``.
+
+    Args:
+        output_size: ``(h', w')``, or ``output_ratio``: their share of ``(h, w)``, between 0 and 1.
+        return_indices: also return where the maxima stand.
+
+    Raises:
+        ValueError: neither size nor ratio is given.
+        RuntimeError: wrong rank, or the windows do not fit.
+
+    Example:
+        >>> import autojit as aj
+        >>> import autojit.nn.functional as F
+        >>> F.fractional_max_pool2d(aj.ones(1, 9, 9), 2, output_ratio=0.7).shape
+        autojit.Size([1, 6, 6])
+    """
+    found = _pool(2, input, kernel_size, output_size, output_ratio, _random_samples)
+    return found if return_indices else found[0]
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Extents,
+    output_size: Extents | None = None,
+    output_ratio: Ratios | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
+    """Maxima over windows of a volume at drawn places; see ``fractional_max_pool2d``.
+
+    Shapes: ``f[(n,) c, d, h, w] -> f[(n,) c, d', h', w']``.
+    """
+    found = _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
+    return found if return_indices else found[0]
+
+
+def _pool(
+    ndim: int,
+    input: Tensor,
+    kernel_size: Extents,
+    output_size: Extents | None,
+    output_ratio: Ratios | None,
+    samples: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    name = f"fractional_max_pool{ndim}d"
+    if input.ndim not in (ndim + 1, ndim + 2) or 0 in input.shape[-ndim - 1 :]:
+        raise ShapeError(
+            f"{name}(): expected {ndim + 1}D or {ndim + 2}D (batch mode) tensor with non-empty dimensions, but got: "
+            f"{list(input.shape)}"
+        )
+    kernel = numbers(kernel_size, ndim, name, "kernel_size")
+    outputs = _output_size(name, ndim, input, output_size, output_ratio)
+    extents = input.shape[-ndim:]
+    for k, (n, out, size) in enumerate(zip(extents, outputs, kernel, strict=True)):
+        if out < 1 or out + size - 1 > n:
+            raise ShapeError(
+                f"{name}(): pool {('time', 'height', 'width')[k + 3 - ndim]} {size} too large relative to input extent "
+                f"{n} and output extent {out}"
+            )
+    rows = input.reshape(-1, input.shape[-ndim - 1], prod(extents))
+    batch, channels = rows.shape[0], rows.shape[1]
+    if samples is None:
+        samples = aj.rand(batch, channels, ndim, dtype=input.dtype, device=input.device)
+    elif tuple(samples.shape) != (batch, channels, ndim):
+        raise ShapeError(
+            f"{name}(): expected _random_samples of shape {(batch, channels, ndim)}", {"_random_samples": samples}
+        )
+    places = _places(samples, ndim, extents, outputs, kernel)
+    seen = rows.gather(2, places.reshape(batch, channels, -1)).reshape(places.shape)
+    best, tap = seen.max(-1)
+    at = places.gather(-1, tap.unsqueeze(-1)).squeeze(-1)
+    shape = (*input.shape[:-ndim], *outputs)
+    return best.reshape(shape), at.reshape(shape)
+
+
+def _output_size(
+    name: str, ndim: int, input: Tensor, output_size: Extents | None, output_ratio: Ratios | None
+) -> tuple[int, ...]:
+    if output_size is not None:
+        return tuple(numbers(output_size, ndim, name, "output_size"))
+    if output_ratio is None:
+        raise ArgumentError(f"{name} requires specifying either an output_size or an output_ratio")
+    ratios = list(output_ratio) if isinstance(output_ratio, Sequence) else [output_ratio] * ndim
+    if len(ratios) != ndim:
+        raise ArgumentError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
+    return tuple(int(n * ratio) for n, ratio in zip(input.shape[-ndim:], ratios, strict=True))
+
+
+def _places(
+    samples: Tensor, ndim: int, extents: Sequence[int], outputs: Sequence[int], kernel: Sequence[int]
+) -> Tensor:
+    """Of every window's every tap the place in the flat image: ``i64[batch, channels, *outputs, taps]``."""
+    starts = []
+    for k, (n, out, size) in enumerate(zip(extents, outputs, kernel, strict=True)):
+        drawn = samples[..., ndim - 1 - k if ndim == 2 else k].unsqueeze(-1)  # torch draws x before y, but z, y, x
+        starts.append(_starts(drawn, n, out, size))
+    flat = 0
+    for k, (start, n) in enumerate(zip(starts, extents, strict=True)):
+        shaped = start.reshape(*start.shape[:2], *(-1 if axis == k else 1 for axis in range(ndim)))
+        flat = flat * n + shaped
+    offsets = []
+    for tap in product(*map(range, kernel)):
+        offset = 0
+        for step, n in zip(tap, extents, strict=True):
+            offset = offset * n + step
+        offsets.append(offset)
+    found: Tensor = flat.unsqueeze(-1) + aj.tensor(offsets, dtype=aj.int64, device=samples.device)  # type: ignore[attr-defined]
+    return found
+
+
+def _starts(drawn: Tensor, n: int, out: int, size: int) -> Tensor:
+    """Where the windows of one axis begin: steps of about ``n / out``, shifted by the number drawn."""
+    last = drawn.detach().new_full((*drawn.shape[:-1], 1), n - size).to(aj.int64)
+    if out == 1:
+        return last
+    step = (n - size) / (out - 1)
+    order = aj.arange(out - 1, dtype=drawn.dtype, device=drawn.device)
+    shifted = ((order + drawn.detach()) * step).to(aj.int64) - (drawn.detach() * step).to(aj.int64)
+    return aj.cat([shifted, last], -1)

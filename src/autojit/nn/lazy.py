@@ -1,0 +1,348 @@
+"""Layers that learn the number of their inputs from the first batch: ``LazyLinear`` and its like.
+
+Before the first call a forward pre-hook waits; it makes the parameters, and the module turns into the ordinary class. The
+same happens when a state dict with parameters is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import autojit as aj
+from autojit.core.dtypes import DType
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.nn.batchnorm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    _NormBase,
+)  # fmt: skip
+from autojit.nn.convolution import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    _Convolution,
+)  # fmt: skip
+from autojit.nn.functional.convolution import Extents
+from autojit.nn.hooks import RemovableHandle
+from autojit.nn.linear import Linear
+from autojit.nn.module import Module
+from autojit.nn.uninitialized import UninitializedBuffer, UninitializedParameter, is_lazy
+from autojit.tensor import Tensor
+from autojit.tensor.state import outside_trace
+
+
+class LazyModuleMixin(Module):
+    """The lazy half of a module; ``initialize_parameters(*args)`` makes the parameters for a batch.
+
+    A subclass names in ``cls_to_become`` the class that it turns into.
+    """
+
+    cls_to_become: ClassVar[type[Module] | None] = None
+    _load_hook: RemovableHandle
+    _initialize_hook: RemovableHandle
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._load_hook = self.register_load_state_dict_pre_hook(_materialize_loaded)
+        self._initialize_hook = self.register_forward_pre_hook(_infer_parameters, with_kwargs=True)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        kept = [*self._parameters.items(), *self._persistent_buffers()]
+        for name, tensor in kept:
+            if tensor is not None:
+                destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Make the parameters for these arguments of ``forward``."""
+        raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
+
+    def has_uninitialized_params(self) -> bool:
+        """Whether a parameter or buffer has no shape yet."""
+        return any(is_lazy(tensor) for tensor in (*self._parameters.values(), *self._buffers.values()))
+
+    def _become(self) -> None:
+        self._initialize_hook.remove()
+        self._load_hook.remove()
+        del self._initialize_hook
+        del self._load_hook
+        if self.cls_to_become is not None:
+            self.__class__ = self.cls_to_become  # type: ignore[assignment]
+
+
+def _materialize_loaded(module: Module, state_dict: Any, prefix: str, *_: Any) -> None:
+    """Before loading: give uninitialised tensors the shapes of those to be loaded."""
+    for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+        given = state_dict.get(prefix + name)
+        if isinstance(tensor, UninitializedParameter | UninitializedBuffer) and given is not None and not is_lazy(given):
+            with aj.no_grad():
+                tensor.materialize(given.shape)
+
+
+def _infer_parameters(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Before the first call: make the parameters. A step that is being captured finds them there."""
+    with outside_trace():
+        module.initialize_parameters(*args, **kwargs)
+    if module.has_uninitialized_params():
+        raise UsageError(f"module {module._get_name()} has not been fully initialized")
+    module._become()
+
+
+class _OfInputs(LazyModuleMixin):
+    """A layer with a weight, whose parameters are drawn once its inputs are known."""
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew; nothing before they are there."""
+        if not self.has_uninitialized_params() and self._inputs() != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def _inputs(self) -> int:
+        raise NotImplementedError
+
+
+def _materialize(tensor: Any, shape: tuple[int, ...]) -> None:
+    if tensor is not None:
+        tensor.materialize(shape)
+
+
+class LazyLinear(_OfInputs, Linear):
+    """``Linear`` whose ``in_features`` is the last extent of the first input.
+
+    Example:
+        >>> import autojit as aj
+        >>> layer = aj.nn.LazyLinear(2)
+        >>> layer(aj.ones(5, 3)).shape, layer
+        (autojit.Size([5, 2]), Linear(in_features=3, out_features=2, bias=True))
+    """
+
+    cls_to_become = Linear
+
+    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: DType | None = None) -> None:
+        super().__init__(0, 0, False)
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_features = out_features
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def _inputs(self) -> int:
+        return self.in_features
+
+    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+        """Take ``in_features`` from the input's last extent."""
+        if self.has_uninitialized_params():
+            self.in_features = int(input.shape[-1])
+            _materialize(self.weight, (self.out_features, self.in_features))
+            _materialize(self.bias, (self.out_features,))
+            self.reset_parameters()
+        if self.in_features == 0:
+            if input.shape[-1] != self.weight.shape[-1]:
+                raise AssertionError(
+                    f"The in_features inferred from input: {input.shape[-1]} is not equal to in_features from "
+                    f"self.weight: {self.weight.shape[-1]}"
+                )
+            self.in_features = int(input.shape[-1])
+
+
+class _LazyConvolution(_OfInputs, _Convolution):
+    """What the six lazy convolutions share."""
+
+    def _inputs(self) -> int:
+        return self.in_channels
+
+    def _prepare(self, out_channels: int, bias: bool, device: Any, dtype: DType | None) -> None:
+        self.out_channels = out_channels
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Take ``in_channels`` from the input."""
+        if not self.has_uninitialized_params():
+            return
+        self.in_channels = self._channels(input)
+        if self.in_channels % self.groups:
+            raise ArgumentError("in_channels must be divisible by groups", {"input": input})
+        first, second = self.out_channels, self.in_channels
+        if self.transposed:
+            first, second = second, first
+        _materialize(self.weight, (first, second // self.groups, *self.kernel_size))
+        _materialize(self.bias, (self.out_channels,))
+        self.reset_parameters()
+
+    def _channels(self, input: Tensor) -> int:
+        alone, batched = self._ndim + 1, self._ndim + 2
+        if input.ndim not in (alone, batched):
+            raise ShapeError(
+                f"Expected {alone}D (unbatched) or {batched}D (batched) input to {type(self).__name__}, but got input "
+                f"of size: {list(input.shape)}"
+            )
+        return int(input.shape[1] if input.ndim == batched else input.shape[0])
+
+
+class _LazyForward(_LazyConvolution):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Extents,
+        stride: Extents = 1,
+        padding: Extents = 0,
+        dilation: Extents = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
+        self._prepare(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyForward, Conv1d):
+    """``Conv1d`` whose ``in_channels`` follows from the first input."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyForward, Conv2d):
+    """``Conv2d`` whose ``in_channels`` follows from the first input.
+
+    Example:
+        >>> import autojit as aj
+        >>> layer = aj.nn.LazyConv2d(4, 3)
+        >>> layer(aj.ones(1, 2, 5, 5)).shape, layer.in_channels
+        (autojit.Size([1, 4, 3, 3]), 2)
+    """
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyForward, Conv3d):
+    """``Conv3d`` whose ``in_channels`` follows from the first input."""
+
+    cls_to_become = Conv3d
+
+
+class _LazyTransposed(_LazyConvolution):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Extents,
+        stride: Extents = 1,
+        padding: Extents = 0,
+        output_padding: Extents = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Extents = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, None, dtype
+        )
+        self._prepare(out_channels, bias, device, dtype)
+
+
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+    """``ConvTranspose1d`` whose ``in_channels`` follows from the first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+    """``ConvTranspose2d`` whose ``in_channels`` follows from the first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+    """``ConvTranspose3d`` whose ``in_channels`` follows from the first input."""
+
+    cls_to_become = ConvTranspose3d
+
+
+class _LazyNormBase(LazyModuleMixin, _NormBase):
+    def __init__(
+        self,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(0, eps, momentum, False, False, device, dtype, bias=False)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        if affine:
+            self.weight = UninitializedParameter(device=device, dtype=dtype)
+            if bias:
+                self.bias = UninitializedParameter(device=device, dtype=dtype)
+        if track_running_stats:
+            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
+            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
+            self.num_batches_tracked = aj.zeros((), dtype=aj.int64, device=device)
+
+    def reset_parameters(self) -> None:
+        """Running statistics as new, scale 1, shift 0; nothing before they are there."""
+        if not self.has_uninitialized_params() and self.num_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+        """Take ``num_features`` from axis 1 of the input."""
+        if self.has_uninitialized_params():
+            self.num_features = int(input.shape[1])
+            for tensor in (self.weight, self.bias, self.running_mean, self.running_var):
+                _materialize(tensor, (self.num_features,))
+            self.reset_parameters()
+
+
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
+    """``BatchNorm1d`` whose ``num_features`` follows from the first input.
+
+    Example:
+        >>> import autojit as aj
+        >>> layer = aj.nn.LazyBatchNorm1d()
+        >>> layer(aj.ones(4, 3)).shape, layer.num_features
+        (autojit.Size([4, 3]), 3)
+    """
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
+    """``BatchNorm2d`` whose ``num_features`` follows from the first input."""
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
+    """``BatchNorm3d`` whose ``num_features`` follows from the first input."""
+
+    cls_to_become = BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
+    """``InstanceNorm1d`` whose ``num_features`` follows from the first input."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
+    """``InstanceNorm2d`` whose ``num_features`` follows from the first input."""
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
+    """``InstanceNorm3d`` whose ``num_features`` follows from the first input."""
+
+    cls_to_become = InstanceNorm3d
