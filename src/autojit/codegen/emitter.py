@@ -12,13 +12,21 @@ from collections.abc import Callable
 from autojit.codegen import division, philox, rare_calls, vector_math
 from autojit.codegen.instructions import InstructionEmitter, Value
 from autojit.codegen.scalar import Scalar, is_half, literal, register_type
-from autojit.core.dtypes import DType, float32, float64, uint64
+from autojit.core.dtypes import DType, float32, float64, int64, uint64
+from autojit.core.sizes import is_symbolic
 
 __all__ = ["Scalar", "ScalarEmitter"]
 
 
 class ScalarEmitter(InstructionEmitter):
     """The complete emitter. Methods named after a function document its accuracy only where it exceeds 2 ulp."""
+
+    number: Callable[[int], str] = staticmethod(str)
+    """How a size is written; a kernel that takes symbolic sizes sets it."""
+
+    def size(self, n: int, dtype: DType) -> Scalar:
+        """A size, perhaps symbolic, as a number."""
+        return self.cast(Scalar(self.number(n), int64), dtype) if is_symbolic(n) else self.constant(n, dtype)
 
     def call(self, name: str, *operands: Scalar) -> Scalar:
         """Apply a function of `vector_math`; operands are floats of one dtype."""

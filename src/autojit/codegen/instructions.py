@@ -45,6 +45,7 @@ class InstructionEmitter(ABC):
         lines: the list to append to; a new one if absent.
         prefix: start of every name made here; blocks of one function need different prefixes.
         definitions (attribute): module-level texts by symbol that the emitted lines refer to.
+        failures (attribute): int32 numbers, not 0 where a linked function failed; whoever emits loops reports them.
         flags: fast-math flags of float arithmetic. ``contract`` lets a multiply and an add become one FMA; the bodies
             of the mathematical functions use none, because their error bounds rest on each rounding.
     """
@@ -54,6 +55,7 @@ class InstructionEmitter(ABC):
         self.prefix = prefix
         self.flags = flags
         self.definitions: dict[str, str] = {}
+        self.failures: list[Scalar] = []
         self._count = 0
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 - ``Trace``: what ``jit`` offers to ``tensor`` while a step is being captured.
 - ``Engine``: what ``autograd`` offers to ``Tensor.backward``.
+- ``Numpy``: what ``interop`` offers to NumPy's protocols on Tensor; imported when first used.
 - ``Sparse``: what ``sparse`` offers to dispatch and to Tensor's methods; imported when first used.
 - ``source_of``: how ``Tensor.describe`` asks ``jit`` for the line that made a traced tensor.
 - ``Transforms``: how ops that hold graphs (``cond``, ``scan``, ``while_loop``) ask for the derivatives of these.
@@ -119,16 +120,43 @@ class Transforms(Protocol):
         ...
 
 
+class Numpy(Protocol):
+    """NumPy's functions over tensors, as ``autojit.interop`` computes them."""
+
+    def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """What ``__array_ufunc__`` is asked."""
+        ...
+
+    def function(
+        self, function: Callable[..., Any], types: Any, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        """What ``__array_function__`` is asked."""
+        ...
+
+    def namespace(self, version: str | None) -> Any:
+        """What ``__array_namespace__`` is asked."""
+        ...
+
+
 class Ports:
     """Filled in by the higher layers when they are imported."""
 
     backward: Engine | None = None
+    numpy: Numpy | None = None
     sparse: Sparse | None = None
     transforms: Transforms | None = None
     source_of: Callable[[Any], Any] | None = None  # where an IR value of a finished capture was made
 
 
 ports = Ports()
+
+
+def numpy_port() -> Numpy:
+    """NumPy's functions over tensors, imported now if they were not yet."""
+    if ports.numpy is None:
+        importlib.import_module("autojit.interop")
+    assert ports.numpy is not None
+    return ports.numpy
 
 
 def sparse_port() -> Sparse:

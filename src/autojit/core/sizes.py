@@ -45,7 +45,11 @@ class SizeGuard(NamedTuple):
 
 
 class Recorder(Protocol):
-    """A capture in progress: it lets hints decide."""
+    """A capture in progress: the values its symbols have decide. (A hint may come from another capture's memo.)"""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The values of the symbols."""
 
     def guard_size(self, guard: SizeGuard) -> None:
         """Note an answer that holds for some sizes only."""
@@ -139,7 +143,7 @@ class SymbolicSize(int):
     def __int__(self) -> int:
         if _recording.recorder is None:
             raise _undecided(self, "its digits are asked for")
-        return int.__int__(self)
+        return self.evaluate(_recording.recorder.sizes)
 
     def __float__(self) -> float:
         return float(self.__int__())
@@ -272,6 +276,16 @@ def hint_of(n: int) -> int:
     return n.hint if type(n) is SymbolicSize else n
 
 
+def with_hints(shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The same open sizes with the values that they have for other symbols as hints."""
+    return tuple(size(evaluate(n, sizes), expression_of(n)) for n in shape)
+
+
+def as_extent(n: Any) -> int:
+    """What a caller gave as an extent, as an int that keeps its expression."""
+    return n if type(n) is SymbolicSize else int(n)
+
+
 def size_min(a: int, b: int) -> int:
     """The smaller of two sizes, without asking which."""
     if type(a) is not SymbolicSize and type(b) is not SymbolicSize:
@@ -316,10 +330,15 @@ def agree(a: int, b: int) -> bool:
     known = _known_equal(a, b)
     if known is not None or _recording.recorder is None:
         return known is True
-    outcome = hint_of(a) == hint_of(b)
     difference = expressions.subtract(expression_of(a), expression_of(b))
+    outcome = difference.evaluate(_recording.recorder.sizes) == 0
     _recording.recorder.guard_size(SizeGuard(difference, "==", outcome))
     return outcome
+
+
+def agree_on(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """`agree` for two shapes."""
+    return a == b or (len(a) == len(b) and all(map(agree, a, b)))
 
 
 def _known_equal(a: int, b: int) -> bool | None:
@@ -388,7 +407,7 @@ def _is_less(a: int, b: int) -> bool:
         return False
     if _recording.recorder is None:
         raise _undecided(difference, "whether it is negative is asked")
-    outcome = hint_of(a) < hint_of(b)
+    outcome = difference.evaluate(_recording.recorder.sizes) < 0
     _recording.recorder.guard_size(SizeGuard(difference, "<", outcome))
     return outcome
 

@@ -18,7 +18,7 @@ from autojit.tensor.functions_elementwise import abs as absolute
 from autojit.tensor.functions_elementwise import clamp, exp, floor, log, log1p, minimum, sqrt, where, xlogy
 from autojit.tensor.functions_reduction import cumsum
 from autojit.tensor.functions_special import lgamma
-from autojit.tensor.random import rand
+from autojit.tensor.random import Generator, rand
 from autojit.tensor.tensor import Tensor
 
 LogProbability = Callable[[Tensor], Tensor]
@@ -28,23 +28,28 @@ _COUNTS = 64
 _PROPOSALS = 24
 
 
-def _by_inversion(shape: tuple[int, ...], log_probability: LogProbability) -> Tensor:
+def _by_inversion(
+    shape: tuple[int, ...], log_probability: LogProbability, generator: Generator | None
+) -> Tensor:
     counts = arange(_COUNTS, dtype=float64).reshape(-1, *[1] * len(shape))
     below = cumsum(exp(log_probability(counts)), 0)
-    return (rand(shape, dtype=float64) > below).to(float64).sum(0)  # type: ignore[no-any-return]
+    return (rand(shape, dtype=float64, generator=generator) > below).to(float64).sum(0)  # type: ignore[no-any-return]
 
 
-def _by_rejection(centre: Tensor, a: Tensor, b: Tensor, log_height: Tensor, log_ratio: LogProbability) -> Tensor:
+def _by_rejection(
+    centre: Tensor, hat: tuple[Tensor, Tensor, Tensor], log_ratio: LogProbability, generator: Generator | None
+) -> Tensor:
     """Hoermann's hat, ``(2 a / (1/2 - |u|) + b) u + centre``; ``log_ratio`` is the target's logarithm."""
+    a, b, log_height = hat
     shape = (_PROPOSALS, *centre.shape)
-    u = rand(shape, dtype=float64) - 0.5
+    u = rand(shape, dtype=float64, generator=generator) - 0.5
     room = clamp(0.5 - absolute(u), min=1e-12)
     count = floor((2 * a / room + b) * u + centre)
-    level = log1p(-rand(shape, dtype=float64)) + log_height - log(a / room**2 + b)
+    level = log1p(-rand(shape, dtype=float64, generator=generator)) + log_height - log(a / room**2 + b)
     return first_accepted(count, level <= log_ratio(count), floor(centre))
 
 
-def poisson_counts(rate: Tensor) -> Tensor:
+def poisson_counts(rate: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers. Shape and dtype of ``rate``.
 
     Example:
@@ -55,7 +60,7 @@ def poisson_counts(rate: Tensor) -> Tensor:
     """
     mean = rate.to(float64)
     small = clamp(mean, max=_SMALL_MEAN)
-    few = _by_inversion(mean.shape, lambda k: xlogy(k, small) - small - lgamma(k + 1))
+    few = _by_inversion(mean.shape, lambda k: xlogy(k, small) - small - lgamma(k + 1), generator)
     large = clamp(mean, min=_SMALL_MEAN)
     b = 0.931 + 2.53 * sqrt(large)
     a = -0.059 + 0.02483 * b
@@ -65,11 +70,11 @@ def poisson_counts(rate: Tensor) -> Tensor:
         kept = clamp(k, min=0)
         return where(k < 0, float("-inf"), kept * log(large) - large - lgamma(kept + 1))  # type: ignore[no-any-return]
 
-    many = _by_rejection(large + 0.43, a, b, log_height, log_probability)
+    many = _by_rejection(large + 0.43, (a, b, log_height), log_probability, generator)
     return where(mean < _SMALL_MEAN, few, many).to(rate.dtype)  # type: ignore[no-any-return]
 
 
-def binomial_counts(total_count: Tensor, probs: Tensor) -> Tensor:
+def binomial_counts(total_count: Tensor, probs: Tensor, generator: Generator | None = None) -> Tensor:
     """Binomial numbers. Shapes: equal; dtype of ``probs``.
 
     Example:
@@ -81,20 +86,21 @@ def binomial_counts(total_count: Tensor, probs: Tensor) -> Tensor:
     n, p = total_count.to(float64), probs.to(float64)
     rare = minimum(p, 1 - p)
     is_small = n * rare < _SMALL_MEAN
-    few = _by_inversion(n.shape, _log_binomial(n, where(is_small, rare, _SMALL_MEAN / clamp(n, min=20.0))))
-    many = _many_successes(where(is_small, 40.0, n), where(is_small, 0.5, rare))
+    low = where(is_small, rare, _SMALL_MEAN / clamp(n, min=20.0))
+    few = _by_inversion(n.shape, _log_binomial(n, low), generator)
+    many = _many_successes(where(is_small, 40.0, n), where(is_small, 0.5, rare), generator)
     count = where(is_small, few, many)
     return where(p > 0.5, n - count, count).to(probs.dtype)  # type: ignore[no-any-return]
 
 
-def _many_successes(n: Tensor, p: Tensor) -> Tensor:
+def _many_successes(n: Tensor, p: Tensor, generator: Generator | None) -> Tensor:
     spread = sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
     log_height = log((2.83 + 5.1 / b) * spread)
     log_probability = _log_binomial(n, p)
     highest = log_probability(floor((n + 1) * p))
-    return _by_rejection(n * p + 0.5, a, b, log_height, lambda k: log_probability(k) - highest)
+    return _by_rejection(n * p + 0.5, (a, b, log_height), lambda k: log_probability(k) - highest, generator)
 
 
 def _log_binomial(n: Tensor, p: Tensor) -> LogProbability:

@@ -22,6 +22,13 @@ from autojit.interop.registry import (
 )  # fmt: skip
 
 
+def _places(condition: Any) -> Any:
+    """Where a condition holds, flattened; one that is no tensor is looked at now, also inside a capture."""
+    if isinstance(condition, aj.Tensor):
+        return aj.nonzero(_mask(condition).reshape(-1))[:, 0]
+    return aj.as_tensor(np.flatnonzero(host(condition)))
+
+
 def _mask(condition: Any) -> Any:
     found = tensor_of(condition)
     return found if found.dtype is aj.bool else found != 0
@@ -142,13 +149,12 @@ def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     x = tensor_of(a)
     x, place = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
-    kept = aj.nonzero(_mask(condition).reshape(-1))[:, 0]
-    return delivered(x.index_select(place, kept), out, "np.compress")
+    return delivered(x.index_select(place, _places(condition)), out, "np.compress")
 
 
 @implements("extract")
 def _extract(condition: Any, arr: Any) -> Any:
-    return tensor_of(arr).reshape(-1)[_mask(condition).reshape(-1)]
+    return tensor_of(arr).reshape(-1)[_places(condition)]
 
 
 def _target(x: Any, name: str) -> Any:
@@ -168,8 +174,7 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 @implements("place")
 def _place(arr: Any, mask: Any, vals: Any) -> None:
     x = _target(arr, "np.place")
-    index = aj.nonzero(_mask(mask).reshape(-1))[:, 0]
-    _put(x, index, vals)
+    _put(x, _places(mask), vals)
 
 
 @implements("putmask")
@@ -336,7 +341,7 @@ def _fix(x: Any, out: Any = None) -> Any:
 
 def _elementwise(name: str) -> Callable[..., Any]:
     def function(x: Any, out: Any = None) -> Any:
-        return delivered(getattr(aj, name)(tensor_of(x)), out, f"np.{name}")
+        return delivered(getattr(aj.special if name == "i0" else aj, name)(tensor_of(x)), out, f"np.{name}")
 
     return function
 

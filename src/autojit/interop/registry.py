@@ -130,5 +130,16 @@ def delivered(result: Any, out: Any = None, name: str = "out=") -> Any:
     return target
 
 
+def apart(arguments: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
+    """Arguments that do not share memory with ``out``: what history keeps of them must not change when it is written."""
+    written = [t for t in (out if isinstance(out, tuple) else (out,)) if isinstance(t, Tensor)]
+    if not written:
+        return arguments
+    shared = {id(t) for t in written} | {id(t._storage) for t in written if t._storage is not None}
+    return tuple(
+        a.clone() if isinstance(a, Tensor) and (id(a) in shared or id(a._storage) in shared) else a for a in arguments
+    )
+
+
 def _wrong_shape(name: str, target: Any, result: Any) -> Any:
     raise ValueError(f"{name}: output has shape {tuple(target.shape)}, the result {tuple(result.shape)}")

@@ -78,7 +78,7 @@ logaddexp2 maximum minimum fmax fmin copysign nextafter bitwise_and bitwise_or b
 logical_xor greater greater_equal less less_equal not_equal heaviside ldexp matmul gcd lcm frexp
 """
 UFUNCS: dict[str, Function] = {
-    **{name: _same(name) for name in _SAME_NAME.split()},
+    **{name: _same(name) for name in _SAME_NAME.split() if hasattr(aj, name)},
     "divide": _same("true_divide"),
     "sign": _same("sgn"),
     "abs": _same("abs"),

@@ -6,7 +6,8 @@ Grammar of the text form::
     param  := name ':' type
     type   := dtype '[' [extent {',' extent}] ']' ['@' device]          f32[64, 784]
     node   := param {',' param} '=' op ['[' field {',' field} ']'] '(' [name {',' name}] ')'
-    field  := name '=' literal                                          axes=(0,), dtype=f32
+    field  := name '=' (literal | graph | graphs)                       axes=(0,), dtype=f32, body=(x: f32[]) {return x}
+    graphs := '(' [graph {',' graph}] ')'
 """
 
 from importlib import import_module as _import_module

@@ -30,6 +30,8 @@ def print_literal(value: object) -> str:
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     if isinstance(value, TensorType):
         return repr(str(value))
+    if isinstance(value, Graph):
+        return " ".join(print_lines(value, _names(value)))
     return repr(value)
 
 
@@ -66,16 +68,20 @@ def print_node(node: Node, names: dict[Value, str]) -> str:
 
 def print_graph(graph: Graph, *, sources: bool = False) -> str:
     """The graph as text: on one line when it fits, else a line per node; ``sources`` appends the user's lines."""
-    names = _names(graph)
-    head = "(" + ", ".join(f"{names[v]}: {v.type}" for v in graph.inputs) + ")"
-    tail = "return " + ", ".join(names[v] for v in graph.outputs)
-    body = [print_node(node, names) + ";" for node in graph.nodes]
-    one_line = " ".join([head, "{", *body, tail, "}"])
+    head, *body, tail, end = print_lines(graph, _names(graph))
+    one_line = " ".join([head, *body, tail, end])
     if len(one_line) <= _LINE and not sources:
         return one_line
     if sources:
         body = [f"{text}  # {node.source}" for text, node in zip(body, graph.nodes, strict=True)]
-    return "\n".join([f"{head} {{", *(f"  {line}" for line in [*body, tail]), "}"])
+    return "\n".join([head, *(f"  {line}" for line in [*body, tail]), end])
+
+
+def print_lines(graph: Graph, names: dict[Value, str]) -> list[str]:
+    """The graph's text in lines: the inputs, a line per node, the outputs, the end."""
+    head = "(" + ", ".join(f"{names[v]}: {v.type}" for v in graph.inputs) + ") {"
+    body = [print_node(node, names) + ";" for node in graph.nodes]
+    return [head, *body, "return " + ", ".join(names[v] for v in graph.outputs), "}"]
 
 
 class _Reader:
@@ -168,9 +174,39 @@ def _literal(tree: ast.expr) -> Any:
 def _op(name: str, fields: str) -> Op:
     if name not in Op.registry and name not in Op.registry.load():
         raise ValueError(f"graph text: no op is called {name!r}")
-    call = ast.parse(f"_({fields})", mode="eval").body
-    assert isinstance(call, ast.Call)
-    return Op.registry[name](**{str(k.arg): _literal(k.value) for k in call.keywords})
+    found: dict[str, Any] = {}
+    for field in _parts(fields):
+        key, _, value = field.partition("=")
+        found[key.strip()] = _value(value.strip())
+    return Op.registry[name](**found)
+
+
+def _value(text: str) -> Any:
+    """A static parameter: a graph, a tuple of graphs, or a literal."""
+    if text.endswith("}"):
+        return parse_graph(text)
+    if text.startswith("(") and "{" in text:
+        return tuple(_value(part) for part in _parts(text[1:-1]))
+    return _literal(ast.parse(text, mode="eval").body)
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas outside of brackets and quotes."""
+    found: list[str] = []
+    depth = start = 0
+    quote = ""
+    for place, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote and text[place - 1] != "\\" else quote
+        elif char in "'\"":
+            quote = char
+        elif char == "," and depth == 0:
+            found.append(text[start:place].strip())
+            start = place + 1
+        else:
+            depth += (char in "([{") - (char in ")]}")
+    found.append(text[start:].strip())
+    return [part for part in found if part]
 
 
 def parse_graph(text: str) -> Graph:

@@ -8,7 +8,7 @@ overlaps another argument that is written) is *bound*: the capture treats it as 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from autojit.autograd.engine import zeros_of
 from autojit.core.device import Device
 from autojit.core.dtypes import DType, float64
-from autojit.core.types import TensorType
+from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Value
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
@@ -38,12 +38,12 @@ class ArgumentNode(Node):
     on through the caller's history.
     """
 
-    def __init__(self, leaf: Tensor) -> None:
+    def __init__(self, leaf: Tensor, kind: TensorType) -> None:
         super().__init__()
         made_by = leaf._grad_fn
         assert made_by is not None
         self.made_by = made_by.name()
-        self.out_metas = [type_of(leaf)]
+        self.out_metas = [kind]
         self.pending: Tensor | None = None
 
     def name(self) -> str:
@@ -87,9 +87,13 @@ class ArgumentLeaf:
 
 
 def make_leaves(
-    trace: Trace, leaves: Sequence[Any], dynamic_floats: Collection[int], bound: Collection[int]
+    trace: Trace,
+    leaves: Sequence[Any],
+    dynamic_floats: Collection[int],
+    bound: Collection[int],
+    shapes: Mapping[int, Shape],
 ) -> list[ArgumentLeaf]:
-    """Stand-ins for the leaves of a call; graph inputs are made in order."""
+    """Stand-ins for the leaves of a call; graph inputs are made in order. ``shapes``: of leaves with open sizes."""
     made: list[ArgumentLeaf] = []
     first: dict[int, int] = {}
     for k, leaf in enumerate(leaves):
@@ -100,9 +104,9 @@ def make_leaves(
                 made.append(ArgumentLeaf("twin", twin=first[id(leaf)]))
                 continue
             first[id(leaf)] = k
-            made.append(_tensor_leaf(trace, leaf))
+            made.append(_tensor_leaf(trace, leaf, shapes.get(k)))
         elif isinstance(leaf, np.ndarray):
-            found = _tensor_leaf(trace, wrap(leaf))
+            found = _tensor_leaf(trace, wrap(leaf), shapes.get(k))
             found.kind = "array"
             made.append(found)
         elif type(leaf) is float and k in dynamic_floats:
@@ -114,8 +118,9 @@ def make_leaves(
     return made
 
 
-def _tensor_leaf(trace: Trace, leaf: Tensor) -> ArgumentLeaf:
-    value = trace.builder.input(type_of(leaf))
+def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLeaf:
+    kind = type_of(leaf) if shape is None else type_of(leaf).with_shape(shape)
+    value = trace.builder.input(kind)
     trace.known[value] = leaf._array
     shell = wrap_value(value)
     shell._requires_grad = wants_grad(leaf)
@@ -129,11 +134,12 @@ def _tensor_leaf(trace: Trace, leaf: Tensor) -> ArgumentLeaf:
         if leaf._grad_fn is not None:
             found.entry = wrap_value(value)
             found.entry._requires_grad = True
-            shell._grad_fn = found.entry._grad_fn = ArgumentNode(leaf)
+            shell._grad_fn = found.entry._grad_fn = ArgumentNode(leaf, kind)
     if leaf._leaf_hooks is not None and found.is_leaf:
         shell._leaf_hooks = (LeafHooks(leaf._leaf_hooks[0]), LeafHooks(leaf._leaf_hooks[1]))
     if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
-        found.grad_value = trace.builder.input(type_of(leaf._grad))
+        grad_kind = type_of(leaf._grad)
+        found.grad_value = trace.builder.input(grad_kind if shape is None else grad_kind.with_shape(shape))
         trace.known[found.grad_value] = leaf._grad._array
         found.grad_shell = shell._grad = wrap_value(found.grad_value)
     return found
@@ -152,21 +158,29 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
     return found
 
 
-def signature(leaves: Sequence[Any], tree: TreeSpec, dynamic_floats: Collection[int]) -> tuple[Any, ...]:
-    """What two calls must share to share a capture: structure, types, baked-in values, gradients in place."""
+def signature(
+    leaves: Sequence[Any], tree: TreeSpec, dynamic_floats: Collection[int], shapes: Mapping[int, Shape]
+) -> tuple[Any, ...]:
+    """What two calls must share to share a capture: structure, types, baked-in values, gradients in place.
+
+    ``shapes``: of leaves some of whose sizes are left open.
+    """
     first: dict[int, int] = {}
     parts: list[Any] = []
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
+            kind = type_of(leaf) if k not in shapes else type_of(leaf).with_shape(shapes[k])
             made = leaf._view is not None and made_in_inference(leaf)
             if wants_grad(leaf):
                 twin = first.setdefault(id(leaf), k)
                 hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
                 parts.append(
-                    (type_of(leaf), True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks, made)
+                    (kind, True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks, made)
                 )
             else:
-                parts.append((type_of(leaf), False, type(leaf), made))
+                parts.append((kind, False, type(leaf), made))
+        elif k in shapes:
+            parts.append(("array", shapes[k], leaf.dtype))
         else:
             parts.append(_plain_signature(leaf, k in dynamic_floats))
     return tree, tuple(parts)

@@ -15,15 +15,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, NoReturn
 
 from autojit.core.config import config
-from autojit.core.errors import TraceError
+from autojit.core.errors import CompileError, SpecializeSize, TraceError, UndecidedSizeError
+from autojit.core.sizes import recording, with_hints
+from autojit.core.types import Shape
 from autojit.jit.arguments import describe_difference, given_to_function, leaf_names, make_leaves, signature
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.gathering import Gathering
+from autojit.jit.generality import first_difference, other_sizes, pinned_sizes
 from autojit.jit.guards import Guard, collect, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
+from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
@@ -52,12 +56,22 @@ class _Call:
     def __init__(self, args: Any, kwargs: Any) -> None:
         self.leaves, self.tree = flatten((args, kwargs))
         self.bound: set[int] = set()  # leaves whose memory the step also changes by another way
+        self.is_fixed = False  # whether this call's sizes have a step of their own
+        self.shapes: dict[int, Shape] = {}  # of leaves with open sizes
+        self.sizes: dict[str, int] = {}  # the values of the open sizes
         self.restart()
 
     def restart(self) -> None:
         """Back to the root."""
         self.path: list[Decision] = []
         self.outcomes: list[Any] = []
+
+    def with_sizes(self, sizes: dict[str, int], outcomes: Sequence[Any]) -> _Call:
+        """The same call as if its open sizes had other values, and its decisions these outcomes: for the capture."""
+        found = copy.copy(self)
+        found.sizes, found.outcomes = sizes, list(outcomes)
+        found.shapes = {k: with_hints(shape, sizes) for k, shape in self.shapes.items()}
+        return found
 
 
 class _Conflict(Exception):
@@ -68,6 +82,10 @@ class _Conflict(Exception):
         self.leaves = leaves
 
 
+class _Fixed(Exception):
+    """The capture must not leave the sizes of this call open."""
+
+
 class JitFunction:
     """What ``@aj.jit`` returns: call it like the function.
 
@@ -75,7 +93,9 @@ class JitFunction:
     "schedule", "llvm" or "asm"; ``memory()`` gives bytes.
     """
 
-    def __init__(self, function: Callable[..., Any], verify: str | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], verify: str | None = None, dynamic: bool | None = None
+    ) -> None:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise TraceError(
                 "jit: generators and coroutines cannot be captured as one step",
@@ -88,6 +108,7 @@ class JitFunction:
         self.verify = verify
         self.roots: dict[Any, Captures] = {}
         self.dynamic_floats: set[int] = set()
+        self.open_sizes = OpenSizes(dynamic)
         self.gathering = Gathering()
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
@@ -115,7 +136,9 @@ class JitFunction:
         cache = instance.__dict__.setdefault("_jit_methods", {})
         found = cache.get(self.name)
         if found is None or found.function.__func__ is not self.function:
-            found = cache[self.name] = JitFunction(self.function.__get__(instance, owner), self.verify)
+            found = cache[self.name] = JitFunction(
+                self.function.__get__(instance, owner), self.verify, self.open_sizes.dynamic
+            )
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -123,7 +146,7 @@ class JitFunction:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
         """Steps are bound to the state of the original; a copy captures its own."""
-        return JitFunction(copy.deepcopy(self.function, memo), self.verify)
+        return JitFunction(copy.deepcopy(self.function, memo), self.verify, self.open_sizes.dynamic)
 
     def __reduce__(self) -> Any:
         if isinstance(self.function, MethodType):
@@ -152,6 +175,9 @@ class JitFunction:
                     return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
                 except _Conflict as conflict:  # nothing has been written yet
                     call.bound |= conflict.leaves
+                    call.restart()
+                except _Fixed:
+                    call.is_fixed = True
                     call.restart()
 
     def _run(self, call: _Call) -> Any:
@@ -191,13 +217,22 @@ class JitFunction:
 
     def _key(self, call: _Call) -> Any:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
-        return (self._mode(), bound), signature(call.leaves, call.tree, self.dynamic_floats)
+        return (self._mode(), bound), signature(call.leaves, call.tree, self.dynamic_floats, call.shapes)
 
     def _root(self, call: _Call) -> Captures:
+        call.shapes, call.sizes = {}, {}
         key = self._key(call)
         found = self.roots.get(key)
+        if found is None and not call.is_fixed:
+            call.shapes, call.sizes = self.open_sizes.shapes(call.leaves, call.bound)
+            key = self._key(call) if call.shapes else key
+            found = self.roots.get(key)
         if found is None:
             if self._notice_changing_floats(call):
+                return self._root(call)
+            alike = [old for mode, old in self.roots if mode == key[0]]
+            if not call.is_fixed and self.open_sizes.notice(alike, key[1]):
+                self.counts.note(self._difference(key))
                 return self._root(call)
             if self.roots:
                 self.counts.note(self._difference(key))
@@ -216,7 +251,7 @@ class JitFunction:
 
     def _notice_changing_floats(self, call: _Call) -> bool:
         """A float argument seen with a second value becomes an input."""
-        new = signature(call.leaves, call.tree, self.dynamic_floats)
+        new = signature(call.leaves, call.tree, self.dynamic_floats, call.shapes)
         changed: set[int] = set()
         for _, old in self.roots:
             if old[0] == new[0]:
@@ -235,7 +270,7 @@ class JitFunction:
     def _find(self, branch: Branch, call: _Call, is_root: bool) -> Decision | CompiledStep | None:
         for node in branch:
             reason = _broken_guard(node.capture.guards) if is_root else None
-            reason = reason or node.failure(call.leaves)
+            reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
             if reason is None:
                 if isinstance(node, CompiledStep) and node.may_conflict(call.leaves):
                     raise _Conflict(node.conflicts(call.leaves))
@@ -253,7 +288,7 @@ class JitFunction:
         start = time.perf_counter()
         compile_ahead()
         try:
-            capture = self._trace(call)
+            capture = self._trace_open(call) if call.sizes else self._trace(call)
         except BaseException:
             root.captures -= 1  # what raises is not kept
             raise
@@ -265,6 +300,9 @@ class JitFunction:
             conflicts = step.conflicts(call.leaves)
             if conflicts:
                 raise _Conflict(conflicts)
+        except (UndecidedSizeError, SpecializeSize) as error:
+            remove(branch, capture)
+            self._give_up(call, getattr(error, "symbols", tuple(call.sizes)), str(error))
         except BaseException:
             remove(branch, capture)
             raise
@@ -278,9 +316,40 @@ class JitFunction:
         self.counts.fallbacks += fallbacks
         return made[0]
 
+    def _trace_open(self, call: _Call) -> Capture:
+        """A capture that holds for other sizes as well.
+
+        Raises:
+            _Fixed: there is none; the reason has been noted.
+        """
+        try:
+            capture = self._trace(call)
+        except Exception as error:  # the same without open sizes tells whether it is the user's
+            self.counts.note(f"sizes were fixed: {type(error).__name__}: {error}")
+            raise _Fixed from error
+        guards = capture.trace.size_guards
+        pinned, others = pinned_sizes(guards), other_sizes(call.sizes, guards)
+        if pinned is not None or others is None:
+            self.counts.note(f"sizes were fixed: {pinned or 'no others take the same way'}")
+            raise _Fixed
+        again = call.with_sizes(others, [split.outcome for split in capture.trace.splits])
+        difference = first_difference(capture, self._trace(again))
+        if difference is not None:
+            self._give_up(call, tuple(call.sizes), f"other sizes change {difference}")
+        return capture
+
+    def _give_up(self, call: _Call, names: Sequence[str], reason: str) -> NoReturn:
+        """Fix open sizes again."""
+        if not call.sizes:
+            raise CompileError("a step without open sizes cannot be compiled", {"reason": reason})
+        self.open_sizes.give_up(names, reason)
+        self.counts.specialised += len(names)
+        self.counts.note(f"sizes were fixed: {reason}")
+        raise _Fixed
+
     def _trace(self, call: _Call) -> Capture:
-        trace = Trace(call.outcomes)
-        made = make_leaves(trace, call.leaves, self.dynamic_floats, call.bound)
+        trace = Trace(call.outcomes, call.sizes)
+        made = make_leaves(trace, call.leaves, self.dynamic_floats, call.bound, call.shapes)
         args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
         objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
         collector = collect(self.function, objects)
@@ -288,9 +357,10 @@ class JitFunction:
         modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
             set_trace(trace)
-            result = self.function(*args, **kwargs)
-            outputs, output_tree = flatten(result)
-            capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
+            with recording(trace):
+                result = self.function(*args, **kwargs)
+                outputs, output_tree = flatten(result)
+                capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
             if modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference
         finally:
@@ -334,6 +404,7 @@ class JitFunction:
             "captures": counts.captures,
             "python_calls": counts.calls,
             "native_calls": sum(native.entry.calls() for native in self._natives),
+            "specialised_sizes": counts.specialised,
             "splits": sum(isinstance(node, Decision) for node in nodes),
             "fallbacks": counts.fallbacks,
             "capture_s": counts.capture_s,
@@ -391,13 +462,17 @@ def _restore_hooks(t: Any, before: Any) -> None:
         hooks.update(kept)
 
 
-def jit(function: Callable[..., Any] | None = None, *, verify: str | None = None) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None, *, verify: str | None = None, dynamic: bool | None = None
+) -> Any:
     """Compile a function of tensors: the whole step, with ``backward`` and optimiser, becomes one native call.
 
     Args:
         function: any Python function over Tensors, arrays, numbers and nests of them; state it reaches (parameters,
             buffers, optimiser state) is updated in place.
         verify: "first" compares outputs and updated state with eager execution after each compile.
+        dynamic: None leaves the sizes of arguments open that change from call to call, True all of them from the
+            first call on, False none.
 
     Raises:
         TraceError: the function does something a capture cannot hold; the message says what to write instead.
@@ -413,5 +488,5 @@ def jit(function: Callable[..., Any] | None = None, *, verify: str | None = None
     if verify not in (None, "first"):
         raise ValueError(f'jit: verify must be None or "first", not {verify!r}')
     if function is None:
-        return lambda f: JitFunction(f, verify)
-    return JitFunction(function, verify)
+        return lambda f: JitFunction(f, verify, dynamic)
+    return JitFunction(function, verify, dynamic)

@@ -7,13 +7,15 @@ mode.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.core.dtypes import bfloat16
 from autojit.core.errors import TraceError
+from autojit.core.sizes import is_symbolic
+from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf
@@ -130,10 +132,12 @@ class Results:
         places = [*self.places, *(p.grad for p in self.places if p.grad is not None)]
         return {p.index for p in places if p.requires_grad}
 
-    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any]) -> Any:
-        """The call's result from one tensor per graph output; ``leaves`` are the call's arguments."""
+    def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
+        """The call's result from one tensor per graph output; ``leaves`` are its arguments, ``sizes`` its open sizes."""
         found: list[Any] = []
         for place in self.places:
+            if sizes and (place.chain or place.kind == "constant"):
+                place = replace(place, chain=concrete(place.chain, sizes), what=concrete(place.what, sizes))
             found.append(self._leaf(place, tensors, leaves, found))
         return self.tree.unflatten(found)
 
@@ -199,7 +203,7 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     if tree.kind is not None and not (tree.kind is tuple and all(child.kind is None for child in tree.children)):
         return False
     plain_results = [p for p in places if p.kind == "result" and not p.aliases and p.grad is None]
-    constants = [p for p in places if p.kind == "constant"]
+    constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
     return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import TraceError
+from autojit.core.errors import SpecializeSize, TraceError
+from autojit.core.sizes import is_symbolic
+from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.call import CompiledCall
@@ -55,6 +57,20 @@ class Capture:
         given = [leaf.value for leaf in self.arguments if leaf.value is not None]
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
         self.inputs = given
+
+    def sizes_of(self, arrays: Sequence[Any]) -> dict[str, int]:
+        """The values of the open sizes, from the arrays of a call."""
+        found: dict[str, int] = {}
+        if self.trace.sizes:
+            for value, array in zip(self.inputs, arrays, strict=True):
+                pairs = zip(value.type.shape, array.shape, strict=True)
+                found.update((str(n), extent) for n, extent in pairs if is_symbolic(n))
+        return found
+
+    def broken_size(self, sizes: Mapping[str, int]) -> str | None:
+        """Which condition on open sizes does not hold for a call, or None."""
+        guards = self.trace.size_guards
+        return next((f"{guard} at {source}" for guard, source in guards if not guard.holds(sizes)), None)
 
     def arrays(self, leaves: Sequence[Any]) -> list[Any]:
         """The arrays of a call's arguments, in the order of ``inputs``."""
@@ -106,11 +122,13 @@ class CompiledStep:
         self.results = capture.results
         self.effects = capture.effects
         self._check_state()
+        self._check_sizes()
         self.rebased = [w for w in self.effects.writes if w.history is not None]
         self.is_differentiable = bool(
             self.results.carries_history or self.rebased or any(e.left is not None for e in self.effects.modified)
         )
         self.calls = 0
+        self.sizes: dict[str, int] = {}  # the values of open sizes at the last call
         self.entry: Any = None
         self.call: CompiledCall | None = None
         entries = list(self.trace.state.values())
@@ -138,6 +156,14 @@ class CompiledStep:
                 {"first": f"{a.input.type}  {a.source}", "second": f"{b.input.type}  {b.source}"},
                 "make one a view of the other with tensor indexing (base[2:]), or clone() one of them",
             )
+
+    def _check_sizes(self) -> None:
+        """What still needs fixed sizes: steps in parts, and results that the caller differentiates."""
+        symbols = tuple(self.trace.sizes)
+        if symbols and not self.is_whole:
+            raise SpecializeSize(symbols, "Python decides on a value within the step")
+        if symbols and (self.results.carries_history or any(w.history is not None for w in self.effects.writes)):
+            raise SpecializeSize(symbols, "the caller differentiates the results")
 
     def conflicts(self, leaves: Sequence[Any]) -> set[int]:
         """Argument leaves whose memory the step also changes by another way."""
@@ -185,7 +211,8 @@ class CompiledStep:
         self.calls += 1
         if self.call is not None:
             return self._run_differentiable(leaves)
-        found = [allocate(v.type) for v in (*self.results.values, *self.effects.free)]
+        self.sizes = self.capture.sizes_of(arrays)
+        found = [allocate(concrete(v.type, self.sizes)) for v in (*self.results.values, *self.effects.free)]
         results = found[: len(self.results.values)]
         if self.effects.modified or self.effects.grads or self.effects.writes or self.effects.in_parts:
             with uninterrupted():
@@ -196,7 +223,7 @@ class CompiledStep:
                 self.effects.count_versions(leaves)
         else:
             self.segment.run(arrays, found)
-        return self.results.package([wrap(array) for array in results], leaves)
+        return self.results.package([wrap(array) for array in results], leaves, self.sizes)
 
     # -- results that the caller differentiates
 
@@ -261,7 +288,7 @@ class CompiledStep:
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
-        return self.results.package(found[:count], leaves)
+        return self.results.package(found[:count], leaves, self.sizes)
 
     def _commit_differentiable(self, leaves: Sequence[Any], arrays: list[Any]) -> None:
         effects = self.effects

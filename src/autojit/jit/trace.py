@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,13 +25,15 @@ import numpy as np
 from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.ports import ports
+from autojit.core.sizes import SizeGuard
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
+from autojit.ir.concrete import concrete
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
-from autojit.ops.sources import Full
+from autojit.ops.sources import Full, SizeValue
 from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, set_trace, state
@@ -97,9 +99,12 @@ class Trace:
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds outcomes of the first splits that are known already: a compiled prefix has computed them.
+    ``sizes`` are the values of the sizes that the capture leaves open; their hints answer what Python asks about them.
     """
 
-    def __init__(self, forced: Sequence[Any] = ()) -> None:
+    def __init__(self, forced: Sequence[Any] = (), sizes: Mapping[str, int] | None = None) -> None:
+        self.sizes = sizes or {}  # the values that open sizes have in this call
+        self.size_guards: list[tuple[SizeGuard, SourceLocation]] = []
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -147,6 +152,15 @@ class Trace:
         with grad_mode(False):
             number = wrap_value(value).reshape(()).to(float64 if kind is float else int64)
         return TracedNumber(self, number, kind)
+
+    def guard_size(self, guard: SizeGuard) -> None:
+        """The capture holds for sizes that fit."""
+        if all(guard != known for known, _ in self.size_guards):
+            self.size_guards.append((guard, here()))
+
+    def size_number(self, size: int) -> TracedNumber:
+        """An open size as a number of the step."""
+        return TracedNumber(self, wrap_value(self.apply(SizeValue(size, int64), ())[0]), int)
 
     def begin(self, tensor: Tensor) -> None:
         self.begun[id(tensor)] = weakref.ref(tensor)
@@ -265,8 +279,9 @@ class Trace:
         self._index()
         for node in self._needed(value):
             arrays = [self.known[v] for v in node.inputs]
+            op = concrete(node.op, self.sizes) if self.sizes else node.op
             with np.errstate(all="ignore"):
-                results = node.op.eager(*arrays)
+                results = op.eager(*arrays)
             results = (results,) if node.op.n_outputs == 1 else results
             for output, result in zip(node.outputs, results, strict=True):
                 self.known[output] = np.asarray(result, dtype=output.type.dtype.numpy)
@@ -314,6 +329,8 @@ class Trace:
             seen.add(current)
             node = self.definition.get(current)
             if node is not None:
+                if type(node.op) is SizeValue:
+                    return True
                 stack.extend(node.inputs)
         return False
 

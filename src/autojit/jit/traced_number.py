@@ -19,6 +19,7 @@ import numpy as np
 
 from autojit.core.dtypes import default_dtype, float64, int64
 from autojit.core.errors import TraceError
+from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.state import grad_mode, state
@@ -183,6 +184,8 @@ class TracedNumber:
 
 
 def _operand(x: Any, kind: type) -> Any:
+    if is_symbolic(x):
+        x = state.trace.size_number(x)  # type: ignore[union-attr]
     if isinstance(x, TracedNumber):
         return x.tensor.to(int64 if kind is int else float64)
     return kind(x)

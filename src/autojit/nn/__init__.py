@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.nn import functional, init, utils
+from autojit.nn import functional, init, modules, parallel, parameter, utils
 from autojit.nn.activation import (
     CELU,
     ELU,
@@ -34,17 +34,43 @@ from autojit.nn.activation import (
     Threshold,
 )  # fmt: skip
 from autojit.nn.attention import MultiheadAttention
-from autojit.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
-from autojit.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from autojit.nn.batchnorm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    SyncBatchNorm,
+)  # fmt: skip
+from autojit.nn.containers import Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from autojit.nn.convolution import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from autojit.nn.data_parallel import DataParallel
 from autojit.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
+from autojit.nn.factory import factory_kwargs
+from autojit.nn.functional.grouped import LinearCrossEntropyOptions
+from autojit.nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)  # fmt: skip
 from autojit.nn.linear import Bilinear, Embedding, EmbeddingBag, Identity, Linear
 from autojit.nn.loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -52,9 +78,11 @@ from autojit.nn.loss import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
@@ -62,8 +90,9 @@ from autojit.nn.loss import (
     TripletMarginWithDistanceLoss,
 )  # fmt: skip
 from autojit.nn.module import Module
-from autojit.nn.normalization import GroupNorm, LayerNorm, RMSNorm
-from autojit.nn.parameter import Buffer, Parameter
+from autojit.nn.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from autojit.nn.output_loss import AdaptiveLogSoftmaxWithLoss, LinearCrossEntropyLoss
+from autojit.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from autojit.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -75,6 +104,8 @@ from autojit.nn.pooling import (
     AvgPool2d,
     AvgPool3d,
     Fold,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -87,7 +118,7 @@ from autojit.nn.pooling import (
     Unfold,
 )  # fmt: skip
 from autojit.nn.rnn import GRU, LSTM, RNN, RNNBase
-from autojit.nn.rnn_cells import GRUCell, LSTMCell, RNNCell
+from autojit.nn.rnn_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from autojit.nn.shape import (
     ChannelShuffle,
     CircularPad1d,
@@ -119,6 +150,7 @@ from autojit.nn.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )  # fmt: skip
+from autojit.nn.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
     "CELU",
@@ -132,6 +164,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -146,6 +179,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "Buffer",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
@@ -153,6 +187,7 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Container",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -162,6 +197,7 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "CrossMapLRN2d",
     "DataParallel",
     "Dropout",
     "Dropout1d",
@@ -172,6 +208,8 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
@@ -192,8 +230,24 @@ __all__ = [
     "LPPool3d",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
+    "LinearCrossEntropyLoss",
+    "LinearCrossEntropyOptions",
+    "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
@@ -208,10 +262,12 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
+    "NLLLoss2d",
     "PReLU",
     "PairwiseDistance",
     "Parameter",
@@ -223,6 +279,7 @@ __all__ = [
     "RMSNorm",
     "RNNBase",
     "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -243,6 +300,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",
@@ -255,10 +313,19 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "Upsample",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "factory_kwargs",
     "functional",
     "init",
+    "modules",
+    "parallel",
+    "parameter",
     "utils",
 ]  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, cast, overload
 
-from autojit.nn.module import Module, _indent
+from autojit.nn.module import Module, _addindent
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
 
@@ -184,8 +185,8 @@ class ModuleList(Module):
         if not runs:
             return f"{self._get_name()}()"
         lines = [
-            f"({first}): {_indent(text)}" if first == last
-            else f"({first}-{last}): {last - first + 1} x {_indent(text)}"
+            f"({first}): {_addindent(text)}" if first == last
+            else f"({first}-{last}): {last - first + 1} x {_addindent(text)}"
             for first, last, text in runs
         ]  # fmt: skip
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"

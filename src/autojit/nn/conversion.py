@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
 import autojit as aj
-from autojit.nn.parameter import Parameter
+from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
+from autojit.tensor.state import bump_guard_epoch
 
 
 def convert_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
@@ -34,3 +35,89 @@ def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         elif arg is not None and not isinstance(arg, bool):
             device = arg
     return (None if device is None else aj.device(device)), dtype
+
+
+class ConversionMixin:
+    """The moving and casting half of Module."""
+
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    children: Callable[[], Iterator[Any]]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Replace the data of every parameter, its gradient and every buffer by ``fn`` of it."""
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        with aj.no_grad():
+            for parameter in self._parameters.values():
+                if parameter is not None:
+                    convert_parameter(parameter, fn)
+            for name, buffer in self._buffers.items():
+                if buffer is None:
+                    continue
+                if is_lazy(buffer):
+                    buffer.data = fn(buffer.data)
+                else:
+                    self._buffers[name] = fn(buffer)
+        bump_guard_epoch()
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Move or cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``; floating tensors only are cast."""
+        device, dtype = parse_to(args, kwargs)
+        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
+
+        def convert(tensor: Tensor) -> Tensor:
+            cast = dtype if tensor.is_floating_point() or tensor.is_complex() else None
+            if device is None:
+                return tensor if cast is None else tensor.to(cast)
+            return tensor.to(device) if cast is None else tensor.to(device, cast)
+
+        return self._apply(convert)
+
+    def _cast_floats(self, dtype: Any) -> Self:
+        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+    def float(self) -> Self:
+        """Cast floating parameters and buffers to float32."""
+        return self._cast_floats(aj.float32)
+
+    def double(self) -> Self:
+        """Cast floating parameters and buffers to float64."""
+        return self._cast_floats(aj.float64)
+
+    def half(self) -> Self:
+        """Cast floating parameters and buffers to float16."""
+        return self._cast_floats(aj.float16)
+
+    def bfloat16(self) -> Self:
+        """Cast floating parameters and buffers to bfloat16."""
+        return self._cast_floats(aj.bfloat16)
+
+    def type(self, dst_type: Any) -> Self:
+        """Cast all parameters and buffers to ``dst_type``."""
+        return self._apply(lambda tensor: tensor.to(dst_type))
+
+    def cpu(self) -> Self:
+        """Move parameters and buffers to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None) -> Self:
+        """Move parameters and buffers to a CUDA device."""
+        return self.to("cuda" if device is None else device)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move to a device without copying: the values are undefined afterwards."""
+        return self._apply(lambda tensor: aj.empty_like(tensor, device=device), recurse)
+
+    def share_memory(self) -> Self:
+        """Move parameters and buffers to memory that processes share.
+
+        Raises:
+            RuntimeError: always, unless there is nothing to move: tensors cannot be shared between processes.
+        """
+        return self._apply(lambda tensor: tensor.share_memory_())

@@ -194,9 +194,7 @@ def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     old = new[:-1]
 
     def deprecated(*args: Any, **kwargs: Any) -> Tensor:
-        warnings.warn(
-            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2
-        )
+        warnings.warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
 
     deprecated.__name__ = old

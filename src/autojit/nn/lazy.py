@@ -1,7 +1,7 @@
 """Layers that learn the number of their inputs from the first batch: ``LazyLinear`` and its like.
 
-Before the first call a forward pre-hook waits; it makes the parameters, and the module turns into the ordinary class. The
-same happens when a state dict with parameters is loaded.
+Before the first call a forward pre-hook waits; it makes the parameters, and the module turns into the ordinary class.
+Loading a state dict gives the parameters their shapes too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ from autojit.nn.functional.convolution import Extents
 from autojit.nn.hooks import RemovableHandle
 from autojit.nn.linear import Linear
 from autojit.nn.module import Module
-from autojit.nn.uninitialized import UninitializedBuffer, UninitializedParameter, is_lazy
+from autojit.nn.parameter import (
+    UninitializedBuffer,
+    UninitializedParameter,
+    UninitializedTensorMixin,
+    is_lazy,
+)  # fmt: skip
 from autojit.tensor import Tensor
 from autojit.tensor.state import outside_trace
 
@@ -80,9 +85,8 @@ def _materialize_loaded(module: Module, state_dict: Any, prefix: str, *_: Any) -
     """Before loading: give uninitialised tensors the shapes of those to be loaded."""
     for name, tensor in (*module._parameters.items(), *module._buffers.items()):
         given = state_dict.get(prefix + name)
-        if isinstance(tensor, UninitializedParameter | UninitializedBuffer) and given is not None and not is_lazy(given):
-            with aj.no_grad():
-                tensor.materialize(given.shape)
+        if isinstance(tensor, UninitializedTensorMixin) and given is not None and not is_lazy(given):
+            tensor.materialize(given.shape)
 
 
 def _infer_parameters(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -133,7 +137,7 @@ class LazyLinear(_OfInputs, Linear):
     def _inputs(self) -> int:
         return self.in_features
 
-    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor) -> None:
         """Take ``in_features`` from the input's last extent."""
         if self.has_uninitialized_params():
             self.in_features = int(input.shape[-1])
@@ -296,7 +300,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Tensor) -> None:  # type: ignore[override]
+    def initialize_parameters(self, input: Tensor) -> None:
         """Take ``num_features`` from axis 1 of the input."""
         if self.has_uninitialized_params():
             self.num_features = int(input.shape[1])

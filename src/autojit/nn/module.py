@@ -1,7 +1,8 @@
 """Module: a tree of parameters, buffers and child modules with a ``forward``.
 
 Read ``__setattr__`` first: assignment sorts values into ``_parameters``, ``_buffers``, ``_modules`` or the instance
-dict. Saving and loading is ``StateDictMixin`` (state_dict.py), hooks are ``HookMixin`` (hooks.py).
+dict. Saving and loading is ``StateDictMixin`` (state_dict.py), hooks are ``HookMixin`` (hooks.py), moving and casting
+``ConversionMixin`` (conversion.py).
 
 Compiled steps bake every plain attribute they read (``training``, sizes, flags), so a change of one bumps the global
 guard epoch: compiled steps then check their guards again.
@@ -10,14 +11,13 @@ guard epoch: compiled steps then check their guards again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import autojit as aj
-from autojit.nn.conversion import convert_parameter, parse_to
+from autojit.nn.conversion import ConversionMixin
 from autojit.nn.hooks import HOOK_KINDS, HookMixin
 from autojit.nn.parameter import Buffer, Parameter
 from autojit.nn.state_dict import StateDictMixin
-from autojit.nn.uninitialized import is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
 
@@ -36,7 +36,10 @@ def _is_same(old: object, new: object) -> bool:
     return old is new or (type(old) is type(new) and isinstance(old, _PLAIN) and old == new)
 
 
-class Module(StateDictMixin, HookMixin):
+_Destination = TypeVar("_Destination", bound=dict[str, Any])
+
+
+class Module(StateDictMixin, HookMixin, ConversionMixin):
     """Base of all layers and models; torch.nn.Module's interface.
 
     Subclasses call ``super().__init__()`` first, assign parameters and children, and define ``forward``.
@@ -54,14 +57,20 @@ class Module(StateDictMixin, HookMixin):
         ['factor']
     """
 
+    T_destination = _Destination
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _non_persistent_buffers_set: set[str]
+    _compiled_call_impl: Callable[..., Any] | None = None
+    call_super_init: bool = False  # whether ``__init__`` hands its arguments on to the next class
+    dump_patches: bool = False  # of torch's older versions; has no meaning
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if args or kwargs:
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+        elif args or kwargs:
             raise TypeError(
                 f"{type(self).__name__}.__init__() got unexpected arguments: Module takes none"
                 f" (got {len(args)} positional, {sorted(kwargs)} by keyword)"
@@ -80,9 +89,33 @@ class Module(StateDictMixin, HookMixin):
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
         if self._has_call_hooks():
             return self._call_with_hooks(args, kwargs)
         return self.forward(*args, **kwargs)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """The call with its hooks, uncompiled."""
+        return self._call_with_hooks(args, kwargs) if self._has_call_hooks() else self.forward(*args, **kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile calls of this module with ``aj.jit``; torch.compile's options are accepted and have no meaning.
+
+        Example:
+            >>> import autojit as aj
+            >>> layer = aj.nn.ReLU()
+            >>> layer.compile()
+            >>> layer(aj.tensor([-1.0, 1.0]))
+            tensor([0., 1.])
+        """
+        self._compiled_call_impl = aj.jit(self._call_impl)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and saved: everything but the compiled call."""
+        state = dict(self.__dict__)
+        state.pop("_compiled_call_impl", None)
+        return state
 
     # ---- attributes
 
@@ -377,74 +410,6 @@ class Module(StateDictMixin, HookMixin):
             elif parameter.grad is not None:
                 parameter.grad.detach_().zero_()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the data of every parameter, its gradient and every buffer by ``fn`` of it."""
-        if recurse:
-            for module in self.children():
-                module._apply(fn)
-        with aj.no_grad():
-            for parameter in self._parameters.values():
-                if parameter is not None:
-                    convert_parameter(parameter, fn)
-            for name, buffer in self._buffers.items():
-                if is_lazy(buffer):
-                    buffer.data = fn(buffer.data)
-                elif buffer is not None:
-                    self._buffers[name] = fn(buffer)
-        bump_guard_epoch()
-        return self
-
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move or cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``; floating tensors only are cast."""
-        device, dtype = parse_to(args, kwargs)
-        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(
-                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
-            )
-
-        def convert(tensor: Tensor) -> Tensor:
-            cast = dtype if tensor.is_floating_point() or tensor.is_complex() else None
-            if device is None:
-                return tensor if cast is None else tensor.to(cast)
-            return tensor.to(device) if cast is None else tensor.to(device, cast)
-
-        return self._apply(convert)
-
-    def _cast_floats(self, dtype: Any) -> Self:
-        return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
-
-    def float(self) -> Self:
-        """Cast floating parameters and buffers to float32."""
-        return self._cast_floats(aj.float32)
-
-    def double(self) -> Self:
-        """Cast floating parameters and buffers to float64."""
-        return self._cast_floats(aj.float64)
-
-    def half(self) -> Self:
-        """Cast floating parameters and buffers to float16."""
-        return self._cast_floats(aj.float16)
-
-    def bfloat16(self) -> Self:
-        """Cast floating parameters and buffers to bfloat16."""
-        return self._cast_floats(aj.bfloat16)
-
-    def type(self, dst_type: Any) -> Self:
-        """Cast all parameters and buffers to ``dst_type``."""
-        return self._apply(lambda tensor: tensor.to(dst_type))
-
-    def cpu(self) -> Self:
-        """Move parameters and buffers to the CPU."""
-        return self.to("cpu")
-
-    def cuda(self, device: int | str | None = None) -> Self:
-        """Move parameters and buffers to a CUDA device."""
-        return self.to("cuda" if device is None else device)
-
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move to a device without copying: the values are undefined afterwards."""
-        return self._apply(lambda tensor: aj.empty_like(tensor, device=device), recurse)
-
     def _guard_snapshot(self) -> tuple[Any, ...]:
         """What a trace of the module baked in beside plain attributes: which parts it has, and their hooks.
 
@@ -471,12 +436,13 @@ class Module(StateDictMixin, HookMixin):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         extra_lines = extra.split("\n") if extra else []
-        children = [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
+        children = [f"({name}): {_addindent(repr(module))}" for name, module in self._modules.items()]
         if not children and len(extra_lines) <= 1:
             return f"{self._get_name()}({extra})"
         lines = "\n  ".join(extra_lines + children)
         return f"{self._get_name()}(\n  {lines}\n)" if lines else f"{self._get_name()}()"
 
 
-def _indent(text: str) -> str:
-    return text.replace("\n", "\n  ")
+def _addindent(text: str, spaces: int = 2) -> str:
+    """The text with every line but the first moved to the right."""
+    return text.replace("\n", "\n" + " " * spaces)

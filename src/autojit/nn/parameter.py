@@ -1,12 +1,19 @@
-"""Parameter and Buffer: tensors that a Module keeps."""
+"""Parameter and Buffer: tensors that a Module keeps; and both without a shape yet, which lazy modules make.
+
+The memory of an uninitialised tensor is out of reach: reading ``_array``, as every op does, is the error.
+``materialize`` turns the same object into an ordinary tensor, so an optimiser that already holds it goes on with it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn
 
 import autojit as aj
-from autojit.core.errors import UsageError
+from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.tensor import wrap
 
 
 class Parameter(Tensor):
@@ -89,3 +96,144 @@ def _rebuild_parameter(array: Any, requires_grad: bool) -> Parameter:
 
 def _rebuild_buffer(array: Any, persistent: bool) -> Buffer:
     return Buffer(aj.tensor(array), persistent=persistent)
+
+
+_memory: Any = vars(Tensor)["_array"]
+_FIX = "call the module with a batch first: its shapes follow from the input"
+
+
+class UninitializedTensorMixin(Tensor):
+    """What uninitialised parameters and buffers share."""
+
+    __slots__ = ()
+    cls_to_become: ClassVar[type[Tensor]] = Tensor
+
+    @property
+    def _array(self) -> NoReturn:
+        name = type(self).__name__
+        raise ArgumentError(f"Attempted to use an uninitialized parameter: {name} has no elements yet", fix=_FIX)
+
+    @_array.setter
+    def _array(self, array: Any) -> None:
+        _memory.__set__(self, array)
+
+    @property
+    def data(self) -> Tensor:
+        """An empty tensor of the dtype and on the device that the parameter will have."""
+        return wrap(_memory.__get__(self))
+
+    @data.setter
+    def data(self, new: Tensor) -> None:
+        _memory.__set__(self, new._array)
+        self._type, self._storage, self._view = None, None, None
+
+    @property
+    def shape(self) -> NoReturn:
+        raise UsageError("Can't access the shape of an uninitialized parameter or buffer.", fix=_FIX)
+
+    @property
+    def dtype(self) -> DType:
+        return dtype_of_numpy(_memory.__get__(self).dtype)
+
+    def share_memory_(self) -> NoReturn:
+        raise UsageError("Can't share memory on an uninitialized parameter or buffer.", fix=_FIX)
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating one."""
+        return self.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
+        return self.dtype.is_complex
+
+    def materialize(self, shape: Sequence[int], device: Any = None, dtype: DType | None = None) -> None:
+        """Become an ordinary parameter or tensor of this shape with undefined elements.
+
+        Args:
+            device, dtype: in place of those given when the tensor was made.
+        """
+        made = aj.empty(tuple(shape), device=self.device if device is None else device, dtype=dtype or self.dtype)
+        self.data = made
+        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        found = memo.get(id(self))
+        if found is None:
+            found = memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
+        return found
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad, None, self.dtype)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape is not known yet; every op on it is an error until ``materialize``.
+
+    Example:
+        >>> from autojit import nn
+        >>> p = nn.UninitializedParameter()
+        >>> p.materialize((2, 3))
+        >>> p.shape
+        autojit.Size([2, 3])
+    """
+
+    __slots__ = ()
+    cls_to_become = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: DType | None = None
+    ) -> UninitializedParameter:
+        made: UninitializedParameter = Tensor._make_subclass(
+            cls, aj.empty(0, device=device, dtype=dtype), requires_grad
+        )
+        return made
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: DType | None = None) -> None:
+        """Everything was done by ``__new__``."""
+
+
+class UninitializedBuffer(UninitializedTensorMixin):
+    """A buffer whose shape is not known yet; every op on it is an error until ``materialize``.
+
+    Example:
+        >>> from autojit import nn
+        >>> nn.UninitializedBuffer()
+        <UninitializedBuffer>
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: DType | None = None,
+        persistent: bool = True,
+    ) -> UninitializedBuffer:
+        made: UninitializedBuffer = Tensor._make_subclass(cls, aj.empty(0, device=device, dtype=dtype), requires_grad)
+        made.__dict__["persistent"] = persistent
+        return made
+
+    def __init__(
+        self,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: DType | None = None,
+        persistent: bool = True,
+    ) -> None:
+        """Everything was done by ``__new__``."""
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether ``param`` is an uninitialised parameter or buffer.
+
+    Example:
+        >>> from autojit import nn
+        >>> from autojit.nn.parameter import is_lazy
+        >>> is_lazy(nn.UninitializedParameter())
+        True
+    """
+    return isinstance(param, UninitializedTensorMixin)

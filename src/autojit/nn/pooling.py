@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.nn.functional.pooling import OutputSize
 from autojit.nn.functional.windows import Extents, numbers

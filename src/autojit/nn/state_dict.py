@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import autojit as aj
 from autojit.nn.hooks import RemovableHandle, add_hook
-from autojit.nn.parameter import Parameter
-from autojit.nn.uninitialized import is_lazy
+from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch
 

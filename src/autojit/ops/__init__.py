@@ -33,11 +33,13 @@ from autojit.ops.views import *
 if TYPE_CHECKING:
     from autojit.ops.bessel_functions import *
     from autojit.ops.composites_normalization import *
+    from autojit.ops.control_flow import *
     from autojit.ops.convolution import *
     from autojit.ops.decompositions import *
     from autojit.ops.eigenvalues import *
     from autojit.ops.fourier import *
     from autojit.ops.incomplete_gamma import *
+    from autojit.ops.integer_factors import *
     from autojit.ops.labelled_products import *
     from autojit.ops.linalg import *
     from autojit.ops.matrix_exponential import *
@@ -45,17 +47,21 @@ if TYPE_CHECKING:
     from autojit.ops.pseudo_inverse import *
     from autojit.ops.random_positions import *
     from autojit.ops.reinterpret import *
+    from autojit.ops.scan_steps import *
     from autojit.ops.scans import *
     from autojit.ops.scattering import *
     from autojit.ops.sorting import *
     from autojit.ops.triangles import *
     from autojit.ops.triangular_factors import *
+    from autojit.ops.while_sweeps import *
 
 
 _LATER = [  # those first that more programs use
     "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
     "reinterpret", "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential",
     "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution",
+    "integer_factors",
+    "control_flow", "scan_steps", "while_sweeps",
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import AxisError, DTypeError, ShapeError
+from autojit.core.sizes import agree, is_symbolic
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Op, Operands, bind
@@ -60,13 +61,15 @@ def _broadcast(shapes: Sequence[Shape], op: str) -> Shape:
         for axis, extent in enumerate(shape, start=ndim - len(shape)):
             if extent == 1 or extent == result[axis]:
                 continue
-            if result[axis] != 1:
+            if result[axis] != 1 and not agree(extent, result[axis]):
                 raise ShapeError(
                     f"{op}: The size of tensor a ({result[axis]}) must match the size of tensor b ({extent}) at "
                     f"non-singleton dimension {axis}",
                     facts={f"operand {i}": list(s) for i, s in enumerate(shapes)},
                     fix="make the extents equal or 1, or reshape an operand",
                 )
+            if not is_symbolic(result[axis]) and result[axis] != 1:
+                continue  # sizes that agree in this capture: the number stays
             result[axis] = extent
     return tuple(result)
 

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from autojit.core.dtypes import int64
+from autojit.core.sizes import is_symbolic, size_max
 from autojit.ir.op import Operand, bind
 from autojit.ops.base import Axes, normalize_axes, normalize_axis
 from autojit.ops.elementwise_arithmetic import (
@@ -52,7 +53,7 @@ def mean(x: Operand, axes: Axes = None, keep: bool = False) -> Any:
 
 def _is_exact(count: int) -> bool:
     """Whether the reciprocal is a float: multiplying with it then rounds as dividing does."""
-    return count > 0 and count & (count - 1) == 0
+    return not is_symbolic(count) and count > 0 and count & (count - 1) == 0
 
 
 def var_mean(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = False) -> tuple[Any, Any]:
@@ -65,7 +66,9 @@ def var_mean(x: Operand, axes: Axes = None, correction: float = 1, keep: bool = 
     else:
         squares = squared_deviation(x, middle)
     total = sum(squares, found, keep)
-    freedom = max(0.0, count_of(x, found) - correction)
+    count = count_of(x, found)
+    is_whole = is_symbolic(count) and correction == int(correction)
+    freedom = size_max(0, count - int(correction)) if is_whole else max(0.0, count - correction)
     return div(total, freedom), middle if keep else reshape(middle, x.spec.drop(found).shape)
 
 

@@ -154,6 +154,8 @@ class Cond(HoldsGraphs):
         bars = as_tuple(y_bar, self.n_outputs)
         kept = [k for k in floats(self.on_true.outputs) if bars[k] is not None]
         wanted = floats(self.on_true.inputs)
+        if not wanted or not kept:
+            return (None,) * len(primals)
         adjoints = [transforms_port().adjoint(only_outputs(g, kept), wanted) for g in self.graphs()]
         found = bind(Cond(*adjoints), predicate, *operands, *[bars[k] for k in kept])
         placed: list[Any] = [None] * len(primals)

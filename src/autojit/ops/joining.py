@@ -12,6 +12,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, AxisError, DTypeError, IndexOutOfRangeError, ShapeError
 from autojit.core.records import record
+from autojit.core.sizes import agree_on
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axes, normalize_axis
@@ -40,7 +41,7 @@ class Concatenate(Structured):
         for k, other in enumerate(types):
             if other.dtype is not first.dtype:
                 raise DTypeError("cat: operands differ in dtype", {"first": first, f"operand {k}": other})
-            if other.ndim != first.ndim or other.drop((self.axis,)).shape != first.drop((self.axis,)).shape:
+            if not agree_on(other.drop((self.axis,)).shape, first.drop((self.axis,)).shape):
                 raise ShapeError(
                     f"Sizes of tensors must match except in dimension {self.axis}",
                     {"first": first, f"operand {k}": other},
@@ -101,7 +102,7 @@ def stack(operands: Sequence[Operand], axis: int = 0) -> Any:
         raise ArgumentError("stack expects a non-empty TensorList")
     first = operands[0].spec
     for k, x in enumerate(operands):
-        if x.spec.shape != first.shape:
+        if not agree_on(x.spec.shape, first.shape):
             raise ShapeError(
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
                 f"{list(x.spec.shape)} at entry {k}",

@@ -11,6 +11,7 @@ import numpy as np
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
+from autojit.core.sizes import agree
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes, normalize_axis
@@ -122,7 +123,7 @@ class MatmulAdd(Structured):
 
 def check_inner(x: TensorType, w: TensorType) -> None:
     """Raise ShapeError unless the last axis of ``x`` has the extent of the last but one of ``w``."""
-    if x.shape[-1] != w.shape[-2]:
+    if not agree(x.shape[-1], w.shape[-2]):
         raise inner_axes_differ(x, w)
 
 

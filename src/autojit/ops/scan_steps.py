@@ -103,6 +103,8 @@ class Scan(HoldsGraphs):
         bars = as_tuple(y_bar, self.n_outputs)
         kept = [k for k in floats(body.outputs) if k < first or bars[k] is not None]
         wanted = floats(body.inputs)
+        if not wanted or not kept:
+            return (None,) * len(primals)
         adjoint = transforms_port().adjoint(replace(body, outputs=tuple(body.outputs[k] for k in kept)), wanted)
         moving = [k for k in wanted if k < first]
         slices = [k for k in wanted if first <= k < rest]

@@ -15,6 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
+from autojit.core.sizes import agree, is_symbolic, size_max
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -55,7 +56,7 @@ class Reshape(View):
     shape: Shape
 
     def result_type(self, x: TensorType) -> TensorType:
-        if prod(self.shape) != x.size:
+        if not agree(prod(self.shape), x.size):
             raise _bad_reshape(self.shape, x)
         return x.with_shape(self.shape)
 
@@ -144,7 +145,7 @@ class Slice(View):
     def extents(self) -> Shape:
         """The result's shape."""
         bounds = zip(self.starts, self.stops, self.steps, strict=True)
-        return tuple(max(0, -(-(stop - start) // step)) for start, stop, step in bounds)
+        return tuple(size_max(0, -(-(stop - start) // step)) for start, stop, step in bounds)
 
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
         place = self.__dict__.get("_place")
@@ -407,13 +408,28 @@ def strided_slice(
     strides = tuple(steps) if steps is not None else (1,) * x.spec.ndim
     if min(strides, default=1) <= 0:
         raise ArgumentError("slice step must be positive", {"x": x, "steps": strides}, "use flip for a reversed order")
-    spans = zip(starts, stops, strides, x.spec.shape, strict=True)
-    ranges = [range(*slice(start, stop, step).indices(n)) for start, stop, step, n in spans]
-    if all(len(r) == n and r.step == 1 for r, n in zip(ranges, x.spec.shape, strict=True)):
+    spans = [slice_span(*given) for given in zip(starts, stops, strides, x.spec.shape, strict=True)]
+    if all(s == (0, n) and step == 1 for s, n, step in zip(spans, x.spec.shape, strides, strict=True)):
         return x
-    # one spelling per meaning: the stop just after the last element, so that equal slices are equal ops
-    ends = tuple(r[-1] + 1 if len(r) else r.start for r in ranges)
-    return bind(Slice(tuple(r.start for r in ranges), ends, tuple(r.step for r in ranges)), x)
+    return bind(Slice(tuple(s[0] for s in spans), tuple(s[1] for s in spans), strides), x)
+
+
+def slice_span(start: int | None, stop: int | None, step: int, extent: int) -> tuple[int, int]:
+    """(start, just after the last element) of Python's clipped slice: one spelling, so that equal slices are equal."""
+    if not (is_symbolic(start) or is_symbolic(stop) or is_symbolic(extent)):
+        places = range(*slice(start, stop, step).indices(extent))
+        return places.start, places[-1] + 1 if len(places) else places.start
+    first = 0 if start is None else _clipped(start, extent)
+    last = extent if stop is None else _clipped(stop, extent)
+    if not first < last:
+        return first, first
+    return first, last if step == 1 else first + (last - first - 1) // step * step + 1
+
+
+def _clipped(place: int, extent: int) -> int:
+    """A slice's bound as a position between 0 and an extent."""
+    place = place + extent if place < 0 else place
+    return 0 if place < 0 else place if place <= extent else extent
 
 
 def slice_axis(x: Operand, axis: int, start: int, stop: int | None, step: int = 1) -> Any:

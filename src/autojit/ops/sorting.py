@@ -30,22 +30,38 @@ __all__ = [
 ]  # fmt: skip
 
 _HALVES = (float16.numpy, bfloat16.numpy)
+_SHORT_LINE = 256  # below, sorting all lines at once beats selecting in each
 
 
 @record
 class Sort(Structured):
-    """(values, positions) in order along ``axis``; equal elements keep their order; NaN counts as greatest."""
+    """(values, positions) in order along ``axis``; equal elements keep their order; NaN counts as greatest.
+
+    With ``ranks``, only places start .. stop - 1 of that order: what a selection finds without sorting the rest.
+    """
 
     n_outputs: ClassVar[int] = 2
     axis: int
     descending: bool
+    ranks: tuple[int, int] | None = None
 
     def result_type(self, x: TensorType) -> tuple[TensorType, TensorType]:
         if x.dtype.is_complex:
             raise DTypeError("Sort currently does not support complex dtypes on CPU", {"x": x})
+        if self.ranks is not None:
+            kept = self.ranks[1] - self.ranks[0]
+            x = x.with_shape((*x.shape[: self.axis], kept, *x.shape[self.axis + 1 :]))
         return x, x.with_dtype(int64)
 
     def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        if self.ranks is not None:
+            start, stop = self.ranks
+            if stop > start and x.shape[self.axis] >= max(_SHORT_LINE, 4 * (stop - start)):
+                order = _selected(x, self.axis, self.descending, start, stop)
+                return np.take_along_axis(x, order, self.axis), order
+            values, order = Sort(self.axis, self.descending).eager(x)
+            piece = (slice(None),) * self.axis + (slice(start, stop),)
+            return values[piece], order[piece]
         keys = x.astype(np.float32) if x.dtype in _HALVES else x
         if self.descending:  # the reverse of a stable sort of the reversed keys is stable, NaN first
             order = np.argsort(np.flip(keys, self.axis), self.axis, kind="stable")
@@ -66,7 +82,7 @@ class Sort(Structured):
         return (None if x_dot is None else bind(Gather(self.axis), x_dot, result[1]), None)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        return bind(Sort(self.axis + 1, self.descending), args[0])
+        return bind(Sort(self.axis + 1, self.descending, self.ranks), args[0])
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -76,7 +92,41 @@ class Sort(Structured):
             (Sort(1, False), (draws((2, 5), dtype),)),
             (Sort(0, True), (draws((2, 5), dtype, 1).T,)),
             (Sort(0, True), (draws((0,), dtype),)),
+            (Sort(1, True, (0, 2)), (draws((2, 5), dtype),)),
         ]
+
+
+def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
+    """Integers in the order of the elements, NaN greatest, both zeros equal."""
+    if x.dtype.kind in "iu":
+        return x
+    if x.dtype.kind == "b":
+        return x.view(np.uint8)
+    wide = x if x.dtype == np.float64 else x.astype(np.float32)
+    bits = (wide + wide.dtype.type(0)).view(np.int64 if wide.dtype == np.float64 else np.int32)
+    most = np.iinfo(bits.dtype).max
+    keys = bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & most)
+    return np.where(np.isnan(wide), most, keys)  # type: ignore[no-any-return]
+
+
+def _selected(x: NDArray[Any], axis: int, descending: bool, start: int, stop: int) -> NDArray[Any]:
+    """The positions of places start .. stop - 1 of the stable order along an axis, by partition."""
+    keys = np.moveaxis(_sort_keys(x), axis, -1)
+    lines = np.ascontiguousarray(keys).reshape(-1, keys.shape[-1])
+    if descending:
+        lines = ~lines  # reverses the order of integers; equal ones keep theirs
+    found = np.empty((len(lines), stop - start), np.int64)
+    for line, places in zip(lines, found, strict=True):
+        last = np.partition(line, stop - 1)[stop - 1]
+        wanted, first = line <= last, 0
+        if start:
+            least = last if start == stop - 1 else np.partition(line, start)[start]
+            first = start - np.count_nonzero(line < least)
+            wanted &= line >= least
+        candidates = np.flatnonzero(wanted)
+        order = np.argsort(line[candidates], kind="stable")[first : first + stop - start]
+        places[...] = candidates[order]
+    return np.moveaxis(found.reshape(*keys.shape[:-1], stop - start), -1, axis)
 
 
 @record
@@ -245,10 +295,16 @@ def topk(x: Operand, count: int, axis: int = -1, largest: bool = True) -> tuple[
     extent = x.spec.shape[axis] if x.spec.ndim else 1
     if not 0 <= count <= extent:
         raise ShapeError("selected index k out of range", {"x": x, "k": count})
-    values, places = sort(x, axis, descending=largest)
     if x.spec.ndim == 0:
-        return values, places
-    return slice_axis(values, axis, 0, count), slice_axis(places, axis, 0, count)
+        return sort(x, axis, descending=largest)
+    values, places = bind(Sort(axis, largest, (0, count)), x)
+    return values, places
+
+
+def _rank(x: Operand, axis: int, rank: int) -> tuple[Any, Any]:
+    """(value, position) of one place of the ascending order along an axis, which goes away."""
+    values, places = bind(Sort(axis, False, (rank, rank + 1)), x)
+    return select(values, axis, 0), select(places, axis, 0)
 
 
 def kthvalue(x: Operand, k: int, axis: int = -1) -> tuple[Any, Any]:
@@ -257,28 +313,32 @@ def kthvalue(x: Operand, k: int, axis: int = -1) -> tuple[Any, Any]:
     extent = x.spec.shape[axis] if x.spec.ndim else 1
     if not 1 <= k <= extent:
         raise IndexOutOfRangeError(f"kthvalue(): selected number k out of range for dimension {axis}", {"x": x, "k": k})
-    values, places = sort(x, axis)
-    if x.spec.ndim == 0:
-        return values, places
-    return select(values, axis, k - 1), select(places, axis, k - 1)
+    return sort(x, axis) if x.spec.ndim == 0 else _rank(x, axis, k - 1)
 
 
 def median(x: Operand, axis: int) -> tuple[Any, Any]:
     """(lower median, its position) along ``axis``; NaN if there is one, as torch.median."""
-    values, places = sort(x, axis)
     if x.spec.ndim == 0:
-        return values, places
+        return sort(x, axis)
     axis = normalize_axis(axis, x.spec.ndim, "median")
     extent = x.spec.shape[axis]
     if extent == 0:
         raise IndexOutOfRangeError("median(): Expected reduction dim to have non-zero size.", {"x": x, "axis": axis})
     middle = (extent - 1) // 2
-    value, place = select(values, axis, middle), select(places, axis, middle)
+    value, place = _rank(x, axis, middle)
     if not x.spec.dtype.is_floating_point:
         return value, place
-    last, last_place = select(values, axis, extent - 1), select(places, axis, extent - 1)
-    has_nan = apply("ne", last, last)  # NaN sorts last
-    return apply("where", has_nan, last, value), apply("where", has_nan, last_place, place)
+    greatest = apply("argmax", x, axes=(axis,))  # a NaN where there is one
+    top = _element(x, axis, greatest)
+    place = apply("where", apply("ne", top, top), greatest, place)
+    return _element(x, axis, place), place
+
+
+def _element(x: Operand, axis: int, place: Operand) -> Any:
+    """The element at a position of an axis, which goes away."""
+    shape = place.spec.shape
+    index = reshape(place, (*shape[:axis], 1, *shape[axis:]))
+    return reshape(bind(Gather(axis), x, index), shape)
 
 
 def searchsorted(sorted: Operand, values: Operand, right: bool = False) -> Any:

@@ -26,9 +26,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.ir.concrete import concrete
 from autojit.runtime.failures import Failures
 from autojit.runtime.loader import LoadedObject
 from autojit.runtime.memory import allocate_array
+from autojit.runtime.size_program import SizeProgram, sizes_of
 from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run_entries, watching
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class Executable:
         outputs: what `run` allocates for outputs it is not given.
         plan: address of the plan, for the plan runner.
         failures: what native code and the ops it calls back report to.
+        sizes: what depends on symbolic sizes, if any are.
         lowered: the step the plan was written for; it names the kernels when somebody watches.
         keep: owner of everything the plan points to.
 
@@ -92,6 +95,7 @@ class Executable:
         *,
         plan: int = 0,
         failures: Failures | None = None,
+        sizes: SizeProgram | None = None,
         lowered: LoweredStep | None = None,
         keep: object = None,
     ) -> None:
@@ -99,6 +103,9 @@ class Executable:
         self._keep = keep
         self._failures = failures or Failures()
         self._lowered = lowered
+        self._sizes = sizes
+        self.symbols: tuple[str, ...] = sizes.symbols if sizes is not None else ()
+        self.sizes_address = sizes.table.ctypes.data if sizes is not None else 0
         self._rows: list[KernelRow] | None = None  # made when somebody watches
         self.error_address = self._failures.address
         self.raise_errors = self._failures.raise_errors
@@ -124,15 +131,28 @@ class Executable:
             ArgumentError: a wrong number of arrays, an array that is not C-contiguous and aligned, or an output that
                 does not fit its spec.
         """
-        results = [allocate_array(spec.shape, spec.dtype) for spec in self.outputs] if outputs is None else [*outputs]
-        self._check(inputs, results)
-        self.run_with(inputs, results)
+        sizes = self.sizes_of([array.shape for array in inputs])
+        if outputs is None:
+            shapes = self.output_shapes(sizes)
+            outputs = [allocate_array(shape, spec.dtype) for shape, spec in zip(shapes, self.outputs, strict=True)]
+        results = [*outputs]
+        self._check(inputs, results, sizes)
+        self.run_with(inputs, results, sizes)
         return results
 
-    def run_with(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """The values of `symbols` in a call with arrays of these shapes."""
+        return () if self._sizes is None else sizes_of(shapes, self._sizes.sources)
+
+    def output_shapes(self, sizes: Sequence[int] = ()) -> list[tuple[int, ...]]:
+        """The outputs' shapes for values of `symbols`."""
+        values = dict(zip(self.symbols, sizes, strict=True))
+        return [concrete(spec.shape, values) for spec in self.outputs]
+
+    def run_with(self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int] = ()) -> None:
         """Run with the addresses of arrays known to fit for the first inputs and outputs; the others are fixed.
 
-        Thread-safe, as `run`.
+        ``sizes`` are the values of `symbols`. Thread-safe, as `run`.
 
         Raises:
             IndexOutOfRangeError, or what an op that is called back raised; the outputs' contents are then undefined.
@@ -140,6 +160,8 @@ class Executable:
         with self._lock:
             self._acquire_busy()
             try:
+                if self._sizes is not None:
+                    self._sizes.set_sizes(sizes)
                 for index, array in enumerate(inputs):
                     self._table[self.layout.input(index)] = data_address(array)
                 for index, array in enumerate(outputs):
@@ -172,7 +194,7 @@ class Executable:
             time.sleep(20e-6)
         self._busy.value = 1
 
-    def _check(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def _check(self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int]) -> None:
         expected = (self.layout.n_inputs, self.layout.n_outputs)
         if (len(inputs), len(outputs)) != expected:
             raise ArgumentError(
@@ -185,13 +207,14 @@ class Executable:
                     raise ArgumentError(
                         f"compiled step: {kind} {index} is not contiguous", fix="pass np.ascontiguousarray(x)"
                     )
-        for index, (array, spec) in enumerate(zip(outputs, self.outputs, strict=True)):
-            if array.shape != spec.shape or array.dtype != spec.dtype or not array.flags.writeable:
+        shapes = self.output_shapes(sizes)
+        for index, (array, spec, shape) in enumerate(zip(outputs, self.outputs, shapes, strict=True)):
+            if array.shape != shape or array.dtype != spec.dtype or not array.flags.writeable:
                 raise ArgumentError(
                     f"compiled step: output {index} does not fit",
                     facts={
                         "output": f"{array.dtype}{list(array.shape)}",
-                        "expected": f"{spec.dtype}{list(spec.shape)}",
+                        "expected": f"{spec.dtype}{list(shape)}",
                     },
                 )
 

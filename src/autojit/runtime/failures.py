@@ -7,10 +7,11 @@ exception here, because none may cross native code.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cpu.kernel_text import ACCESS_SITE
+from autojit.codegen.cpu.kernel_text import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.cpu.lower import Reporter
 from autojit.core.errors import CompileError, IndexOutOfRangeError
 
@@ -68,6 +69,10 @@ class Failures:
 
 def reported_error(reporter: Reporter, site: int, position: int) -> Exception:
     """The error behind a kernel's report (see ``codegen.cpu.kernel_text``)."""
+    if FAILURE_SITE <= site < ACCESS_SITE:
+        op: Any = reporter.failing[site - FAILURE_SITE]
+        failure: Exception = op.failure(position)
+        return failure
     if site < ACCESS_SITE:
         node = reporter.lookups[site - 1]
         operand = node.inputs[0].type

@@ -30,6 +30,8 @@ from autojit.codegen.cpu.lower import (
 )  # fmt: skip
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
+from autojit.core.sizes import is_symbolic, size_max
+from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.runtime.executable import Executable, OutputSpec
 from autojit.runtime.failures import Failures
@@ -38,6 +40,7 @@ from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.memory import Arena
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import get_num_threads, parallel_for_address
+from autojit.runtime.size_program import SizeProgram
 from autojit.schedule.memory import aligned
 
 _kernels: dict[str, LoadedObject] = {}
@@ -116,6 +119,9 @@ class PlanBuilder:
         self.workers = max(get_num_threads(), 1)
         self.table = self._table_indices(fixed)
         self.fixed = fixed
+        types = [v.type for v in self.graph.inputs]
+        self.sizes = SizeProgram(types, self.failures.caught) if any(is_symbolic(t.size) for t in types) else None
+        self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
 
     def _table_indices(self, fixed: dict[Value, int]) -> dict[Value, int]:
@@ -129,20 +135,34 @@ class PlanBuilder:
         """Temporaries, then scratch: entries take turns, so they share it; partial results of a band outlive it."""
         start = aligned(self.memory.arena_bytes)
         self.scratch: dict[Scratch, int] = {}
+        self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
         kept = peak = 0
+        regions = list(self.memory.regions)
+        shared: int = 0  # of symbolic size, for the workers
         for entry in self.lowered.entries:
             parts = (entry,) if isinstance(entry, Entry) else entry.entries
             moving = entry.local_bytes * self.workers if isinstance(entry, BandEntry) else 0
             for part in parts:
                 for scratch in _scratch_of(part):
-                    if scratch in self.scratch:
+                    if scratch in self.scratch or scratch in self.open_scratch:
+                        continue
+                    size = self._scratch_bytes(scratch)
+                    if is_symbolic(size):
+                        shared = size_max(shared, size) if scratch.per_worker else shared
+                        self.open_scratch[scratch] = len(self.memory.regions) if scratch.per_worker else len(regions)
+                        regions += [] if scratch.per_worker else [size]
                         continue
                     if scratch.per_worker:
                         continue
                     self.scratch[scratch] = kept
                     kept += self._scratch_bytes(scratch)
-            workers = max((self._scratch_bytes(s) for p in parts for s in _scratch_of(p) if s.per_worker), default=0)
+            own = [s for p in parts for s in _scratch_of(p) if s.per_worker and s not in self.open_scratch]
+            workers = max(map(self._scratch_bytes, own), default=0)
             peak = max(peak, moving + workers)
+        if regions or is_symbolic(shared):
+            assert self.sizes is not None
+            regions.insert(len(self.memory.regions), shared)
+            self.regions = self.sizes.lay_regions(regions)
         self.worker_offset = start + kept
         return Arena(start + kept + peak + 64), start
 
@@ -150,10 +170,19 @@ class PlanBuilder:
         return aligned(scratch.size_bytes * (self.workers if scratch.per_worker else 1))
 
     def words(self, values: Sequence[int]) -> int:
-        """Address of constant words."""
-        block = np.array([v & 0xFFFFFFFFFFFFFFFF for v in values], np.uint64)
+        """Address of words, constant but for symbolic sizes."""
+        block = np.zeros(len(values), np.uint64)
         self.keep.append(block)
-        return int(block.ctypes.data)
+        base = int(block.ctypes.data)
+        block[:] = [self._word(v, base + 8 * k) & 0xFFFFFFFFFFFFFFFF for k, v in enumerate(values)]
+        return base
+
+    def _word(self, value: int, address: int) -> int:
+        """A word to be written at an address, where the size program writes it if it is symbolic."""
+        if not is_symbolic(value):
+            return value
+        assert self.sizes is not None
+        return self.sizes.word(value, address)
 
     def entries(self) -> tuple[int, int]:
         """(number of entries, address of the entry table)."""
@@ -169,7 +198,7 @@ class PlanBuilder:
             if isinstance(entry, BatchEntry):
                 rows += [builtin_address("aj_many"), self._batch(entry), entry.chunks, 1]
                 continue
-            rows += [self._body(entry), self._context(entry), entry.chunks, int(entry.chunks > 1)]
+            rows += [self._body(entry), self._context(entry), entry.chunks, int(entry.chunks != 1)]
         return len(rows) // 4, self.words(rows)
 
     def _body(self, entry: Entry) -> int:
@@ -228,8 +257,10 @@ class PlanBuilder:
 
     def _argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Immediate):
-            return argument.word
+            return self._word(argument.word, slot)
         if isinstance(argument, Scratch):
+            if argument in self.open_scratch:
+                return self._in_region(self.open_scratch[argument], 0, slot)
             if argument.per_worker:
                 return self.arena.address + self.worker_offset
             return self.arena.address + self.scratch_offset + self.scratch[argument]
@@ -241,19 +272,28 @@ class PlanBuilder:
         assert isinstance(value, Value)
         value = self.memory.home(value)
         if value in self.fixed:
-            return self.fixed[value] + offset
+            return self._word(self.fixed[value] + offset, slot)
         if value in self.table:
             self.patches.append((slot, self.table[value], offset))
             return 0
-        return self.arena.address + self.memory.offsets[value] + offset
+        if value in self.memory.region_of:
+            return self._in_region(self.memory.region_of[value], offset, slot)
+        return self._word(self.arena.address + self.memory.offsets[value] + offset, slot)
+
+    def _in_region(self, region: int, offset: int, slot: int) -> int:
+        """An address in memory of symbolic size, which the size program writes."""
+        sizes = self.sizes
+        assert sizes is not None
+        base = self.regions[region]
+        sizes.fix(slot, base if offset == 0 else sizes.sum(base, sizes.slot(offset)))
+        return 0
 
     def _callback(self, callback: Callback) -> int:
         node = callback.kernel.node
-        types = [*(v.type for v in callback.kernel.operands), *(v.type for v in node.outputs)]
-        inputs = [v.type for v in node.inputs]
+        whole = [*(v.type for v in callback.kernel.operands), *(v.type for v in node.outputs)]
         count = len(callback.kernel.operands)
 
-        failures = self.failures
+        failures, open_sizes = self.failures, self.sizes
 
         def guarded(context: int, chunk: int, worker: int) -> None:
             try:
@@ -263,11 +303,14 @@ class PlanBuilder:
                 failures.caught(error)
 
         def body(context: int) -> None:
+            values = {} if open_sizes is None else open_sizes.values()
+            types = [concrete(t, values) for t in whole]
+            inputs = [concrete(v.type, values) for v in node.inputs]
             pointers = (ctypes.c_void_p * len(types)).from_address(context)
             arrays = [_array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
             operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
             with np.errstate(all="ignore"):
-                results = node.op.eager(*operands)
+                results = concrete(node.op, values).eager(*operands)
             if node.op.n_outputs == 1:
                 results = (results,)
             for target, result in zip(arrays[count:], results, strict=True):
@@ -305,7 +348,10 @@ def build_executable(
     builder = PlanBuilder(lowered, fixed)
     count, entries = builder.entries()
     patches = builder.words([w for patch in builder.patches for w in patch])
-    plan = builder.words([len(builder.patches), patches, count, entries, builder.workers, builder.failures.address])
+    sizes = builder.sizes
+    program = 0 if sizes is None else sizes.finish()
+    errors = builder.failures.address
+    plan = builder.words([len(builder.patches), patches, count, entries, builder.workers, errors, program])
     specs = [OutputSpec(v.type.shape, v.type.dtype.numpy) for v in schedule.graph.outputs]
     return Executable(
         _plan_object(),
@@ -313,6 +359,7 @@ def build_executable(
         specs,
         plan=plan,
         failures=builder.failures,
+        sizes=sizes,
         lowered=lowered,
         keep=builder,
     )

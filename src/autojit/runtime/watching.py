@@ -16,7 +16,7 @@ from autojit.codegen.cpu.lower import LoweredStep
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.graph import Node
 
-PLAN_WORDS = 6  # see plan_ir
+PLAN_WORDS = 7  # see plan_ir
 ENTRY_BYTES = 32
 
 

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
 
+from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
 from autojit.schedule.kernels import Access, Kernel, LoopKernel, MatmulKernel
@@ -89,6 +90,8 @@ class Cut:
 
 def cut_of(kernel: Kernel) -> Cut | None:
     """The ways to slice a kernel, or None."""
+    if any(is_symbolic(v.type.size) for v in (*kernel.reads(), *kernel.writes())):
+        return None  # slices are of one size
     if isinstance(kernel, LoopKernel):
         return _cut_loops(kernel)
     if isinstance(kernel, MatmulKernel):

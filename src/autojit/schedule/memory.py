@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from autojit.core.sizes import is_symbolic, size_max, surely_less, typical
 from autojit.ir.graph import Graph, Value
 
 if TYPE_CHECKING:
@@ -29,12 +30,15 @@ ALIGNMENT = 64  # bytes: a cache line and the widest vector
 class MemoryPlan:
     """``offsets`` of temporaries in the arena, in bytes; ``arena_bytes`` is its size: the step's peak of temporaries.
 
-    ``aliases``: values that lie in the memory of another, because a kernel turns them into it in place.
+    ``aliases``: values that lie in the memory of another, because a kernel turns them into it in place. Temporaries of
+    symbolic size lie elsewhere: in one of the ``regions``, which follow each other and are as long as a call needs.
     """
 
     offsets: dict[Value, int]
     arena_bytes: int
     aliases: dict[Value, Value]
+    regions: tuple[int, ...] = ()  # sizes in bytes
+    region_of: dict[Value, int] = field(default_factory=dict)
 
     def home(self, value: Value) -> Value:
         """The value whose memory holds ``value``."""
@@ -71,7 +75,29 @@ def plan_memory(
     blocks = [
         _Block(v, first[v], last[v], aligned(v.type.size_bytes)) for v in first if v not in outside and v not in aliases
     ]
-    return _place(blocks, aliases)
+    fixed = [block for block in blocks if not is_symbolic(block.size_bytes)]
+    offsets, arena_bytes = _place(fixed)
+    regions, region_of = _share_regions([block for block in blocks if is_symbolic(block.size_bytes)])
+    return MemoryPlan(offsets, arena_bytes, aliases, regions, region_of)
+
+
+def _share_regions(blocks: list[_Block]) -> tuple[tuple[int, ...], dict[Value, int]]:
+    """Blocks of symbolic size, large ones first, each in the first region that is long enough and free over its life."""
+    sizes: list[int] = []
+    members: list[list[_Block]] = []
+    region_of: dict[Value, int] = {}
+    for block in sorted(blocks, key=lambda b: (-typical(b.size_bytes), b.first)):
+        for place, others in enumerate(members):
+            is_free = all(block.last < other.first or other.last < block.first for other in others)
+            if is_free and surely_less(block.size_bytes - 1, sizes[place]):
+                break
+        else:
+            place = len(sizes)
+            sizes.append(block.size_bytes)
+            members.append([])
+        members[place].append(block)
+        region_of[block.value] = place
+    return tuple(sizes), region_of
 
 
 def _in_place(
@@ -100,8 +126,8 @@ def _in_place(
     return aliases
 
 
-def _place(blocks: list[_Block], aliases: dict[Value, Value]) -> MemoryPlan:
-    """The lowest gap that is free over a block's life, largest blocks first.
+def _place(blocks: list[_Block]) -> tuple[dict[Value, int], int]:
+    """(offsets, size of the arena): the lowest gap that is free over a block's life, largest blocks first.
 
     The placed blocks stand in the columns of ``placed`` by their offsets: offset, end, first and last time.
     """
@@ -114,7 +140,7 @@ def _place(blocks: list[_Block], aliases: dict[Value, Value]) -> MemoryPlan:
         place = int(np.searchsorted(start, offset, "right"))
         placed[:, place + 1 : count + 1] = placed[:, place:count]
         placed[:, place] = (offset, offset + block.size_bytes, block.first, block.last)
-    return MemoryPlan(offsets, int(placed[1].max(initial=0)), aliases)
+    return offsets, int(placed[1].max(initial=0))
 
 
 def _lowest_gap(start: NDArray[np.int64], end: NDArray[np.int64], taken: NDArray[np.bool_], size_bytes: int) -> int:
@@ -128,4 +154,4 @@ def _lowest_gap(start: NDArray[np.int64], end: NDArray[np.int64], taken: NDArray
 
 def aligned(size_bytes: int) -> int:
     """Rounded up to whole cache lines; an empty buffer still has an address."""
-    return max(ALIGNMENT, -(-size_bytes // ALIGNMENT) * ALIGNMENT)
+    return size_max(ALIGNMENT, -(-size_bytes // ALIGNMENT) * ALIGNMENT)

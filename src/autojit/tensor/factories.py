@@ -15,6 +15,7 @@ from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.device_layer import placed
 from autojit.tensor.dispatch import literal_of, mark_inference
+from autojit.tensor.exchange import array_of_foreign, is_foreign_array
 from autojit.tensor.functions_elementwise import clone, eq
 from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.promotion import cast
@@ -76,6 +77,8 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     if isinstance(data, np.ndarray | np.generic):
         wanted = dtype_of_numpy(data.dtype) if dtype is None else dtype
         return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
+    if is_foreign_array(data):
+        return array_from(array_of_foreign(data), dtype, copy)
     try:
         plain = np.asarray(data)
     except ValueError as error:

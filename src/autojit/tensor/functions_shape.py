@@ -11,6 +11,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import result_type
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.sizes import as_extent
 from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
@@ -34,7 +35,7 @@ def sizes_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Extents given one by one or as one sequence."""
     if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
         sizes = tuple(sizes[0])
-    return tuple(int(n) for n in sizes)
+    return tuple([as_extent(n) for n in sizes])
 
 
 @remembered

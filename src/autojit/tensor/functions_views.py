@@ -13,6 +13,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import DType
 from autojit.core.errors import UsageError
+from autojit.core.sizes import as_extent
 from autojit.ir.op import Op, bind
 from autojit.ops.base import normalize_axis
 from autojit.ops.views import ViewUpdate
@@ -128,7 +129,7 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
                 [1., 2.],
                 [2., 3.]])
     """
-    size, stride = tuple(int(n) for n in size), tuple(int(n) for n in stride)
+    size, stride = tuple(map(as_extent, size)), tuple(map(as_extent, stride))
     if len(size) != len(stride):
         raise UsageError("mismatch in length of strides and shape", {"size": size, "stride": stride})
     if any(n < 0 for n in stride):
@@ -184,7 +185,7 @@ def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], of
 @remembered
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One position of an axis, which goes away; a view."""
-    return one_node(ops.select(input, dim, int(index)), input, "SelectBackward0")
+    return one_node(ops.select(input, dim, as_extent(index)), input, "SelectBackward0")
 
 
 @remembered
@@ -192,7 +193,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """``length`` positions from ``start`` on; a view."""
     if isinstance(start, Tensor) and (type_of(start).ndim or type_of(start).dtype.category != 1):
         raise UsageError("start must be an 0-dim integral Tensor.", {"start": start})
-    found: Tensor = ops.narrow(input, dim, int(start), length)
+    found: Tensor = ops.narrow(input, dim, as_extent(start), length)
     return found if found is not input else one_node(view(input, type_of(input).shape), input, "SliceBackward0")
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError, TraceError
+from autojit.core.sizes import agree, as_extent, is_symbolic
 from autojit.ir.op import bind
-from autojit.ops.shape import Slice, permute, reshape
+from autojit.ops.shape import Slice, permute, reshape, slice_span
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.node_arguments import KeptBy
@@ -339,7 +340,7 @@ class _Builder:
         elif isinstance(item, np.ndarray):
             self._known_mask(item)
         elif hasattr(item, "__index__"):
-            self._integer(int(item.__index__()))
+            self._integer(item if is_symbolic(item) else int(item.__index__()))
         else:
             raise IndexingError(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
@@ -354,13 +355,13 @@ class _Builder:
 
     def _slice(self, item: slice) -> None:
         extent = self.extents[self.axis]
-        bounds = [None if b is None else int(b) for b in (item.start, item.stop, item.step)]
-        if bounds[2] is not None and bounds[2] <= 0:
+        start, stop, step = (None if b is None else as_extent(b) for b in (item.start, item.stop, item.step))
+        step = 1 if step is None else step
+        if step <= 0:
             raise ArgumentError("step must be greater than zero", {"slice": item}, "use flip() for a reversed order")
-        found = range(*slice(*bounds).indices(extent))
-        stop = found[-1] + 1 if len(found) else found.start
-        self._push(found.start, stop if found.step > 1 or not len(found) else found.stop, found.step)
-        self.shape.append(len(found))
+        first, end = slice_span(start, stop, step, extent)
+        self._push(first, end, step)
+        self.shape.append(-(-(end - first) // step))
         self.indices.append(None)
 
     def _integer(self, place: int) -> None:
@@ -411,7 +412,7 @@ class _Builder:
 
     def _check_mask(self, shape: tuple[int, ...]) -> None:
         for k, n in enumerate(shape):
-            if self.extents[self.axis + k] != n:
+            if not agree(self.extents[self.axis + k], n):
                 raise IndexingError(
                     f"The shape of the mask {list(shape)} at index {k} does not match the shape of the indexed tensor "
                     f"{list(self.extents)} at index {self.axis + k}"

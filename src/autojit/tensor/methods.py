@@ -12,6 +12,7 @@ from autojit.tensor import (
     conversion,
     copying,
     dispatch,
+    exchange,
     factories,
     functions_derived,
     functions_elementwise,
@@ -253,6 +254,7 @@ def attach() -> dict[str, Callable[..., Any]]:
     for module in (
         conversion,
         dispatch,
+        exchange,
         factories,
         gradients,
         operators,

@@ -17,6 +17,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
 from autojit.core.errors import UsageError
+from autojit.core.sizes import is_symbolic
 from autojit.ops import random as draws
 from autojit.tensor.dispatch import number
 from autojit.tensor.factories import constant, finish
@@ -76,7 +77,9 @@ class Generator:
             return key
         with grad_mode(False):
             key = alias(self._state).clone()
-            copy_into(self._state, add(key, constant(np.array([0, blocks], np.int64))), "advance")
+            moved = constant(np.array([0, 1 if is_symbolic(blocks) else blocks], np.int64))
+            moved = mul(moved, number(blocks, int64)) if is_symbolic(blocks) else moved
+            copy_into(self._state, add(key, moved), "advance")
         return key  # type: ignore[no-any-return]
 
 

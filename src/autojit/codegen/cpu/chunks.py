@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
+from autojit.core.sizes import is_symbolic, size_max, size_min, surely_less, typical
 from autojit.schedule.loops import Accumulator, LoopProgram
 
 STEP_NS = 0.07  # one vectorised arithmetic step per element, measured order of magnitude
@@ -15,6 +16,11 @@ MAX_CHUNKS = 64
 MAX_PARTIAL_CHUNKS = 16
 INNER_ALIGN = 1024  # elements: chunk borders of a flat loop stay vector- and page-friendly
 SUM_BLOCK = 4096  # elements a float32 sum takes before it is added to a float64 total
+
+
+def exceeds_block(elements: int) -> bool:
+    """Whether a sum over so many elements may take more than one block."""
+    return not surely_less(elements, SUM_BLOCK + 1)
 
 
 @dataclass(frozen=True)
@@ -48,17 +54,32 @@ def plan_chunks(program: LoopProgram, slices: int | None = None) -> ChunkPlan:
     """Cut the work by its estimated time, or into the given slices of a band; depends on shapes only."""
     estimate = estimate_ns(program)
     has_partials = any(not a.prefix for a in program.accumulators)
-    wanted = max(1, min(MAX_PARTIAL_CHUNKS if has_partials else MAX_CHUNKS, int(estimate / CHUNK_NS)))
+    most = MAX_PARTIAL_CHUNKS if has_partials else MAX_CHUNKS
     over_inner = not program.rows and len(program.inner) == 1 and not program.reductions
     total = chunked_extent(program, over_inner)
     if slices is not None:
         return ChunkPlan(slices, total // slices, over_inner, estimate)
     if total == 0:
         return ChunkPlan(1, 1, over_inner, estimate)
+    wanted = _wanted_chunks(program, most, estimate)
     size = -(-total // wanted)
     if over_inner:
-        size = min(total, -(-size // INNER_ALIGN) * INNER_ALIGN)
+        size = size_min(total, -(-size // INNER_ALIGN) * INNER_ALIGN)
+    size = size_max(size, 1)
     return ChunkPlan(-(-total // size), size, over_inner, estimate)
+
+
+def wanted_chunks(estimate_ns: float, picoseconds: int, most: int) -> int:
+    """How many chunks the work is worth: by ``estimate_ns``, or by ``picoseconds`` where that is a symbolic size."""
+    if not is_symbolic(picoseconds):
+        return max(1, min(most, int(estimate_ns / CHUNK_NS)))
+    return size_max(1, size_min(most, picoseconds // round(1000 * CHUNK_NS)))
+
+
+def _wanted_chunks(program: LoopProgram, most: int, estimate: float) -> int:
+    per_point, per_row = (round(1000 * cost) for cost in costs_ns(program))
+    picoseconds = program.row_count * (program.inner_count * per_point + per_row)
+    return wanted_chunks(estimate, picoseconds, most)
 
 
 def chunked_extent(program: LoopProgram, over_inner: bool) -> int:
@@ -69,7 +90,13 @@ def chunked_extent(program: LoopProgram, over_inner: bool) -> int:
 
 
 def estimate_ns(program: LoopProgram) -> float:
-    """Rough single-thread time of the whole kernel."""
+    """Rough single-thread time of the whole kernel; open sizes count as typical ones."""
+    per_point, per_row = costs_ns(program)
+    return typical(program.row_count) * (typical(program.inner_count) * per_point + per_row)
+
+
+def costs_ns(program: LoopProgram) -> tuple[float, float]:
+    """Rough time of one point and, on top of its points, of one row."""
     per_point = per_row = 0.0
     for expr in program.exprs:
         cost = 0.0
@@ -87,5 +114,4 @@ def estimate_ns(program: LoopProgram) -> float:
         if store.expr.inner:
             per_point += 2 * BYTE_NS * store.value.type.dtype.size_bytes
     per_point += STEP_NS * (len(program.reductions) + 2 * len(program.accumulators))
-    rows = program.row_count
-    return rows * (program.inner_count * per_point + per_row + 3.0 * (1 + len(program.reductions)))
+    return per_point, per_row + 3.0 * (1 + len(program.reductions))

@@ -14,7 +14,7 @@ from autojit.schedule.loops import Accumulator
 
 def print_combine(kernel: FoldPrinter) -> None:
     """Add the function to the kernel's module; its arguments are the kernel's."""
-    function = KernelFunction(kernel.module, f"{kernel.symbol}_combine")
+    function = KernelFunction(kernel.module, f"{kernel.symbol}_combine", follows_reports=kernel.reports)
     function.pointers(kernel.argument_sizes())
     for position, offset in kernel.partials.items():
         accumulator = kernel.program.accumulators[position]
@@ -37,16 +37,16 @@ def _combine_one(
         function.put(total, identity)
 
         def chunk(c: str) -> None:
-            skip = function.line(f"mul i64 {c}, {kernel.partial_bytes}")
-            skip = function.line(f"add i64 {skip}, {offset}")
-            base = function.line(f"getelementptr i8, ptr %p{len(function.sizes) - 1}, i64 {skip}")
+            skip = function.line(f"mul i64 {c}, {function.number(kernel.partial_bytes)}")
+            skip = function.line(f"add i64 {skip}, {function.number(offset)}")
+            base = function.line(f"getelementptr i8, ptr %p{kernel.partial_argument()}, i64 {skip}")
             value = function.emit.load(function.element(base, wide, i), wide)
             function.put(total, combine(function.get(total, wide), value))
 
-        function.loop("slot", "0", str(kernel.plan.count), chunk)
+        function.loop("slot", "0", function.number(kernel.plan.count), chunk)
         function.store(target, _as_result(function, function.get(total, wide), accumulator.value.type.dtype), i)
 
-    function.loop("combine", "0", str(count), element)
+    function.loop("combine", "0", function.number(count), element)
 
 
 def _as_result(function: KernelFunction, total: Scalar, dtype: DType) -> Scalar:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autojit.codegen.cpu.chunks import SUM_BLOCK, ChunkPlan, fold_dtype, partial_dtype, total_dtype
+from autojit.codegen.cpu.chunks import ChunkPlan, exceeds_block, fold_dtype, partial_dtype, total_dtype
 from autojit.codegen.cpu.loop_expressions import ExpressionPrinter, Memo
 from autojit.codegen.scalar import Scalar
 from autojit.core.dtypes import DType, int64
@@ -60,7 +60,13 @@ class FoldPrinter(ExpressionPrinter):
         """Elements behind every argument."""
         program = self.program
         values = [*program.loads, *(s.value for s in program.stores), *(a.value for a in program.accumulators)]
-        return [v.type.size for v in values] + ([self.plan.count * self.partial_bytes] if self.partial_bytes else [])
+        sizes = [v.type.size for v in values]
+        sizes += [self.plan.count * self.partial_bytes] if self.partial_bytes else []
+        return sizes + ([self.cache_bytes] if self.cache_bytes else [])
+
+    def partial_argument(self) -> int:
+        """The argument of the partial results."""
+        return len(self.sizes) - (2 if self.cache_bytes else 1)
 
     def accumulator_argument(self, position: int) -> int:
         return len(self.program.loads) + len(self.program.stores) + position
@@ -107,7 +113,7 @@ class FoldPrinter(ExpressionPrinter):
     def open_reduction(self, reduction: RowReduction) -> None:
         dtype = reduction.expr.dtype
         if not getattr(reduction.op, "is_pair", False):
-            is_long = self.program.inner_count > SUM_BLOCK
+            is_long = exceeds_block(self.program.inner_count)
             self.row_folds[reduction.value] = self.open_fold(reduction.op, dtype, is_long=is_long)
             return
         best, where = self.slot(fold_dtype(dtype)), self.slot(int64)
@@ -158,9 +164,9 @@ class FoldPrinter(ExpressionPrinter):
     def _partial_pointer(self, position: int) -> str:
         if position not in self.partials:
             return f"%p{self.accumulator_argument(position)}"
-        chunk_base = self.line(f"mul i64 %chunk, {self.partial_bytes}")
-        base = self.line(f"add i64 {chunk_base}, {self.partials[position]}")
-        return self.line(f"getelementptr i8, ptr %p{len(self.sizes) - 1}, i64 {base}")
+        chunk_base = self.line(f"mul i64 %chunk, {self.number(self.partial_bytes)}")
+        base = self.line(f"add i64 {chunk_base}, {self.number(self.partials[position])}")
+        return self.line(f"getelementptr i8, ptr %p{self.partial_argument()}, i64 {base}")
 
     def fill(self, position: int) -> None:
         """Write the identity to every element of a column accumulator."""
@@ -171,7 +177,7 @@ class FoldPrinter(ExpressionPrinter):
         def body(i: str) -> None:
             self.emit.store(identity, self.element(self.bases[position], dtype, i))
 
-        self.loop("fill", "0", str(self.program.inner_count), body)
+        self.loop("fill", "0", self.number(self.program.inner_count), body)
 
     def accumulate(self, position: int, value: Scalar, memo: Memo) -> None:
         """Fold one element into an accumulator."""

@@ -46,6 +46,7 @@ from autojit.codegen.cpu.gemm_text import MODULE_TAIL, SCALAR_DECLARATIONS, Func
 from autojit.codegen.cpu.gemm_tiles import TileSet, TileShape, tile_set, tiles_function, tiles_symbol
 from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType
+from autojit.core.sizes import size_max, size_min
 
 DEPTH_BLOCK = 512
 """Most steps of k per block. A panel of B is then 32 or 64 KiB, and C is read and written once per block."""
@@ -87,9 +88,9 @@ def scratch_bytes(dtype: DType, m: int, n: int, k: int) -> int:
     """Upper bound of what one call of ``aj_gemm`` or ``aj_gemm_packed`` with these extents uses of ``scratch``."""
     a_block, b_block = _a_block_elements(dtype), 0
     for columns in (n, m):  # C^T = B^T A^T exchanges the roles
-        padded = _round_up(min(columns, COLUMN_BLOCK), WIDEST_PANEL)
-        b_block = max(b_block, padded * min(k, DEPTH_BLOCK) + MOST_TRANSPOSE_LANES * WIDEST_PANEL)
-    return dtype.size_bytes * (a_block + max(b_block, k))
+        padded = _round_up(size_min(columns, COLUMN_BLOCK), WIDEST_PANEL)
+        b_block = size_max(b_block, padded * size_min(k, DEPTH_BLOCK) + MOST_TRANSPOSE_LANES * WIDEST_PANEL)
+    return dtype.size_bytes * (a_block + size_max(b_block, k))
 
 
 def packed_b_bytes(dtype: DType, k: int, n: int) -> int:

@@ -6,7 +6,12 @@ blocks, loops, loads and stores to one function.
 
 Reports. A kernel that can meet a bad index takes two more arguments at the end: the address of the step's error words
 and its own code in that step. Word 0, ``code << 32 | site``, says who found what; word 1 is the offending position
-where it is known. Sites from ``ACCESS_SITE`` on are accesses of a checked kernel, those below are look-ups (1, 2, ...).
+where it is known. Sites from ``ACCESS_SITE`` on are accesses of a checked kernel, those from ``FAILURE_SITE`` on are
+linked functions that failed (``KernelText.failing``; word 1 is the failure's number), others are look-ups (1, 2, ...).
+
+Symbolic sizes. A kernel that depends on sizes known only at a call takes one more argument, the last: the address of
+their values, 64-bit words in the order of ``KernelText.sizes``. `KernelFunction.number` gives a size as an operand, a
+literal or the name of such a word.
 
 In the checked form (``AUTOJIT_CHECK=1``) every load and store compares its position with the buffer's size; an access
 outside is reported and skipped.
@@ -22,11 +27,14 @@ from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.folding import FoldEmitter
 from autojit.codegen.scalar import Scalar, memory_type, register_type
 from autojit.core.dtypes import DType
+from autojit.core.sizes import is_symbolic, size_max
+from autojit.ir.op import Op
 
 PARALLEL = ", !llvm.access.group !0"
 """Follows the loads and stores of a parallel loop."""
 
 ACCESS_SITE = 1 << 16
+FAILURE_SITE = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class KernelText:
         estimate_ns: single-thread time of the whole kernel.
         reports: whether the two arguments of reports follow the others.
         scratch_bytes: memory each worker needs; its address, common to all workers, follows the buffers.
+        sizes: symbolic sizes that the last argument gives the values of, if any.
+        failing: the ops behind the sites from ``FAILURE_SITE`` on.
     """
 
     text: str
@@ -48,6 +58,8 @@ class KernelText:
     estimate_ns: float
     reports: bool
     scratch_bytes: int = 0
+    sizes: tuple[int, ...] = ()
+    failing: tuple[Op, ...] = ()
 
 
 INTERLEAVE = 2  # vectors a loop with mathematical functions works on at a time
@@ -60,6 +72,7 @@ class KernelModule:
         self.definitions: dict[str, str] = {}
         self.nodes: list[str] = []
         self.functions: list[str] = []
+        self.sizes: dict[int, int] = {}  # symbolic size -> its word
 
     def parallel_loop(self, calls_functions: bool) -> str:
         """The attachment of a parallel loop's back edge.
@@ -85,13 +98,17 @@ class KernelModule:
 class KernelFunction:
     """One function, block by block. ``sizes[k]`` is the number of elements behind argument ``k`` (for checks)."""
 
-    def __init__(self, module: KernelModule, symbol: str, *, is_checked: bool = False) -> None:
+    def __init__(
+        self, module: KernelModule, symbol: str, *, is_checked: bool = False, follows_reports: bool = False
+    ) -> None:
         self.module = module
         self.symbol = symbol
         self.is_checked = is_checked
+        self.follows_reports = follows_reports  # takes another function's arguments, those of reports among them
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.emit = ScalarEmitter(self.lines)
+        self.emit.number = self.number
         self.fold = FoldEmitter(self.lines)
         self.block = "entry"
         self.count = 0
@@ -99,6 +116,8 @@ class KernelFunction:
         self.sizes: list[int] = []
         self.sites = 0
         self.flags: list[tuple[int, str]] = []  # (site, slot of an i1) of look-ups
+        self.read_sizes: dict[int, str] = {}  # symbolic size -> the name that holds it
+        self.failing: dict[Op, str] = {}  # op that can fail -> slot of the greatest number of a failure
 
     # -- text
 
@@ -143,9 +162,33 @@ class KernelFunction:
         """Close the function and add it to the module."""
         self._report_lookups()
         self.lines.append("  ret void")
+        self._load_sizes()
         self.module.definitions.update({**self.emit.definitions, **self.fold.definitions})
         head = f"define void @{self.symbol}(ptr noalias readonly %args, i64 %chunk, i64 %worker) #0 {{"
         self.module.functions.append("\n".join([head, "entry:", *self.entry, *self.lines, "}"]))
+
+    # -- sizes
+
+    def number(self, size: int) -> str:
+        """A size as an operand."""
+        if not is_symbolic(size):
+            return str(size)
+        name = self.read_sizes.get(size)
+        if name is None:
+            word = self.module.sizes.setdefault(size, len(self.module.sizes))
+            name = self.read_sizes[size] = f"%z{word}"
+        return name
+
+    def _load_sizes(self) -> None:
+        """Read the sizes that were used where the function begins."""
+        if not self.read_sizes:
+            return
+        place = len(self.sizes) + (2 if self.reports or self.follows_reports else 0)
+        lines = [f"  %z.at = getelementptr ptr, ptr %args, i64 {place}", "  %z = load ptr, ptr %z.at, align 8"]
+        for size, name in self.read_sizes.items():
+            lines.append(f"  {name}.at = getelementptr i64, ptr %z, i64 {self.module.sizes[size]}")
+            lines.append(f"  {name} = load i64, ptr {name}.at, align 8")
+        self.entry += lines
 
     # -- arguments
 
@@ -225,7 +268,7 @@ class KernelFunction:
 
     def _checked(self, argument: int, index: str) -> AbstractContextManager[None]:
         self.sites += 1
-        outside = self.line(f"icmp uge i64 {index}, {self.sizes[argument]}")
+        outside = self.line(f"icmp uge i64 {index}, {self.number(self.sizes[argument])}")
         with self.when(outside):
             self.report(ACCESS_SITE + self.sites, index)
         return self.when(self.line(f"xor i1 {outside}, true"))
@@ -234,7 +277,7 @@ class KernelFunction:
 
     @property
     def reports(self) -> bool:
-        return self.is_checked or bool(self.flags)
+        return self.is_checked or bool(self.flags) or bool(self.failing)
 
     def report(self, site: int, position: str) -> None:
         """Note an error for the caller of the step."""
@@ -258,16 +301,33 @@ class KernelFunction:
             self.entry.append(f"  store i8 0, ptr {flag}")
             self.flags.append((site, flag))
         negative = self.line(f"icmp slt i64 {index}, 0")
-        shifted = self.line(f"add i64 {index}, {extent}")
+        shifted = self.line(f"add i64 {index}, {self.number(extent)}")
         wrapped = self.line(f"select i1 {negative}, i64 {shifted}, i64 {index}")
-        inside = self.line(f"call i64 @llvm.umin.i64(i64 {wrapped}, i64 {max(extent - 1, 0)})")
+        last = self.number(size_max(extent - 1, 0))
+        inside = self.line(f"call i64 @llvm.umin.i64(i64 {wrapped}, i64 {last})")
         left = self.line(f"zext i1 {self.line(f'icmp ne i64 {wrapped}, {inside}')} to i8")
         before = self.line(f"load i8, ptr {flag}")
         self.lines.append(f"  store i8 {self.line(f'or i8 {before}, {left}')}, ptr {flag}")
         return inside
+
+    def collect_failures(self, op: Op) -> None:
+        """Keep the numbers of failures that lowering ``op`` left behind, for a report at the end."""
+        slot = self.failing.get(op)
+        if slot is None:
+            slot = self.failing[op] = self._alloca("i32")
+            self.entry.append(f"  store i32 0, ptr {slot}")
+        for number in self.emit.failures:
+            before = self.line(f"load i32, ptr {slot}")
+            greatest = self.line(f"call i32 @llvm.umax.i32(i32 {before}, i32 {number.text})")
+            self.lines.append(f"  store i32 {greatest}, ptr {slot}")
+        self.emit.failures.clear()
 
     def _report_lookups(self) -> None:
         for site, flag in self.flags:
             seen = self.line(f"load i8, ptr {flag}")
             with self.when(self.line(f"icmp ne i8 {seen}, 0")):
                 self.report(site, "0")
+        for site, slot in enumerate(self.failing.values(), start=FAILURE_SITE):
+            number = self.line(f"load i32, ptr {slot}")
+            with self.when(self.line(f"icmp ne i32 {number}, 0")):
+                self.report(site, self.line(f"zext i32 {number} to i64"))

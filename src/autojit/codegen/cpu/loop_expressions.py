@@ -12,8 +12,10 @@ from typing import Any
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule
 from autojit.codegen.scalar import Scalar, register_type
 from autojit.core.dtypes import bool_, int64, uint32, uint64
+from autojit.core.sizes import is_symbolic, surely_less
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder
 from autojit.schedule.loops import CACHE_BYTES, CACHE_COST, Expr, LoopProgram
+from autojit.schedule.memory import aligned
 
 Memo = dict[Any, Any]
 
@@ -27,6 +29,7 @@ class ExpressionPrinter(KernelFunction):
         self.variables: dict[LoopVariable, str] = {}
         self.row_memo: Memo = {}
         self.cached: dict[Expr, tuple[int, str]] = {}  # expression -> (phase that computes it, its row scratch)
+        self.cache_bytes: int = 0  # of a worker's row scratch where rows have symbolic length
         self.lookup_sites = {e: site for site, e in enumerate(program.lookups.values(), start=1)}
 
     # -- the row cache
@@ -52,6 +55,9 @@ class ExpressionPrinter(KernelFunction):
                     size = program.inner_count * expr.dtype.size_bytes
                     if expr in self.cached:
                         continue
+                    if is_symbolic(size):
+                        self.cached[expr] = (first_seen[expr], "")
+                        continue
                     if size <= room:
                         self.cached[expr] = (first_seen[expr], "")
                         room -= size
@@ -61,8 +67,23 @@ class ExpressionPrinter(KernelFunction):
                 stack.extend(expr.args)
                 stack.extend(program.lookups[name] for name in _opaque_names(expr.index))
             first_seen.update((expr, phase) for expr in fresh)
+        if is_symbolic(program.inner_count):
+            self.cache_bytes = sum(self._cached_bytes(e) for e in self.cached)
+            return
         for expr, (phase, _) in list(self.cached.items()):
             self.cached[expr] = (phase, self.array(expr.dtype, max(program.inner_count, 2)))
+
+    def _cached_bytes(self, expr: Expr) -> int:
+        return aligned(self.program.inner_count * expr.dtype.size_bytes)
+
+    def place_cache(self, argument: int) -> None:
+        """Rows of symbolic length are kept in memory of the worker, whose address is an argument."""
+        at: int = 0
+        skip = self.line(f"mul i64 %worker, {self.number(self.cache_bytes)}")
+        for expr, (phase, _) in list(self.cached.items()):
+            start = self.line(f"add i64 {skip}, {self.number(at)}")
+            self.cached[expr] = (phase, self.line(f"getelementptr i8, ptr %p{argument}, i64 {start}"))
+            at += self._cached_bytes(expr)
 
     def inner_position(self) -> Index:
         """The row-major position among the inner loops."""
@@ -130,7 +151,10 @@ class ExpressionPrinter(KernelFunction):
             return self.load(expr.slot, expr.dtype, self.index(expr.index[0], memo, phase))
         if expr.kind == "op":
             args = [self.expr(a, memo, phase) for a in expr.args]
-            return Scalar(expr.op.lower(emit, *args).text, expr.dtype)
+            value = expr.op.lower(emit, *args)
+            if emit.failures:
+                self.collect_failures(expr.op)
+            return Scalar(value.text, expr.dtype)
         if expr.kind == "const":
             kind, number = expr.slot
             return emit.constant(float(number) if kind == "float" else number, expr.dtype)
@@ -191,10 +215,10 @@ class ExpressionPrinter(KernelFunction):
         for index, low, high in expr.guards:
             at = self.index(index, memo, phase)
             least, greatest = index.bounds()
-            if least < low:
-                parts.append(self.line(f"icmp sge i64 {at}, {low}"))
-            if greatest >= high or not parts:
-                parts.append(self.line(f"icmp slt i64 {at}, {high}"))
+            if not surely_less(low - 1, least):
+                parts.append(self.line(f"icmp sge i64 {at}, {self.number(low)}"))
+            if not surely_less(greatest, high) or not parts:
+                parts.append(self.line(f"icmp slt i64 {at}, {self.number(high)}"))
         total = parts[0]
         for part in parts[1:]:
             total = self.line(f"and i1 {total}, {part}")
@@ -211,12 +235,12 @@ class ExpressionPrinter(KernelFunction):
         for term, coefficient in index.terms:
             part = self._term(term, memo, phase)
             if coefficient != 1:
-                part = self.line(f"mul nsw i64 {part}, {coefficient}")
+                part = self.line(f"mul nsw i64 {part}, {self.number(coefficient)}")
             total = part if total is None else self.line(f"add nsw i64 {total}, {part}")
         if total is None:
-            total = str(index.offset)
+            total = self.number(index.offset)
         elif index.offset:
-            total = self.line(f"add nsw i64 {total}, {index.offset}")
+            total = self.line(f"add nsw i64 {total}, {self.number(index.offset)}")
         memo[index] = total
         return total
 
@@ -228,7 +252,7 @@ class ExpressionPrinter(KernelFunction):
             if found is None:
                 base = self.index(term.base, memo, phase)
                 opcode = "udiv" if isinstance(term, Quotient) else "urem"
-                found = memo[term] = self.line(f"{opcode} i64 {base}, {term.divisor}")
+                found = memo[term] = self.line(f"{opcode} i64 {base}, {self.number(term.divisor)}")
             return found
         return self.expr(self.program.lookups[term.text], memo, phase).text
 

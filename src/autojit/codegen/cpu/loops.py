@@ -16,13 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from autojit.codegen.cpu.chunks import SUM_BLOCK, chunked_extent, plan_chunks
+from autojit.codegen.cpu.chunks import SUM_BLOCK, chunked_extent, exceeds_block, plan_chunks
 from autojit.codegen.cpu.combine import print_combine
 from autojit.codegen.cpu.emission_order import emission_order
 from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
 from autojit.codegen.cpu.loop_expressions import Memo
 from autojit.core.config import config
+from autojit.core.sizes import size_max, surely_less
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
 from autojit.schedule.loops import Accumulator, Expr, LoopProgram, RowReduction, Store
 
@@ -60,11 +61,13 @@ class LoopPrinter(FoldPrinter):
         program = self.program
         self.plan_cache()
         self.pointers(self.argument_sizes())
-        total = chunked_extent(program, self.plan.over_inner)
-        low, high = "0", str(total)
-        if self.plan.count > 1:
-            low = self.line(f"mul i64 %chunk, {self.plan.size}")
-            top = self.line(f"add i64 {low}, {self.plan.size}")
+        if self.cache_bytes:
+            self.place_cache(len(self.sizes) - 1)
+        total = self.number(chunked_extent(program, self.plan.over_inner))
+        low, high = "0", total
+        if self.plan.count != 1:
+            low = self.line(f"mul i64 %chunk, {self.number(self.plan.size)}")
+            top = self.line(f"add i64 {low}, {self.number(self.plan.size)}")
             high = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {total})")
         self.open_accumulators()
         if self.plan.over_inner:
@@ -78,7 +81,14 @@ class LoopPrinter(FoldPrinter):
         if self.partial_bytes:
             print_combine(self)
         return KernelText(
-            self.module.text(), self.plan.count, self.partial_bytes, self.plan.estimate_ns, reports=self.reports
+            self.module.text(),
+            self.plan.count,
+            self.partial_bytes,
+            self.plan.estimate_ns,
+            reports=self.reports,
+            scratch_bytes=self.cache_bytes,
+            sizes=tuple(self.module.sizes),
+            failing=tuple(self.failing),
         )
 
     # -- rows
@@ -90,17 +100,17 @@ class LoopPrinter(FoldPrinter):
         for k, accumulator in enumerate(program.accumulators):
             if not accumulator.prefix:
                 continue
-            offset = self.line(f"mul i64 {position}, {program.inner_count}")
+            offset = self.line(f"mul i64 {position}, {self.number(program.inner_count)}")
             base = f"%p{self.accumulator_argument(k)}"
             self.bases[k] = self.element(base, accumulator.value.type.dtype, offset)
             self.fill(k)
-        start = self.line(f"mul i64 {position}, {folded}")
-        self._rows(start, self.line(f"add i64 {start}, {folded}"))
+        start = self.line(f"mul i64 {position}, {self.number(folded)}")
+        self._rows(start, self.line(f"add i64 {start}, {self.number(folded)}"))
 
     def _rows(self, low: str, high: str) -> None:
         """All rows of [low, high), in blocks that sums over the rows can end at."""
-        block = max(1, SUM_BLOCK // max(self.program.inner_count, 1))
-        if not self.totals or self.program.row_count <= block:
+        block = size_max(1, SUM_BLOCK // size_max(self.program.inner_count, 1))
+        if not self.totals or surely_less(self.program.row_count, block + 1):
             self.loop("row", low, high, self._row_at)
             return
         self._blocks(low, high, block, lambda start, stop: self.loop("row", start, stop, self._row_at))
@@ -108,12 +118,12 @@ class LoopPrinter(FoldPrinter):
     def _blocks(self, low: str, high: str, size: int, body: Callable[[str, str], None]) -> None:
         """``body(start, stop)`` for blocks of ``size`` from low to high; running sums end with each block."""
         span = self.line(f"sub i64 {high}, {low}")
-        rounded = self.line(f"add i64 {span}, {size - 1}")
-        count = self.line(f"sdiv i64 {rounded}, {size}")
+        rounded = self.line(f"add i64 {span}, {self.number(size - 1)}")
+        count = self.line(f"sdiv i64 {rounded}, {self.number(size)}")
 
         def block(b: str) -> None:
-            start = self.line(f"add i64 {low}, {self.line(f'mul i64 {b}, {size}')}")
-            top = self.line(f"add i64 {start}, {size}")
+            start = self.line(f"add i64 {low}, {self.line(f'mul i64 {b}, {self.number(size)}')}")
+            top = self.line(f"add i64 {start}, {self.number(size)}")
             body(start, self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {high})"))
             self.flush_accumulators()
 
@@ -128,8 +138,9 @@ class LoopPrinter(FoldPrinter):
         rest = row
         rows = self.program.rows
         for variable in reversed(rows[1:]):
-            self.variables[variable] = self.line(f"urem i64 {rest}, {variable.extent}")
-            rest = self.line(f"udiv i64 {rest}, {variable.extent}")
+            extent = self.number(variable.extent)
+            self.variables[variable] = self.line(f"urem i64 {rest}, {extent}")
+            rest = self.line(f"udiv i64 {rest}, {extent}")
         if rows:
             self.variables[rows[0]] = rest
 
@@ -181,7 +192,7 @@ class LoopPrinter(FoldPrinter):
                 self._point(phase)
             return
         variable, rest = loops[0], loops[1:]
-        low, high = bounds or ("0", str(variable.extent))
+        low, high = bounds or ("0", self.number(variable.extent))
 
         def inside(counter: str) -> None:
             self.variables[variable] = counter
@@ -194,9 +205,9 @@ class LoopPrinter(FoldPrinter):
                     self.flush(self.row_folds[reduction.value])
 
         folds = bool(phase.reductions or self.totals)
-        if folds and variable.extent > SUM_BLOCK and not rest:
+        if folds and exceeds_block(variable.extent) and not rest:
             self._blocks(low, high, SUM_BLOCK, strip)
-        elif folds and self.program.inner_count > SUM_BLOCK and not rest:
+        elif folds and exceeds_block(self.program.inner_count) and not rest:
             strip(low, high)
             self.flush_accumulators()
         else:

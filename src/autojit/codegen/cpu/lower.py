@@ -14,13 +14,15 @@ from math import gcd, prod
 from typing import Any
 
 from autojit.codegen.cpu import gemm
-from autojit.codegen.cpu.chunks import CHUNK_NS
+from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import print_loops
 from autojit.codegen.cpu.structured import print_structured
-from autojit.core.dtypes import float32, float64
+from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import CompileError
+from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.graph import Node, Value
+from autojit.ir.op import Op
 from autojit.ops.scattering import Scattering
 from autojit.schedule.bands import Band, Cut
 from autojit.schedule.batches import Batch
@@ -126,10 +128,11 @@ class BandEntry:
 
 @dataclass(frozen=True, eq=False)
 class Reporter:
-    """A kernel that can report errors: its nodes, and the node behind each look-up site (1, 2, ...)."""
+    """A kernel that can report errors: its nodes, the nodes behind its look-up sites, the ops that can fail."""
 
     nodes: tuple[Node, ...]
     lookups: tuple[Node, ...]
+    failing: tuple[Op, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,15 +241,19 @@ class _Lowering:
         buffers = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
         partials: list[Argument] = []
         if text.partial_bytes:
-            partials.append(Scratch(text.partial_bytes * text.chunks, per_worker=False))
+            chunks = MAX_PARTIAL_CHUNKS if is_symbolic(text.chunks) else text.chunks
+            partials.append(Scratch(text.partial_bytes * chunks, per_worker=False))
+        if text.scratch_bytes:
+            partials.append(Scratch(text.scratch_bytes, per_worker=True))
         reports = self._report_arguments(text, kernel.nodes, program.lookup_nodes.values())
-        arguments = (*buffers, *partials, *reports)
+        tail = (*partials, *reports, *_size_arguments(text))
+        arguments = (*buffers, *tail)
         entry = Entry(text.text, "kernel", arguments, text.chunks, text.estimate_ns, label)
         self.entries.append(entry)
         if not text.partial_bytes:
             return []
         unread = len(program.loads) + len(program.stores)  # the combining function takes the same arguments
-        rest = [*(_combined(a.value, band) for a in program.accumulators), *partials]
+        rest = [*(_combined(a.value, band) for a in program.accumulators), *tail]
         combine = Entry(text.text, "kernel_combine", (*([Immediate(0)] * unread), *rest), 1, 500.0, "combine")
         if band is None:
             self.entries.append(combine)
@@ -303,7 +310,7 @@ class _Lowering:
         """What a kernel that can report errors takes after its other arguments."""
         if not text.reports:
             return []
-        self.reporters.append(Reporter(tuple(nodes), tuple(lookups)))
+        self.reporters.append(Reporter(tuple(nodes), tuple(lookups), text.failing))
         return [ErrorWords(), Immediate(len(self.reporters) - 1)]
 
     def _copy(self, target: Value, source: Value | None) -> None:
@@ -311,7 +318,7 @@ class _Lowering:
         size = target.type.size_bytes
         block = max(COPY_BLOCK_BYTES, 1)
         arguments = (target, Immediate(0) if source is None else source, Immediate(size), Immediate(block))
-        self.entries.append(Entry("@aj_copy", "", arguments, -(-size // block), size * 0.1, "copy"))
+        self.entries.append(Entry("@aj_copy", "", arguments, -(-size // block), typical(size) * 0.1, "copy"))
 
     def _structured(self, kernel: StructuredKernel) -> None:
         found = print_structured(kernel.node)
@@ -329,7 +336,13 @@ class _Lowering:
         if found.scratch_bytes:
             arguments = (*arguments, Scratch(found.scratch_bytes, per_worker=True))
         arguments = (*arguments, *self._report_arguments(found, kernel.nodes, [kernel.node] * len(kernel.operands)))
+        arguments = (*arguments, *_size_arguments(found))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
+
+
+def _size_arguments(text: KernelText) -> tuple[Argument, ...]:
+    """What a kernel with symbolic sizes takes last."""
+    return (Words(text.sizes),) if text.sizes else ()
 
 
 def _combined(value: Value, band: Band | None) -> Argument:
@@ -370,10 +383,12 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
     n = b.type.shape[-1]
     count = prod(batch)
     dtype = a.type.dtype
-    estimate = 2.0 * m * n * k * count / GEMM_GFLOPS[dtype] + 200.0 * count
+    estimate = 2.0 * typical(m * n * k * count) / GEMM_GFLOPS[dtype] + 200.0 * typical(count)
     wanted = max(1, min(MAX_MATMUL_CHUNKS, int(estimate / CHUNK_NS)))
     row_block, row_blocks, col_block, col_blocks, units_per_chunk = m, 1, n, 1, 1
-    if slices is not None:
+    if is_symbolic(m * n * k * count):
+        row_block, row_blocks, col_block, col_blocks, units_per_chunk = _symbolic_blocks(m, n, k, count, dtype)
+    elif slices is not None:
         row_blocks = max(1, slices // gcd(count, slices))
         row_block = m // row_blocks
         units_per_chunk = count * row_blocks // slices
@@ -399,10 +414,21 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
     return words, chunks, estimate
 
 
+def _symbolic_blocks(m: int, n: int, k: int, count: int, dtype: DType) -> tuple[int, int, int, int, int]:
+    """(row block, row blocks, column block, column blocks, units per chunk) by the rules of fixed sizes."""
+    picoseconds = 2 * m * n * k * count * 1000 // round(GEMM_GFLOPS[dtype]) + 200_000 * count
+    wanted = wanted_chunks(0.0, picoseconds, MAX_MATMUL_CHUNKS)
+    units_per_chunk = -(-count // wanted) if count != 1 else 1
+    share = wanted if count == 1 else -(-wanted // size_max(count, 1))
+    if typical(m) >= typical(n):
+        return *_blocks(m, share, ROW_BLOCK_STEP), n, 1, units_per_chunk
+    return m, 1, *_blocks(n, share, COLUMN_BLOCK_STEP), units_per_chunk
+
+
 def _blocks(extent: int, wanted: int, step: int) -> tuple[int, int]:
     """(size, number) of about ``wanted`` blocks whose size is a multiple of ``step``."""
     share = -(-extent // wanted)
-    size = min(extent, -(-share // step) * step)
+    size = size_max(size_min(extent, -(-share // step) * step), 1)
     return size, -(-extent // size)
 
 

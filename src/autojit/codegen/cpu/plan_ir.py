@@ -10,6 +10,7 @@ walks, so a new step costs no compilation beyond its own new kernels. Layout, al
 | 4 | workers that scratch was laid out for |
 | 5 | address of a word that a failing entry makes not 0: the entries after it, and so their writes to state, are left
 out |
+| 6 | address of the size program (see `size_ir`), 0 where all sizes are fixed |
 
 ``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is
 its array of buffer pointers.
@@ -23,6 +24,8 @@ chunk, body, context). ``aj_copy`` copies bytes: context (target, source or
 """
 
 from __future__ import annotations
+
+from autojit.codegen.cpu.size_ir import SIZE_IR
 
 MATMUL_WORDS = (
     "m", "n", "k", "rsa", "csa", "rsb", "csb", "rsc", "csc", "accumulate",
@@ -51,9 +54,17 @@ entry:
   %workers = load i64, ptr %workers.at
   %error.at.at = getelementptr i64, ptr %plan, i64 5
   %error.at = load ptr, ptr %error.at.at
-  br label %patch.head
+  %sizes.at = getelementptr i64, ptr %plan, i64 6
+  %sizes = load ptr, ptr %sizes.at
+  %is.fixed = icmp eq ptr %sizes, null
+  br i1 %is.fixed, label %patch.head, label %size
+size:
+  call void @aj_sizes(ptr %sizes)
+  %unsized = load i64, ptr %error.at
+  %is.sized = icmp eq i64 %unsized, 0
+  br i1 %is.sized, label %patch.head, label %done
 patch.head:
-  %p = phi i64 [ 0, %entry ], [ %p.next, %patch.body ]
+  %p = phi i64 [ 0, %entry ], [ 0, %size ], [ %p.next, %patch.body ]
   %p.more = icmp slt i64 %p, %np
   br i1 %p.more, label %patch.body, label %run.head
 patch.body:
@@ -358,4 +369,4 @@ _SUM_METADATA = """
 def plan_ir() -> str:
     """The whole module but the GEMMs."""
     sums = [_SUM_TEMPLATE.replace("@T@", t).replace("@K@", k) for t, k in (("f32", "float"), ("f64", "double"))]
-    return PLAN_IR + "".join(sums) + _SUM_METADATA
+    return PLAN_IR + SIZE_IR + "".join(sums) + _SUM_METADATA

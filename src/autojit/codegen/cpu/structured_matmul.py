@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_CHUNKS, STEP_NS
+from autojit.codegen.cpu.chunks import MAX_CHUNKS, STEP_NS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
 from autojit.core.config import config
+from autojit.core.sizes import size_max, typical
 from autojit.ir.graph import Node
 
 
@@ -16,17 +17,19 @@ def print_matmul(node: Node) -> KernelText:
     *batch, m, k = a.shape
     n = b.shape[-1]
     rows = prod(batch) * m
-    estimate = rows * (20.0 + k * (2.0 + 2 * STEP_NS * n))
-    wanted = max(1, min(MAX_CHUNKS, int(estimate / CHUNK_NS)))
-    size = max(1, -(-rows // wanted))
+    estimate = typical(rows) * (20.0 + typical(k) * (2.0 + 2 * STEP_NS * typical(n)))
+    picoseconds = rows * (20_000 + k * (2000 + round(2000 * STEP_NS) * n))
+    wanted = wanted_chunks(estimate, picoseconds, MAX_CHUNKS)
+    size = size_max(1, -(-rows // wanted))
     function = KernelFunction(KernelModule(), "kernel", is_checked=config.check)
     function.pointers([a.size, b.size, rows * n])
-    low = function.line(f"mul i64 %chunk, {size}")
-    top = function.line(f"add i64 {low}, {size}")
-    high = function.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {rows})")
+    low = function.line(f"mul i64 %chunk, {function.number(size)}")
+    top = function.line(f"add i64 {low}, {function.number(size)}")
+    high = function.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {function.number(rows)})")
     function.loop("row", low, high, lambda row: _row(function, node, row))
     function.finish()
-    return KernelText(function.module.text(), max(1, -(-rows // size)), 0, estimate, reports=function.reports)
+    chunks, sizes = size_max(1, -(-rows // size)), tuple(function.module.sizes)
+    return KernelText(function.module.text(), chunks, 0, estimate, reports=function.reports, sizes=sizes)
 
 
 def _row(function: KernelFunction, node: Node, row: str) -> None:
@@ -34,10 +37,10 @@ def _row(function: KernelFunction, node: Node, row: str) -> None:
     m, k = node.inputs[0].type.shape[-2:]
     n = node.inputs[1].type.shape[-1]
     emit = function.emit
-    start = function.line(f"mul i64 {row}, {n}")
-    left = function.line(f"mul i64 {row}, {k}")
-    matrix = function.line(f"udiv i64 {row}, {max(m, 1)}")
-    right = function.line(f"mul i64 {matrix}, {k * n}")
+    start = function.line(f"mul i64 {row}, {function.number(n)}")
+    left = function.line(f"mul i64 {row}, {function.number(k)}")
+    matrix = function.line(f"udiv i64 {row}, {function.number(size_max(m, 1))}")
+    right = function.line(f"mul i64 {matrix}, {function.number(k * n)}")
 
     def clear(j: str) -> None:
         with function.parallel():
@@ -45,7 +48,7 @@ def _row(function: KernelFunction, node: Node, row: str) -> None:
 
     def add_row(depth: str) -> None:
         factor = function.load(0, dtype, function.line(f"add i64 {left}, {depth}"))
-        skip = function.line(f"mul i64 {depth}, {n}")
+        skip = function.line(f"mul i64 {depth}, {function.number(n)}")
         line = function.line(f"add i64 {right}, {skip}")
 
         def element(j: str) -> None:
@@ -54,7 +57,7 @@ def _row(function: KernelFunction, node: Node, row: str) -> None:
                 term = emit.mul(factor, function.load(1, dtype, function.line(f"add i64 {line}, {j}")))
                 function.store(2, emit.add(function.load(2, dtype, place), term), place)
 
-        function.loop("column", "0", str(n), element, is_parallel=True)
+        function.loop("column", "0", function.number(n), element, is_parallel=True)
 
-    function.loop("clear", "0", str(n), clear, is_parallel=True)
-    function.loop("depth", "0", str(k), add_row)
+    function.loop("clear", "0", function.number(n), clear, is_parallel=True)
+    function.loop("depth", "0", function.number(k), add_row)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_CHUNKS
+from autojit.codegen.cpu.chunks import MAX_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
 from autojit.codegen.scalar import Scalar
 from autojit.core.config import config
 from autojit.core.dtypes import DType, int64
+from autojit.core.sizes import size_max, size_min, surely_less, typical
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
@@ -47,36 +48,46 @@ class _ScanPrinter(KernelFunction):
         types = [v.type for v in (*self.node.inputs, *self.node.outputs)]
         self.pointers([t.size for t in types])
         step = LOGSUMEXP_STEP_NS if getattr(self.op, "kind", "") == "logsumexp" else STEP_NS
-        estimate = 50.0 + self.outer * self.length * step * max(1.0, self.inner / 8)
-        wanted = max(1, min(MAX_CHUNKS, int(estimate / CHUNK_NS)))
-        blocks = max(1, min(-(-wanted // max(self.outer, 1)), self.inner // LANES))
-        width = -(-self.inner // (blocks * LANES)) * LANES if blocks > 1 else self.inner
-        blocks = max(1, -(-self.inner // max(width, 1)))
+        estimate = 50.0 + typical(self.outer * self.length) * step * max(1.0, typical(self.inner) / 8)
+        picoseconds = self.outer * self.length * round(1000 * step) * size_max(8, self.inner) // 8
+        wanted = wanted_chunks(estimate, picoseconds, MAX_CHUNKS)
+        blocks = size_max(1, size_min(-(-wanted // size_max(self.outer, 1)), self.inner // LANES))
+        width = size_min(self.inner, -(-self.inner // (blocks * LANES)) * LANES)
+        blocks = size_max(1, -(-self.inner // size_max(width, 1)))
         units = self.outer * blocks
-        size = max(1, -(-units // wanted))
-        low = self.line(f"mul i64 %chunk, {size}")
-        high = self.line(f"call i64 @llvm.smin.i64(i64 {self.line(f'add i64 {low}, {size}')}, i64 {units})")
+        size = size_max(1, -(-units // wanted))
+        low = self.line(f"mul i64 %chunk, {self.number(size)}")
+        top = self.line(f"add i64 {low}, {self.number(size)}")
+        high = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(units)})")
 
         def unit(number: str) -> None:
-            start = self.line(f"mul i64 {self.line(f'udiv i64 {number}, {blocks}')}, {self.length * self.inner}")
-            first = self.line(f"mul i64 {self.line(f'urem i64 {number}, {blocks}')}, {width}")
-            top = self.line(f"add i64 {first}, {width}")
-            last = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.inner})")
+            line = self.line(f"udiv i64 {number}, {self.number(blocks)}")
+            start = self.line(f"mul i64 {line}, {self.number(self.length * self.inner)}")
+            block = self.line(f"urem i64 {number}, {self.number(blocks)}")
+            first = self.line(f"mul i64 {block}, {self.number(width)}")
+            top = self.line(f"add i64 {first}, {self.number(width)}")
+            last = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(self.inner)})")
             if self.inner == 1:
                 self._line(start)
             else:
                 self._columns(start, first, last)
 
-        if self.length:
+        if surely_less(0, self.length):
             self.loop("unit", low, high, unit)
+        elif self.length != 0:
+            with self.when(self.line(f"icmp sgt i64 {self.number(self.length)}, 0")):
+                self.loop("unit", low, high, unit)
         self.finish()
-        return KernelText(self.module.text(), max(1, -(-units // size)), 0, estimate, reports=self.reports)
+        chunks = size_max(1, -(-units // size))
+        return KernelText(
+            self.module.text(), chunks, 0, estimate, reports=self.reports, sizes=tuple(self.module.sizes)
+        )
 
     def _place(self, start: str, step: str, column: str) -> str:
         """The position of a step's element; step 0 comes first in scan order."""
         if self.is_reversed:
-            step = self.line(f"sub i64 {self.length - 1}, {step}")
-        row = self.line(f"mul i64 {step}, {self.inner}")
+            step = self.line(f"sub i64 {self.number(self.length - 1)}, {step}")
+        row = self.line(f"mul i64 {step}, {self.number(self.inner)}")
         return self.line(f"add i64 {self.line(f'add i64 {start}, {row}')}, {column}")
 
     def _line(self, start: str) -> None:
@@ -90,7 +101,7 @@ class _ScanPrinter(KernelFunction):
             state = tuple(self.get(slot, dtype) for slot, dtype in slots)
             self._keep(place, self._next(place, i, state), slots)
 
-        self.loop("step", "1", str(self.length), step)
+        self.loop("step", "1", self.number(self.length), step)
 
     def _keep(self, place: str, state: State, slots: Sequence[tuple[str, DType]]) -> None:
         self._write(place, state)
@@ -120,7 +131,7 @@ class _ScanPrinter(KernelFunction):
             self.loop("column", first, last, element, is_parallel=True)
 
         self.loop("first", first, last, initial, is_parallel=True)
-        self.loop("step", "1", str(self.length), step)
+        self.loop("step", "1", self.number(self.length), step)
 
     def _write(self, place: str, state: State) -> None:
         for k, value in enumerate(state):

@@ -11,6 +11,7 @@ from autojit.codegen.cpu.chunks import CHUNK_NS, ChunkPlan
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import LoopPrinter
 from autojit.codegen.scalar import Scalar, memory_type
+from autojit.core.sizes import size_max, size_min, surely_less, typical
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque, linearize
 from autojit.ops.scattering import Scattering
@@ -35,13 +36,13 @@ class _ScatterPrinter(LoopPrinter):
         program = scatter_program(node)
         super().__init__(program, "kernel")
         self.base = node.inputs[0].type
-        elements = program.row_count * program.inner_count
-        estimate = 50.0 + ROW_NS * program.row_count + ELEMENT_NS * elements + COPY_NS * self.base.size_bytes
+        rows, elements = typical(program.row_count), typical(program.row_count * program.inner_count)
+        estimate = 50.0 + ROW_NS * rows + ELEMENT_NS * elements + COPY_NS * typical(self.base.size_bytes)
         self.columns = self._whole_columns()
-        wanted = min(MAX_COLUMN_CHUNKS, int(estimate / CHUNK_NS), self.columns // LEAST_COLUMNS)
-        size = -(-self.columns // max(wanted, 1))
-        size = -(-size // LEAST_COLUMNS) * LEAST_COLUMNS if wanted > 1 else max(size, 1)
-        count = max(1, -(-self.columns // size))
+        wanted = size_min(min(MAX_COLUMN_CHUNKS, int(estimate / CHUNK_NS)), self.columns // LEAST_COLUMNS)
+        size = -(-self.columns // size_max(wanted, 1))
+        size = size_max(1, size if wanted == 0 or wanted == 1 else -(-size // LEAST_COLUMNS) * LEAST_COLUMNS)
+        count = size_max(1, -(-self.columns // size))
         self.plan = ChunkPlan(count, size, over_inner=False, estimate_ns=estimate)
 
     def _whole_columns(self) -> int:
@@ -52,7 +53,7 @@ class _ScatterPrinter(LoopPrinter):
         (variable,) = program.inner
         shape = list(self.base.shape)
         line = 1
-        while shape and line < variable.extent:
+        while shape and surely_less(line, variable.extent):
             line *= shape.pop()
         coefficient = dict(program.stores[0].index.terms).get(variable)
         return line if coefficient == 1 and line == variable.extent else 0
@@ -62,10 +63,10 @@ class _ScatterPrinter(LoopPrinter):
         self.plan_cache()
         self.pointers([v.type.size for v in (*program.loads, program.stores[0].value)])
         bounds = None
-        if self.plan.count > 1:
-            low = self.line(f"mul i64 %chunk, {self.plan.size}")
-            top = self.line(f"add i64 {low}, {self.plan.size}")
-            bounds = low, self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.columns})")
+        if self.plan.count != 1:
+            low = self.line(f"mul i64 %chunk, {self.number(self.plan.size)}")
+            top = self.line(f"add i64 {low}, {self.number(self.plan.size)}")
+            bounds = low, self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(self.columns)})")
         result = f"%p{len(program.loads)}"
         with self.when(self.line(f"icmp ne ptr {result}, %p0")):
             self._copy_base(result, bounds)
@@ -74,25 +75,28 @@ class _ScatterPrinter(LoopPrinter):
             self.set_row(number)
             self.row(bounds)
 
-        self.loop("row", "0", str(program.row_count), row)
+        self.loop("row", "0", self.number(program.row_count), row)
         self.finish()
-        return KernelText(self.module.text(), self.plan.count, 0, self.plan.estimate_ns, reports=self.reports)
+        sizes = tuple(self.module.sizes)
+        return KernelText(
+            self.module.text(), self.plan.count, 0, self.plan.estimate_ns, reports=self.reports, sizes=sizes
+        )
 
     def _copy_base(self, result: str, bounds: tuple[str, str] | None) -> None:
         size = self.base.dtype.size_bytes
         if bounds is None:
-            self.copy_bytes(result, "%p0", str(self.base.size_bytes))
+            self.copy_bytes(result, "%p0", self.number(self.base.size_bytes))
             return
         low, high = bounds
         length = self.line(f"mul i64 {self.line(f'sub i64 {high}, {low}')}, {size}")
         kind = memory_type(self.base.dtype)
 
         def line(number: str) -> None:
-            start = self.line(f"add i64 {self.line(f'mul i64 {number}, {self.columns}')}, {low}")
+            start = self.line(f"add i64 {self.line(f'mul i64 {number}, {self.number(self.columns)}')}, {low}")
             target, source = (self.line(f"getelementptr {kind}, ptr {p}, i64 {start}") for p in (result, "%p0"))
             self.copy_bytes(target, source, length)
 
-        self.loop("line", "0", str(self.base.size // self.columns), line)
+        self.loop("line", "0", self.number(self.base.size // self.columns), line)
 
 
 class _Add:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from autojit.codegen.linked.instruction_text import split, take_type, typed
 from autojit.core.errors import UnsupportedError
@@ -18,6 +19,7 @@ _LOCAL_NAME = re.compile(r'%(?:"[^"]*"|[-\w$.]+)')
 _LABEL = re.compile(r'^(?:"([^"]*)"|([-\w$.]+)):')
 _METADATA = re.compile(r"(?:,\s*![\w.]+ !\d+)+|,\s*![\w.]+ ![\w.(){}, !]*$")
 _GROUP = re.compile(r" #\d+")
+_FAILURE = re.compile(r"@(\.const\.picklebuf\.\w+)")
 _LINKAGE = re.compile(
     r"^(@\S+|@\"[^\"]*\") = (?:(?:private|internal|common|linkonce_odr|weak|weak_odr|linkonce|external|dso_local|"
     r"local_unnamed_addr|unnamed_addr|hidden|available_externally)\s+)*"
@@ -53,11 +55,13 @@ class Linked:
         functions: the function and those it calls.
         globals: constants they read, by name: full text.
         externals: names they call that somebody else must define.
+        failures: the descriptions of the exceptions they raise, by name, in the order of their numbers.
     """
 
     functions: tuple[Function, ...]
     globals: dict[str, str]
     externals: tuple[str, ...]
+    failures: tuple[str, ...] = ()
 
 
 def read_module(text: str) -> ModuleText:
@@ -75,7 +79,7 @@ def read_module(text: str) -> ModuleText:
             module.functions[name] = (line, body)
         elif line.startswith("@"):
             module.globals[_name_of(line)] = line
-        elif line.startswith("%"):
+        elif re.match(r"%\S+ = type ", line):
             raise UnsupportedError("a linked function uses a named LLVM type", {"type": line})
     return module
 
@@ -87,17 +91,37 @@ def _name_of(line: str) -> str:
 
 
 def linked(module: ModuleText, root: str) -> Linked:
-    """The function ``root`` and what it reaches, under names made from their contents."""
+    """The function ``root`` and what it reaches, under names made from their contents.
+
+    A pointer to the description of an exception becomes the number of the failure (1, 2, ...; ``failures`` has the
+    names of the descriptions), which the function leaves behind its second parameter.
+    """
     order, constants, externals = _reached(module, root)
-    bodies = [_function(name, *module.functions[name]) for name in order]
-    names = {name: f"f{k}" for k, name in enumerate(order)}
-    names.update({name: f"c{k}" for k, name in enumerate(constants)})
-    renamed = [_renamed(body, names) for body in bodies]
-    tables = {names[name]: _constant(module.globals[name], names) for name in constants}
-    digest = hashlib.sha256(repr(([_key(f) for f in renamed], tables)).encode()).hexdigest()[:16]
+    failures: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        if found.group(1) not in failures:
+            failures.append(found.group(1))
+        return f"inttoptr (i64 {failures.index(found.group(1)) + 1} to ptr)"
+
+    bodies = []
+    for name in order:
+        head, body = module.functions[name]
+        bodies.append(_function(name, head, [_FAILURE.sub(number, line) for line in body]))
+    tables = {name: _constant(module.globals[name]) for name in constants}
+    return replace(canonical(bodies, tables, tuple(externals)), failures=tuple(failures))
+
+
+def canonical(functions: Sequence[Function], tables: Mapping[str, str], externals: tuple[str, ...]) -> Linked:
+    """Functions (the first one is what the others are there for) and constants under names made from their contents."""
+    names = {function.name: f"f{k}" for k, function in enumerate(functions)}
+    names.update({name: f"c{k}" for k, name in enumerate(tables)})
+    renamed = [_numbered(_renamed(function, names)) for function in functions]
+    shorter = {names[name]: _with_names(text, names) for name, text in tables.items()}
+    digest = hashlib.sha256(repr(([_key(f) for f in renamed], shorter)).encode()).hexdigest()[:16]
     final = {short: f"aj.op.{digest}.{short}" for short in names.values()}
-    functions = tuple(_renamed(body, final) for body in renamed)
-    return Linked(functions, {final[k]: _constant(v, final) for k, v in tables.items()}, tuple(externals))
+    constants = {final[short]: _with_names(text, final) for short, text in shorter.items()}
+    return Linked(tuple(_renamed(function, final) for function in renamed), constants, externals)
 
 
 def _key(function: Function) -> tuple[object, ...]:
@@ -188,18 +212,34 @@ def _result_type(text: str) -> str:
     return found.group(1)
 
 
-def _renamed(function: Function, names: dict[str, str]) -> Function:
+def _renamed(function: Function, names: Mapping[str, str]) -> Function:
     """With other names of functions and constants."""
     blocks = [(label, [_with_names(line, names) for line in lines]) for label, lines in function.blocks]
     return Function(names.get(function.name, function.name), function.returns, function.parameters, blocks)
 
 
-def _with_names(text: str, names: dict[str, str]) -> str:
+def _numbered(function: Function) -> Function:
+    """With values named in the order they are defined: ``%a0`` the parameters, ``%v0`` the others."""
+    names = {name: f"%a{k}" for k, (_, name) in enumerate(function.parameters)}
+    for line in function.lines():
+        defined = re.match(r"(%\S+) = ", line)
+        if defined:
+            names[defined.group(1)] = f"%v{len(names)}"
+    parameters = [(kind, names[name]) for kind, name in function.parameters]
+
+    def renamed(line: str) -> str:
+        return _LOCAL_NAME.sub(lambda found: names.get(found.group(), found.group()), line)
+
+    blocks = [(label, [renamed(line) for line in lines]) for label, lines in function.blocks]
+    return Function(function.name, function.returns, parameters, blocks)
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
     return _GLOBAL_NAME.sub(lambda found: f"@{names.get(found.group()[1:], found.group()[1:])}", text)
 
 
-def _constant(text: str, names: dict[str, str]) -> str:
-    """A global as a private one under its new name. Only constants can be shared by kernels."""
+def _constant(text: str) -> str:
+    """A global as a private one. Only constants can be shared by kernels."""
     body = _LINKAGE.sub(lambda found: f"{found.group(1)} = ", text)
     if not re.match(r'^@(?:"[^"]*"|\S+) = (?:private )?(?:unnamed_addr )?constant ', body):
         raise UnsupportedError(
@@ -207,5 +247,4 @@ def _constant(text: str, names: dict[str, str]) -> str:
             {"variable": text.split(" = ")[0]},
             "pass what it reads as an operand",
         )
-    body = re.sub(r" = (?:private )?(?:unnamed_addr )?constant ", " = private unnamed_addr constant ", body)
-    return _with_names(body, names)
+    return re.sub(r" = (?:private )?(?:unnamed_addr )?constant ", " = private unnamed_addr constant ", body)

@@ -1,8 +1,8 @@
 """Sampling images and volumes where a grid of positions points: ``affine_grid`` and ``grid_sample``.
 
-How to read: positions of a grid run over -1 ... 1; ``_place`` turns them into places in samples along one axis and brings
-those outside back by the padding mode. The value at a place is a weighted sum of neighbours (``_taps`` along each axis,
-``_look_up`` for one corner), so derivatives of every order, of values and of positions, follow.
+How to read: positions of a grid run over -1 ... 1; ``_unnormalized`` turns them into places in samples along one axis,
+``_inside`` brings those outside back by the padding mode. The value at a place is a weighted sum of neighbours
+(``_taps`` along each axis, ``_look_up`` for one corner), so derivatives of every order, of values and of positions, follow.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     axes = len(size) - 2
     if axes not in (2, 3):
         raise UnsupportedError(
-            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}."
+            "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size "
+            f"{size}."
         )
     if theta.ndim != 3 or tuple(theta.shape[1:]) != (axes, axes + 1):
         raise ArgumentError(

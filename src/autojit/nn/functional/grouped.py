@@ -1,7 +1,7 @@
 """Products of matrices in groups, and a linear map joined with its cross-entropy.
 
-``linear_cross_entropy`` with options works through the batch in chunks whose logits are computed again for the derivative,
-so that the whole matrix of logits never exists.
+``linear_cross_entropy`` with options works through the batch in chunks whose logits are computed again for the
+derivative, so that the whole matrix of logits never exists.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class LinearCrossEntropyOptions:
             if name != "aspect_ratio" or (colon and not (factor.isdigit() and int(factor) > 0)):
                 raise ValueError(f"invalid chunking_method: {self.chunking_method!r}")
         size = self.batch_chunk_size
-        if not (size is None or (isinstance(size, int) and size > 0)):
+        if size is not None and size <= 0:
             raise ValueError(f"batch_chunk_size must be positive int or None, got {size!r}")
         if self.acc_dtype not in (None, aj.float16, aj.bfloat16, aj.float32, aj.float64):
             raise ValueError(f"acc_dtype must be a floating dtype or None, got {self.acc_dtype!r}")
@@ -230,7 +230,7 @@ def linear_cross_entropy(
         return each.to(input.dtype)
     total = each.sum()
     if reduction == "mean":
-        is_counted = target != ignored
+        is_counted = target.ne(ignored)
         if weight is None:
             share = is_counted.to(exact)
         else:

@@ -1,0 +1,100 @@
+"""What a kernel's module contains of a linked function: its text, with autojit's mathematical functions in it.
+
+A kernel calls ``{results, i32} value(operands...)`` on values in registers: the results with the number of the failure,
+0 if there was none. Everything is inlined before LLVM vectorises the loop around it, so the memory that the function's
+ABI writes results to is gone by then. The text names mathematical functions as LLVM or the C library does; here they
+become those of `vector_math`, which LLVM can vectorise.
+"""
+
+from __future__ import annotations
+
+import re
+
+from autojit.codegen import vector_math
+from autojit.codegen.emitter import ScalarEmitter
+from autojit.codegen.linked.instruction_text import binary, read_call, read_instruction
+from autojit.codegen.linked.module_text import Function
+from autojit.codegen.linked.scalar_function import ScalarFunction
+from autojit.codegen.linked.tangent_rules import plain_name
+from autojit.core.dtypes import float32, float64
+
+_INTRINSICS = frozenset("sqrt fabs floor ceil trunc rint nearbyint round roundeven copysign minnum maxnum fma".split())
+_BY_TYPE = {"double": float64, "float": float32}
+_CALL = re.compile(r"^(?:%\S+ = )?(?:(?:tail|musttail|notail) )?call ")
+_DECLARED = "nounwind willreturn memory(none)"
+
+
+def definitions(function: ScalarFunction) -> tuple[str, dict[str, str]]:
+    """The symbol of the function that kernels call, and all texts it needs by symbol."""
+    texts: dict[str, str] = {f"@{name}": text for name, text in function.code.globals.items()}
+    for part in function.code.functions:
+        texts[f"@{part.name}"] = _text(part, texts)
+    symbol = f"@{function.symbol}.value"
+    texts[symbol] = _value_text(function, symbol)
+    return symbol, texts
+
+
+def _text(function: Function, texts: dict[str, str]) -> str:
+    parameters = ", ".join(f"{kind} {name}" for kind, name in function.parameters)
+    lines = [f"define internal {function.returns} @{function.name}({parameters}) alwaysinline nounwind {{"]
+    for label, block in function.blocks:
+        lines.append(f"{label}:")
+        lines += [f"  {_with_our_functions(line, texts)}" for line in block]
+    return "\n".join([*lines, "}"])
+
+
+def _with_our_functions(line: str, texts: dict[str, str]) -> str:
+    if " frem " in line:
+        instruction = read_instruction(line)
+        _, kind, a, b = binary(instruction.rest)
+        if kind in _BY_TYPE:
+            symbol = _ours("fmod", kind, texts)
+            return f"{instruction.result} = call {kind} {symbol}({kind} {a}, {kind} {b})"
+        return line
+    if not _CALL.match(line):
+        return line
+    instruction = read_instruction(line)
+    call = read_call(instruction.rest)
+    result = f"{instruction.result} = " if instruction.result else ""
+    name = plain_name(call.callee)
+    if call.type in _BY_TYPE and name in vector_math.FUNCTIONS:
+        call = call._replace(callee=_ours(name, call.type, texts)[1:])
+    elif call.type in _BY_TYPE and name in _INTRINSICS:
+        call = call._replace(callee=f"llvm.{name}.{_BY_TYPE[call.type].short}")
+    elif not call.callee.startswith(("llvm.", "aj.op.")):
+        listed = ", ".join(kind for kind, _ in call.operands)
+        texts[f"@{call.callee}"] = f"declare {call.type} @{call.callee}({listed}) {_DECLARED}"
+    return result + call.text()
+
+
+def _ours(name: str, kind: str, texts: dict[str, str]) -> str:
+    found = vector_math.definition(name, _BY_TYPE[kind], ScalarEmitter)
+    texts.update(found.texts)
+    return found.symbol
+
+
+def _value_text(function: ScalarFunction, symbol: str) -> str:
+    """The function that kernels call: operands and results in registers."""
+    operands = ", ".join(f"{kind} %x{k}" for k, kind in enumerate(function.operands))
+    kinds = [kind for _, kind in function.results]
+    returned = "{ " + ", ".join([*kinds, "i32"]) + " }"
+    lines = [
+        f"define internal {returned} {symbol}({operands}) alwaysinline nounwind {{",
+        f"  %results = alloca [{function.result_bytes} x i8], align 16",
+        "  %failure = alloca i64, align 8",
+        "  store i64 0, ptr %failure",
+        f"  %status = call i32 @{function.symbol}(ptr %results, ptr %failure{', ' if operands else ''}{operands})",
+        "  %number = load i64, ptr %failure",
+        "  %named = trunc i64 %number to i32",
+        "  %least = call i32 @llvm.umax.i32(i32 %named, i32 1)",
+        "  %is.well = icmp eq i32 %status, 0",
+        "  %failed = select i1 %is.well, i32 0, i32 %least",
+    ]
+    total = "poison"
+    for k, (offset, kind) in enumerate(function.results):
+        lines.append(f"  %at{k} = getelementptr i8, ptr %results, i64 {offset}")
+        lines.append(f"  %part{k} = load {kind}, ptr %at{k}")
+        lines.append(f"  %all{k} = insertvalue {returned} {total}, {kind} %part{k}, {k}")
+        total = f"%all{k}"
+    lines.append(f"  %all = insertvalue {returned} {total}, i32 %failed, {len(kinds)}")
+    return "\n".join([*lines, f"  ret {returned} %all", "}"])

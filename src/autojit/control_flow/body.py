@@ -1,0 +1,274 @@
+"""Body: a function of tensors captured as a graph while the program around it goes on.
+
+How to read: ``BodyTrace`` records the ops (it is a ``jit.trace.Trace`` of its own), ``BodyLayer`` stands between the
+function's ops and the trace: a tensor from outside becomes an input of the graph when an op first meets it, so that its
+history stays outside. ``Body`` runs the function and knows the results.
+
+State of the program (a generator, running statistics) that the function changes in place becomes an input and an
+output too: ``written``. Tensors of the outer program that cannot be functionalised like this must be carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.errors import TraceError, UsageError
+from autojit.core.source import SourceLocation, here
+from autojit.core.types import TensorType
+from autojit.ir.graph import Value
+from autojit.ir.op import Op
+from autojit.jit.results import has_history
+from autojit.jit.trace import StateEntry, Trace
+from autojit.tensor.dispatch import apply, value_of
+from autojit.tensor.inplace import replace
+from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
+from autojit.tensor.state import Layer, below, carry, grad_mode, set_layers, set_trace, state
+from autojit.tensor.storage import Storage
+from autojit.tensor.tensor import Tensor, alias, type_of, wrap_value
+from autojit.tensor.view_history import ViewChain
+
+
+class BodyTrace(Trace):
+    """The capture of a body. Memory from outside becomes an input of the graph; nothing in it may become a number."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.outer: Trace | None = state.trace  # type: ignore[assignment]
+
+    def owns(self, t: Tensor) -> bool:
+        """Whether a tensor was made in this capture."""
+        if t._array is not None:
+            return False
+        storage = t._storage
+        value = t._value if storage is None or storage.value is None else storage.value
+        self._index()
+        return value is not None and (value in self.definition or value in self.builder.inputs)
+
+    def lift(self, storage: Storage, owner: Tensor | None = None) -> Value:
+        array = storage.array
+        assert array is not None
+        found = self.state.get(id(array))
+        if found is None:
+            value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
+            found = self.state[id(array)] = StateEntry(storage, array, value, value, here(), owner)
+        self._remember(storage, owner)
+        return found.value
+
+    def concretize(self, value: Value) -> Any:
+        """The array of a constant; everything else has no value yet."""
+        if not self._depends_on_inputs(value):
+            return self.evaluate(value)
+        raise TraceError(
+            f"{self.name}: Python asks for a value that is known only when the compiled body runs",
+            {"value": value.type, "at": here()},
+            "choose with aj.cond (or aj.where), repeat with aj.while_loop, and keep numbers in tensors",
+        )
+
+    def read_grad(self, leaf: Tensor) -> Tensor | None:
+        return leaf._grad if self.outer is None else self.outer.read_grad(leaf)
+
+    def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
+        raise _accumulated(self.name)
+
+    def lend(self, tensor: Tensor, owner: object) -> None:
+        if self.outer is not None:
+            self.outer.lend(tensor, owner)
+
+
+class BodyLayer(Layer):
+    """Lets tensors from outside into the graph of a body: as inputs, without their history."""
+
+    what = "a captured body"
+
+    def __init__(self, trace: BodyTrace) -> None:
+        self.trace = trace
+        self.outer_layers = state.layers
+        self.takes_grad = state.grad_enabled
+        self.inner: dict[int, tuple[Tensor, Tensor]] = {}  # id of a tensor from outside -> it, what stands for it
+
+    def enter(self, t: Tensor) -> Tensor:
+        """The tensor that stands for ``t`` inside: itself if it was made there or is plain memory."""
+        if t._array is None and self.trace.owns(t):
+            return t
+        found = self.inner.get(id(t))
+        if found is not None:
+            return found[1]
+        kind = type_of(t)
+        wants = self.takes_grad and kind.dtype.is_differentiable and wants_grad(t)
+        if isinstance(t._array, np.ndarray) and not wants and not self.outer_layers:
+            return t  # its memory is lifted
+        made = wrap_value(self.trace.builder.input(kind))
+        made._requires_grad = wants
+        self.inner[id(t)] = (t, made)
+        return made
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Ops inside are the outer program's."""
+        before, layers = state.trace, state.layers
+        set_trace(self.trace.outer)
+        set_layers(self.outer_layers)
+        try:
+            yield
+        finally:
+            set_trace(before)
+            set_layers(layers)
+
+    # -- the layer
+
+    def apply(self, op: Op, operands: Sequence[Tensor]) -> Any:
+        """The op in the body's graph."""
+        given = [self.enter(t) for t in operands]
+        with below(self):
+            return apply(op, *given)
+
+    def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
+        """Write in place: to tensors of the body, and to memory of the program."""
+        if self.enter(x) is not x:
+            raise UsageError(
+                f"{self.trace.name}: {method} in the body changes a tensor from outside",
+                {"written to": x, "at": here()},
+                "return the new value from the body: as a carry, or as a result",
+            )
+        given = self.enter(new)
+        with below(self):
+            replace(x, given, method, old, mark)
+
+    def carry(self, source: Tensor, made: Tensor, with_history: bool) -> None:
+        """Another object for a tensor from outside is one from outside, with the same part in the layers there."""
+        if self.outer_layers and not self.trace.owns(source):
+            with self.outside():
+                carry(source, made, with_history)
+
+    def holder(self, x: Tensor) -> Tensor:
+        """What stands for a tensor from outside."""
+        found = self.inner.get(id(x))
+        return x if found is None else found[1]
+
+    def call_function(self, cls: Any, arguments: Sequence[Any], options: dict[str, Any], call: Any) -> Any:
+        """Call a custom function on what stands for its arguments."""
+        given = [self.enter(a) if isinstance(a, Tensor) else a for a in arguments]
+        named = {k: self.enter(a) if isinstance(a, Tensor) else a for k, a in options.items()}
+        with below(self):
+            return call(cls, given, named)
+
+    def around_compiled(self, compiled: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A compiled function becomes part of the graph."""
+        return compiled.function(*args, **kwargs)
+
+
+class Body:
+    """A function captured as a graph: its inputs, results, the tensors from outside that it reads, what it changes.
+
+    ``name`` is what messages call it. ``inputs`` and ``outputs`` pair values with the tensors whose history leads to
+    them (None: there is none); ``written`` lists what it changes outside.
+    """
+
+    written: list[Tensor]
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.source: SourceLocation = here()
+        self.trace = BodyTrace(name)
+        self.layer = BodyLayer(self.trace)
+        self.inputs: list[tuple[Value, Tensor | None]] = []
+        self.outputs: list[tuple[Value, Tensor | None]] = []
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Ops inside are the body's."""
+        before, layers, hooks = state.trace, state.layers, state.recording_hooks
+        set_trace(self.trace)
+        set_layers((self.layer,))
+        state.recording_hooks = None
+        try:
+            yield
+        finally:
+            set_trace(before)
+            set_layers(layers)
+            state.recording_hooks = hooks
+
+    def input(self, kind: TensorType) -> Tensor:
+        """A new input; its tensor is no leaf, so that the function may change it in place."""
+        value = self.trace.builder.input(kind)
+        made = wrap_value(value)
+        if not (self.layer.takes_grad and kind.dtype.is_differentiable):
+            self.inputs.append((value, None))
+            return made
+        leaf = wrap_value(value)
+        leaf._requires_grad = True
+        self.inputs.append((value, leaf))
+        made._requires_grad, made._grad_fn = True, symbolic_node(ViewChain(()), [edge_of(leaf)], [kind])
+        return made
+
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """Run the function; what it did to memory outside is taken back."""
+        try:
+            with self.entered():
+                return function(*arguments)
+        finally:
+            self.trace.restore()
+
+    def output(self, t: Tensor) -> TensorType:
+        """Let the present value of a tensor be a result; its type."""
+        with self.entered():
+            given = self.layer.enter(t)
+            with below(self.layer):
+                value = value_of(given)
+            self.outputs.append((value, given if self.layer.takes_grad and has_history(given) else None))
+        return value.type
+
+    # -- what it needs from outside
+
+    def close(self) -> list[Tensor]:
+        """End the capture: the tensors from outside become inputs, in this order; what it changed becomes outputs.
+
+        ``written`` lists the tensors that were changed; their inputs are the first, their outputs the last.
+        """
+        entries = list(self.trace.state.values())
+        changed = [e for e in entries if e.is_modified]
+        self.written = [_root(e) for e in changed]
+        for entry in changed:
+            self.outputs.append((entry.value, None))
+        found: list[Tensor] = []
+        for entry in [*changed, *(e for e in entries if not e.is_modified)]:
+            self.inputs.append((entry.input, None))
+            found.append(_root(entry))
+        for t, standing in self.layer.inner.values():
+            if standing._grad is not None:
+                raise _accumulated(self.name)
+            assert standing._value is not None
+            self.inputs.append((standing._value, standing if standing._requires_grad else None))
+            found.append(t)
+        self.trace.check()
+        return found
+
+
+def _root(entry: StateEntry) -> Tensor:
+    """A tensor without history that shows the whole memory of an entry."""
+    owner = entry.root_owner()
+    return alias(owner) if owner._requires_grad else owner
+
+
+def write_back(written: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+    """Bring what a body changed into place."""
+    with grad_mode(False):
+        for t, new in zip(written, results, strict=True):
+            t.copy_(new)
+
+
+def _accumulated(name: str) -> UsageError:
+    return UsageError(
+        f"{name}: backward() in the body would accumulate into the .grad of a tensor outside",
+        {"at": here()},
+        "use autojit.autograd.grad and carry or return the gradients",
+    )
+
+
+__all__ = ["Body", "BodyLayer", "BodyTrace", "write_back"]

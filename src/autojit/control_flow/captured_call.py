@@ -1,0 +1,176 @@
+"""CapturedCall: a captured body as one op, differentiated through the history that its capture left.
+
+The engine walks that history inside the body's own trace, so ``detach``, hooks and custom ``Function``s count as they do
+in eager mode; what it records has a history again, so every order works the same way. The compiler sees through the op:
+``expand`` puts the body's own ops in its place.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.autograd import anomaly
+from autojit.autograd.engine import run_backward, zeros_of
+from autojit.control_flow.body import Body
+from autojit.core.errors import DifferentiationError
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.inline import inline
+from autojit.ir.interpreter import evaluate
+from autojit.ir.op import Op, Operands, bind
+from autojit.jit.results import has_history
+from autojit.jit.segment import needed_nodes
+from autojit.ops.control_flow import as_tuple, filled
+from autojit.tensor.dispatch import value_of
+from autojit.tensor.recording import edge_of
+from autojit.tensor.state import below, grad_mode
+from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.transforms.batch import vmap
+
+Pairs = Sequence[tuple[Value, Tensor | None]]
+_numbers = itertools.count()
+
+
+class CapturedCall(Op):
+    """``outputs = graph(*inputs)``. Compared by identity.
+
+    Args:
+        body: the finished capture.
+        inputs, outputs: (value, the tensor whose history leads to it or None).
+    """
+
+    reads_operands = True
+
+    def __init__(self, body: Body, inputs: Pairs, outputs: Pairs) -> None:
+        self.body = body
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
+        values = tuple(v for v, _ in inputs)
+        wanted = tuple(v for v, _ in outputs)
+        nodes = needed_nodes(body.trace.builder.nodes, wanted, dict.fromkeys(values))
+        self.graph = Graph(values, nodes, wanted)
+        self.n_outputs = len(wanted)  # type: ignore[misc]
+        self.number = next(_numbers)
+        self._adjoint: CapturedCall | None = None
+        _check_closed(self.graph, body)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def parameters(self) -> tuple[tuple[str, object], ...]:
+        return ("function", self.body.name), ("number", self.number)
+
+    def result_type(self, *types: Any) -> Any:
+        found = tuple(v.type for v in self.graph.outputs)
+        return found[0] if self.n_outputs == 1 else found
+
+    def eager(self, *arrays: Any) -> Any:
+        found = evaluate(self.graph, arrays)
+        return found[0] if self.n_outputs == 1 else tuple(found)
+
+    def expand(self, *operands: Any) -> Any:
+        """The body's own ops."""
+        found = inline(self.graph, operands, operands[0])
+        return found[0] if self.n_outputs == 1 else tuple(found)
+
+    # -- derivatives
+
+    def _with_history(self) -> list[int]:
+        return [k for k, (_, t) in enumerate(self._outputs) if t is not None]
+
+    def _wanted(self) -> list[int]:
+        return [k for k, (_, t) in enumerate(self._inputs) if t is not None]
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        placed: list[Any] = [None] * len(primals)
+        bars = as_tuple(y_bar, self.n_outputs)
+        kept, wanted = self._with_history(), self._wanted()
+        if all(bars[k] is None for k in kept) or not wanted:
+            return tuple(placed)
+        call = self.adjoint()
+        given = filled(primals[0], [bars[k] for k in kept], [self.graph.outputs[k].type for k in kept])
+        found = as_tuple(bind(call, *primals, *given), call.n_outputs)
+        for k, bar in zip(wanted, found, strict=True):
+            placed[k] = bar
+        return tuple(placed)
+
+    def adjoint(self) -> CapturedCall:
+        """Inputs, then cotangents of the outputs with a history, to cotangents of the inputs with one."""
+        if self._adjoint is None:
+            with anomaly.collected([]):
+                self._adjoint = self._recorded_adjoint()
+        return self._adjoint
+
+    def _recorded_adjoint(self) -> CapturedCall:
+        layer = self.body.layer
+        with self.body.entered(), grad_mode(True):
+            bars: list[Tensor] = []
+            for k in self._with_history():
+                bar = wrap_value(self.body.trace.builder.input(self.graph.outputs[k].type))
+                bar._requires_grad = True
+                bars.append(bar)
+            tensors = [self._outputs[k][1] for k in self._with_history()]
+            roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]  # type: ignore[arg-type]
+            leaves = [self._inputs[k][1] for k in self._wanted()]
+            targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
+            found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
+            grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
+            grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
+            with below(layer):
+                outputs = [(value_of(g), g if has_history(g) else None) for g in grads]
+        given: Pairs = [(b._value, b) for b in bars]  # type: ignore[misc]
+        return CapturedCall(self.body, [*self._inputs, *given], outputs)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        """The derivative of the adjoint with respect to its cotangents, in which it is linear."""
+        kept, wanted = self._with_history(), self._wanted()
+        placed: list[Any] = [None] * self.n_outputs
+        if not kept or all(tangents[k] is None for k in wanted):
+            return None
+        adjoint = self.adjoint()
+        twice = adjoint.adjoint()
+        like = primals[0]
+        bars = [like._literal(0, self.graph.outputs[k].type) for k in kept]
+        moving = [wanted[k] for k in adjoint._with_history()]
+        dots = filled(like, [tangents[k] for k in moving], [primals[k].spec for k in moving])
+        found = as_tuple(bind(twice, *primals, *bars, *dots), twice.n_outputs)
+        order = adjoint._wanted()
+        for place, k in enumerate(kept):
+            position = len(self._inputs) + place
+            if position in order:
+                placed[k] = found[order.index(position)]
+        return placed[0] if self.n_outputs == 1 else tuple(placed)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        size = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
+        found = inline(vmap(self.graph, batched, size), args, args[0])
+        return found[0] if self.n_outputs == 1 else tuple(found)
+
+
+def body_graph(body: Body) -> Graph:
+    """The graph of a closed body: one CapturedCall where something can be differentiated."""
+    call = CapturedCall(body, body.inputs, body.outputs)
+    if not call._with_history():
+        return call.graph
+    inputs = tuple(Value(v.type) for v in call.graph.inputs)
+    outputs = tuple(Value(v.type) for v in call.graph.outputs)
+    return Graph(inputs, (Node(call, inputs, outputs, body.source),), outputs)
+
+
+def _check_closed(graph: Graph, body: Body) -> None:
+    known = set(graph.inputs)
+    for node in graph.nodes:
+        for value in node.inputs:
+            if value not in known:
+                raise DifferentiationError(
+                    f"{body.name}: the derivative of the body reads a tensor that the body itself did not",
+                    {"op": node.op, "at": node.source},
+                    "use the tensor in the body, or pass it as an operand",
+                )
+        known.update(node.outputs)
+
+

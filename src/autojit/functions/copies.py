@@ -1,0 +1,138 @@
+"""Views as copies: ``transpose_copy`` and its like, each named after the view whose elements it copies."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from autojit.core.dtypes import DType
+from autojit.core.errors import UsageError
+from autojit.tensor import Tensor
+from autojit.tensor import functions_shape as shapes
+from autojit.tensor import functions_views as views
+from autojit.tensor.dispatch import number
+from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.out_arguments import with_out
+from autojit.tensor.promotion import cast
+from autojit.tensor.tensor import is_scalar_number, type_of
+
+__all__ = [
+    "alias_copy", "as_strided_copy", "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "detach_copy",
+    "diagonal_copy", "expand_copy", "fill", "indices_copy", "permute_copy", "row_indices_copy", "select_copy",
+    "slice_copy", "slice_inverse", "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy", "transpose_copy",
+    "unbind_copy", "unfold_copy", "unsqueeze_copy", "values_copy", "view_as_complex_copy", "view_as_real_copy",
+    "view_copy",
+]  # fmt: skip
+
+
+def _copying(view: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+    """The view function with its result, or each of its results, copied."""
+
+    @functools.wraps(view)
+    def copy(*arguments: Any, **options: Any) -> Any:
+        found = view(*arguments, **options)
+        return tuple([clone(piece) for piece in found]) if isinstance(found, tuple) else clone(found)
+
+    copy.__name__ = copy.__qualname__ = f"{name or view.__name__}_copy"
+    copy.__module__ = __name__
+    copy.__doc__ = f"The elements that ``{name or view.__name__}`` shows, in new memory."
+    copied: Any = with_out(copy)
+    return copied  # type: ignore[no-any-return]
+
+
+def _of(method: str) -> Callable[..., Any]:
+    def view(input: Tensor) -> Any:
+        return getattr(input, method)()
+
+    view.__name__ = method
+    return view
+
+
+def _alias(input: Tensor) -> Any:
+    return input
+
+
+def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    axis = dim % max(type_of(input).ndim, 1)
+    return input[(slice(None),) * axis + (slice(start, end, step),)]
+
+
+def _unfold(input: Tensor, dimension: int, size: int, step: int) -> Any:
+    return views.unfold(input, dimension, size, step)
+
+
+def _view(input: Tensor, *size: Any, dtype: DType | None = None) -> Any:
+    if dtype is not None or (len(size) == 1 and isinstance(size[0], DType)):
+        return views.view(input, dtype=dtype or size[0])
+    return input.reshape(*size)
+
+
+def _expand(input: Tensor, size: Any, *, implicit: bool = False) -> Any:
+    return shapes.expand(input, *size)
+
+
+def _split(tensor: Tensor, split_size: Any, dim: int = 0) -> Any:
+    return views.split(tensor, split_size, dim)
+
+
+alias_copy = _copying(_alias, "alias")
+as_strided_copy = _copying(views.as_strided)
+ccol_indices_copy = _copying(_of("ccol_indices"))
+col_indices_copy = _copying(_of("col_indices"))
+crow_indices_copy = _copying(_of("crow_indices"))
+detach_copy = _copying(_of("detach"))
+diagonal_copy = _copying(views.diagonal)
+expand_copy = _copying(_expand, "expand")
+indices_copy = _copying(_of("indices"))
+permute_copy = _copying(shapes.permute)
+row_indices_copy = _copying(_of("row_indices"))
+select_copy = _copying(views.select)
+slice_copy = _copying(_slice, "slice")
+split_copy = _copying(_split, "split")
+split_with_sizes_copy = _copying(views.split_with_sizes)
+squeeze_copy = _copying(shapes.squeeze)
+t_copy = _copying(shapes.t)
+transpose_copy = _copying(shapes.transpose)
+unbind_copy = _copying(views.unbind)
+unfold_copy = _copying(_unfold, "unfold")
+unsqueeze_copy = _copying(shapes.unsqueeze)
+values_copy = _copying(_of("values"))
+view_as_complex_copy = _copying(views.view_as_complex)
+view_as_real_copy = _copying(views.view_as_real)
+view_copy = _copying(_view, "view")
+
+
+@with_out
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor like ``input`` with every element ``value``, a number or a 0-d tensor; differentiable in ``value``.
+
+    Raises:
+        RuntimeError: ``value`` has axes.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.fill(aj.zeros(2), 3.0)
+        tensor([3., 3.])
+    """
+    spec = type_of(input)
+    if is_scalar_number(value):
+        value = number(value, spec.dtype)
+    if type_of(value).ndim:
+        raise UsageError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
+        )
+    return clone(cast(value, spec.dtype).expand(spec.shape))
+
+
+def slice_inverse(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A tensor shaped like ``src`` whose elements along ``dim`` from ``start`` to ``end`` are those of ``input``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.slice_inverse(aj.ones(1), aj.zeros(3), 0, 1, 2)
+        tensor([0., 1., 0.])
+    """
+    return views.slice_scatter(src, input, dim, start, end, step)

@@ -1,0 +1,189 @@
+"""Histograms: how many elements, or how much weight, lie between edges. Differentiable in the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from autojit.core.dtypes import int64
+from autojit.core.errors import ShapeError, UnsupportedError, UsageError
+from autojit.tensor import Tensor
+from autojit.tensor.factories import arange, zeros
+from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_indexing import index_add, searchsorted
+from autojit.tensor.out_arguments import with_out
+from autojit.tensor.promotion import cast
+from autojit.tensor.tensor import type_of
+
+__all__ = ["histogram", "histogramdd"]
+
+
+class Histogram(NamedTuple):
+    """What lies between the edges, and the edges."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+class HistogramOfPoints(NamedTuple):
+    """What lies in the boxes between the edges, and per coordinate the edges."""
+
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
+@with_out
+def histogram(
+    input: Tensor,
+    bins: int | Tensor,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Histogram:
+    """The elements counted between edges: ``f[..] -> f[bins], f[bins + 1]``.
+
+    Args:
+        bins: their number, or the edges in ascending order.
+        range: (least, greatest) edge; those of the elements by default.
+        weight: what an element counts, 1 by default.
+        density: divide by the total and the widths, so that the integral is 1.
+
+    Raises:
+        RuntimeError: no bins, a range that descends, or shapes that do not fit.
+        NotImplementedError: the operand is no float.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.histogram(aj.tensor([1.0, 2.0, 1.0, 4.0]), 4, range=(0.0, 4.0)).hist
+        tensor([0., 2., 1., 1.])
+    """
+    points = input.reshape(-1, 1)
+    weights = None if weight is None else _weights(weight, input)
+    found = _counted(points, [bins], range, weights, density)
+    return Histogram(found.hist, found.bin_edges[0])
+
+
+def histogramdd(
+    input: Tensor,
+    bins: Any,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> HistogramOfPoints:
+    """Points counted in boxes: ``f[.., d] -> f[bins_1, .., bins_d]`` and ``d`` vectors of edges.
+
+    Args:
+        bins: the number per coordinate, one for all, or a list of edges.
+        range: least and greatest edge per coordinate, one after another.
+
+    Raises:
+        RuntimeError: ``bins`` or ``range`` do not fit the coordinates, or no bins.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.histogramdd(aj.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]]), [2, 2]).hist
+        tensor([[0., 1.],
+                [1., 1.]])
+    """
+    spec = type_of(input)
+    if spec.ndim < 2:
+        raise ShapeError("torch.histogramdd: input tensor should have at least 2 dimensions", {"input": input})
+    coordinates = spec.shape[-1]
+    edges = [bins] * coordinates if isinstance(bins, int) else list(bins)
+    if len(edges) != coordinates:
+        raise ShapeError(
+            "histogramdd: The size of bins must be equal to the innermost dimension of the input.",
+            {"input": input, "bins": len(edges)},
+        )
+    if range is not None and len(range) != 2 * coordinates:
+        raise ShapeError(
+            f"torch.histogramdd: for a {coordinates}-dimensional histogram range should have {2 * coordinates} "
+            f"elements, but got {len(range)}",
+            {"input": input},
+        )
+    weights = None if weight is None else _weights(weight, input[..., 0])
+    return _counted(input.reshape(-1, coordinates), edges, range, weights, density)
+
+
+def _weights(weight: Tensor, like: Tensor) -> Tensor:
+    if type_of(weight).shape != type_of(like).shape:
+        raise ShapeError(
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor "
+            "excluding its innermost dimension",
+            {"input": like, "weight": weight},
+        )
+    if type_of(weight).dtype is not type_of(like).dtype:
+        raise UsageError(
+            "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same "
+            f"dtype, but got input {type_of(like).dtype}, and weight {type_of(weight).dtype}"
+        )
+    return weight.reshape(-1)  # type: ignore[no-any-return]
+
+
+def _counted(
+    points: Tensor, bins: list[Any], limits: Sequence[float] | None, weights: Tensor | None, density: bool
+) -> HistogramOfPoints:
+    dtype = type_of(points).dtype
+    if dtype.kind != "float":
+        raise UnsupportedError(f'"histogramdd" not implemented for {dtype}', {"input": points}, "convert: x.float()")
+    x = points.detach()
+    edges = [_edges(x[:, k], b, k, limits) for k, b in enumerate(bins)]
+    sizes = [type_of(e).size - 1 for e in edges]
+    box: Any = 0
+    inside: Any = True
+    for k, (e, n) in enumerate(zip(edges, sizes, strict=True)):
+        column = x[:, k].contiguous()
+        place = searchsorted(e, column, right=True) - 1
+        place = where(column.eq(e[n]), n - 1, place)  # the last bin has its upper edge
+        fits = (place >= 0) & (place < n) & column.isnan().logical_not()
+        inside = fits if inside is True else inside & fits
+        box = box * n + where(fits, place, 0)
+    counted = cast(inside, dtype) if weights is None else where(inside, weights, 0)
+    hist = index_add(zeros(prod(sizes), dtype=dtype), 0, cast(box, int64), counted).reshape(sizes)
+    if density:
+        hist = hist / hist.sum()
+        for k, e in enumerate(edges):
+            hist = hist / e.diff().reshape(-1, *[1] * (len(edges) - 1 - k))
+    return HistogramOfPoints(hist, tuple(edges))
+
+
+def _edges(column: Tensor, bins: Any, k: int, limits: Sequence[float] | None) -> Tensor:
+    if isinstance(bins, Tensor):
+        if type_of(bins).ndim != 1:
+            raise ShapeError(
+                "torch.histogramdd: bins tensor should have one dimension, but got "
+                f"{type_of(bins).ndim} dimensions in the bins tensor for dimension {k}"
+            )
+        if type_of(bins).dtype is not type_of(column).dtype:
+            raise UsageError(
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
+                f"{type_of(column).dtype} and bins for dimension {k} with dtype {type_of(bins).dtype}"
+            )
+        return bins
+    if bins <= 0:
+        raise UsageError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension {k}")
+    low: Any
+    high: Any
+    if limits is None:
+        low, high = (column.min(), column.max()) if type_of(column).size else (0.0, 1.0)
+    else:
+        low, high = limits[2 * k], limits[2 * k + 1]
+        if low > high:
+            raise UsageError(
+                f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension {k}"
+            )
+    if isinstance(low, Tensor):
+        flat = low.eq(high)
+        low, high = where(flat, low - 0.5, low), where(flat, high + 0.5, high)
+    elif low == high:
+        low, high = low - 0.5, high + 0.5
+    return _even_steps(low, high, bins, column)
+
+
+def _even_steps(low: Any, high: Any, bins: int, like: Tensor) -> Tensor:
+    """``bins + 1`` numbers from ``low`` to ``high``, counted from the nearer end as torch does."""
+    k = arange(bins + 1, dtype=type_of(like).dtype)
+    step = (high - low) / bins
+    return where(k < (bins + 1) // 2, low + step * k, high - step * (bins - k))  # type: ignore[no-any-return]

@@ -1,0 +1,84 @@
+"""Quantiles of the elements that are no NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import int64
+from autojit.core.errors import UsageError
+from autojit.ops.base import normalize_axis
+from autojit.tensor import Tensor
+from autojit.tensor.dispatch import number
+from autojit.tensor.functions_elementwise import clamp, maximum, minimum
+from autojit.tensor.functions_reduction import sort
+from autojit.tensor.out_arguments import with_out
+from autojit.tensor.promotion import cast
+from autojit.tensor.state import state
+from autojit.tensor.tensor import type_of
+
+__all__ = ["nanquantile"]
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+@with_out
+def nanquantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """``quantile`` of the elements that are no NaN; NaN where there are none. Differentiable in both operands.
+
+    Shapes: ``f[.., n, ..] -> f[*q.shape, .., ..]``.
+
+    Raises:
+        RuntimeError: ``q`` lies outside [0, 1], where its value is known, the dtypes differ, or the interpolation is
+            unknown.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.nanquantile(aj.tensor([float("nan"), 1.0, 2.0]), 0.5)
+        tensor(1.5000)
+    """
+    spec = type_of(input)
+    if spec.dtype.name not in ("float32", "float64"):
+        raise UsageError("quantile() input tensor must be either float or double dtype", {"input": input})
+    if spec.size == 0:
+        raise UsageError("quantile() input tensor must be non-empty", {"input": input})
+    if interpolation not in _INTERPOLATIONS:
+        raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
+    points = q if isinstance(q, Tensor) else number(float(q), spec.dtype)
+    _require_points(input, points)
+    x = input.reshape(-1) if dim is None or spec.ndim == 0 else input
+    axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "nanquantile")
+    rows = x.movedim(axis, -1)
+    ordered = sort(rows, -1).values  # NaN comes last
+    last = cast(rows.isnan().logical_not().sum(-1, keepdim=True), type_of(points).dtype) - 1
+    place = points.reshape(-1) * clamp(last, min=0)  # [.., points]
+    found = _between(ordered, place, last, interpolation).movedim(-1, 0)
+    if keepdim and spec.ndim:
+        found = found.unsqueeze(axis + 1) if dim is not None else found.reshape((-1,) + (1,) * spec.ndim)
+    return found if type_of(points).ndim else found.select(0, 0)
+
+
+def _require_points(x: Tensor, points: Tensor) -> None:
+    if type_of(points).ndim > 1:
+        raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(points).ndim}-D tensor")
+    if type_of(points).dtype is not type_of(x).dtype:
+        raise UsageError("quantile() q tensor must be same dtype as the input tensor", {"input": x, "q": points})
+    values = points._array
+    if state.trace is None and values is not None and not np.all((values >= 0) & (values <= 1)):
+        raise UsageError("quantile() q values must be in the range [0, 1]", {"q": points})
+
+
+def _between(ordered: Tensor, place: Tensor, last: Tensor, interpolation: str) -> Tensor:
+    """The elements at fractional places of the last axis, which may differ from row to row."""
+    if interpolation != "linear":
+        whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
+        low = whole[interpolation]().detach()
+        high, weight = (place.ceil().detach(), 0.5) if interpolation == "midpoint" else (low, None)
+    else:
+        low = place.detach().floor()
+        high, weight = minimum(low + 1, maximum(last, last * 0)), place - low
+    below: Tensor = ordered.gather(-1, cast(low, int64))
+    return below if weight is None else below.lerp(ordered.gather(-1, cast(high, int64)), weight)  # type: ignore[no-any-return]

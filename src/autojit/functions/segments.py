@@ -1,0 +1,118 @@
+"""Reductions of consecutive segments of an axis."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from autojit.core.dtypes import int64
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.ops.base import normalize_axis
+from autojit.tensor import Tensor
+from autojit.tensor.factories import arange, full
+from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_indexing import searchsorted
+from autojit.tensor.functions_reduction import cumsum
+from autojit.tensor.functions_scatter import scatter_reduce
+from autojit.tensor.promotion import cast
+from autojit.tensor.tensor import type_of
+
+__all__ = ["segment_reduce"]
+
+_FOLDS = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0), "max": ("amax", -math.inf),
+          "min": ("amin", math.inf), "amax": ("amax", -math.inf), "amin": ("amin", math.inf)}  # fmt: skip
+
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Tensor:
+    """Consecutive pieces of an axis folded: ``f[.., n, ..], i64[.., segments] -> f[.., segments, ..]``.
+
+    Args:
+        reduce: "sum", "mean", "prod", "max" or "min".
+        lengths: of the segments, along ``axis`` and for every position of the axes before it; or
+        offsets: their beginnings and, last, their end.
+        unsafe: do not check that the lengths add up.
+        initial: what a fold starts from, and what an empty segment gives (by default 0, 1, an infinity, or NaN for
+            the mean).
+
+    Raises:
+        RuntimeError: neither or both of lengths and offsets, lengths that do not add up, or an unknown fold.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.segment_reduce(aj.tensor([1.0, 2.0, 3.0]), "sum", lengths=aj.tensor([2, 1]))
+        tensor([3., 3.])
+    """
+    spec = type_of(data)
+    if reduce not in _FOLDS:
+        raise UsageError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if spec.dtype.kind != "float":
+        raise UsageError(f'"segment_reduce" not implemented for {spec.dtype}', {"data": data}, "convert: x.float()")
+    if indices is not None:
+        raise UsageError("segment_reduce(): indices based reduction is not supported yet.", fix="pass lengths=")
+    if lengths is None and offsets is None:
+        raise UsageError("segment_reduce(): Either lengths or offsets must be defined.")
+    along = normalize_axis(axis, spec.ndim, "segment_reduce")
+    ends, counts = _ends(data, lengths, offsets, along, unsafe)
+    fold, neutral = _FOLDS[reduce]
+    start = neutral if initial is None else float(initial)
+    found = _folded(data, ends, along, fold, start)
+    if reduce != "mean":
+        return found
+    shaped = counts.reshape(*type_of(counts).shape, *[1] * (spec.ndim - along - 1))
+    empty = math.nan if initial is None else start
+    return where(shaped > 0, found / cast(where(shaped > 0, shaped, 1), spec.dtype), empty)  # type: ignore[no-any-return]
+
+
+def _ends(
+    data: Tensor, lengths: Tensor | None, offsets: Tensor | None, along: int, unsafe: bool
+) -> tuple[Tensor, Tensor]:
+    """Where segments end, and how long they are, per position of the axes before ``along``."""
+    if lengths is not None:
+        given = lengths
+        found = cumsum(cast(lengths, int64), -1), cast(lengths, int64)
+    else:
+        assert offsets is not None
+        given = offsets
+        found = cast(offsets[..., 1:], int64), cast(offsets, int64).diff(dim=-1)
+    if type_of(given).ndim != along + 1 or type_of(given).shape[:along] != type_of(data).shape[:along]:
+        raise ShapeError(
+            f"segment_reduce(): Expected lengths or offsets of shape {[*type_of(data).shape[:along], 'segments']} for "
+            f"a reduction along axis {along}, but got {list(type_of(given).shape)}",
+            {"data": data},
+        )
+    values = found[1]._array
+    if lengths is not None and not unsafe and values is not None:
+        if (values < 0).any():
+            raise ArgumentError("segment_reduce(): lengths contains negative value!")
+        if (np.sum(values, -1) != type_of(data).shape[along]).any():
+            raise UsageError(
+                "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when "
+                "!unsafe.",
+                {"data": data, "lengths": lengths},
+            )
+    return found
+
+
+def _folded(data: Tensor, ends: Tensor, along: int, fold: str, start: float) -> Tensor:
+    shape = type_of(data).shape
+    segments = type_of(ends).shape[-1]
+    before, after = shape[:along], shape[along + 1 :]
+    places = arange(shape[along]).expand(*before, shape[along])
+    which = searchsorted(ends.contiguous(), places.contiguous(), right=True)  # ``segments`` beyond the last one
+    index = which.reshape(*before, shape[along], *[1] * len(after)).expand(shape)
+    base = full((*before, segments + 1, *after), start, dtype=type_of(data).dtype)
+    if segments == 0 or shape[along] == 0:
+        return base.narrow(along, 0, segments)  # type: ignore[no-any-return]
+    return scatter_reduce(base, along, index, data, fold).narrow(along, 0, segments)  # type: ignore[no-any-return]

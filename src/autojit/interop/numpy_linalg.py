@@ -1,0 +1,185 @@
+"""``numpy.linalg`` and ``numpy.fft`` over tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import autojit as aj
+from autojit.interop.registry import axes_of, delivered, implements, operand, tensor_of
+
+
+def _inexact(x: Any) -> Any:
+    found = tensor_of(x)
+    return found if found.dtype.category > 1 else found.to(aj.float64)
+
+
+def _alike(a: Any, b: Any) -> tuple[Any, Any]:
+    x, y = _inexact(a), _inexact(b)
+    dtype = aj.promote_types(x.dtype, y.dtype)
+    return x.to(dtype), y.to(dtype)
+
+
+def _of_matrices(name: str) -> Callable[..., Any]:
+    def function(a: Any, *arguments: Any, **options: Any) -> Any:
+        return getattr(aj.linalg, name)(_inexact(a), *arguments, **options)
+
+    return function
+
+
+for _name in ("det", "slogdet", "inv", "matrix_power", "eig", "eigvals", "svdvals", "tensorinv"):
+    implements(f"linalg.{_name}")(_of_matrices(_name))
+
+
+@implements("linalg.norm")
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    x = _inexact(x)
+    if axis is None:
+        if ord is None:
+            axes = tuple(range(x.ndim))
+            return aj.linalg.vector_norm(x, 2, axes, keepdim=keepdims) if axes else aj.abs(x)
+        if x.ndim not in (1, 2):
+            raise ValueError("Improper number of dimensions to norm.")
+    axes = axes_of(axis, x.ndim)
+    if len(axes) == 1:
+        if isinstance(ord, str):
+            raise ValueError(f"Invalid norm order '{ord}' for vectors")
+        return aj.linalg.vector_norm(x, 2 if ord is None else ord, axes, keepdim=keepdims)
+    if len(axes) != 2:
+        raise ValueError("Improper number of dimensions to norm.")
+    return aj.linalg.matrix_norm(x, "fro" if ord is None else ord, axes, keepdim=keepdims)
+
+
+@implements("linalg.vector_norm")
+def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    x = _inexact(x)
+    return aj.linalg.vector_norm(x, ord, None if axis is None else axes_of(axis, x.ndim), keepdim=keepdims)
+
+
+@implements("linalg.matrix_norm")
+def _matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return aj.linalg.matrix_norm(_inexact(x), ord, keepdim=keepdims)
+
+
+@implements("linalg.cond")
+def _cond(x: Any, p: Any = None) -> Any:
+    return aj.linalg.cond(_inexact(x), p)
+
+
+@implements("linalg.matrix_rank")
+def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    return aj.linalg.matrix_rank(_inexact(A), atol=tol, rtol=rtol, hermitian=hermitian)
+
+
+@implements("linalg.solve")
+def _solve(a: Any, b: Any) -> Any:
+    x, y = _alike(a, b)
+    return aj.linalg.solve(x, y[:, None])[..., 0] if y.ndim == 1 else aj.linalg.solve(x, y)
+
+
+@implements("linalg.tensorsolve")
+def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    return aj.linalg.tensorsolve(*_alike(a, b), axes)
+
+
+@implements("linalg.lstsq")
+def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    x, y = _alike(a, b)
+    found = aj.linalg.lstsq(x, y if y.ndim > 1 else y[:, None])
+    solution = found.solution
+    values = aj.linalg.svdvals(x)
+    cut = (np.finfo(x.dtype.to_real().numpy).eps * max(x.shape) if rcond is None else rcond) * values.detach().max()
+    rank = (values > cut).sum()
+    rest = aj.matmul(x, solution) - (y if y.ndim > 1 else y[:, None])
+    errors = (aj.abs(rest) ** 2).sum(0) if x.shape[0] > x.shape[1] else aj.zeros(0, dtype=values.dtype)
+    return solution if y.ndim > 1 else solution[:, 0], errors, rank, values
+
+
+@implements("linalg.pinv")
+def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    x = _inexact(a)
+    cut = rtol if rcond is None else rcond
+    return aj.linalg.pinv(x, rtol=1e-15 if cut is None and rtol is None else cut, hermitian=hermitian)
+
+
+@implements("linalg.cholesky")
+def _cholesky(a: Any, /, *, upper: bool = False) -> Any:
+    return aj.linalg.cholesky(_inexact(a), upper=upper)
+
+
+@implements("linalg.qr")
+def _qr(a: Any, mode: str = "reduced") -> Any:
+    if mode == "raw":
+        raise TypeError("np.linalg.qr: mode='raw' has no form for tensors")
+    found = aj.linalg.qr(_inexact(a), mode)
+    return found.R if mode == "r" else found
+
+
+@implements("linalg.eigh")
+def _eigh(a: Any, UPLO: str = "L") -> Any:
+    return aj.linalg.eigh(_inexact(a), UPLO)
+
+
+@implements("linalg.eigvalsh")
+def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
+    return aj.linalg.eigvalsh(_inexact(a), UPLO)
+
+
+@implements("linalg.svd")
+def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    return aj.linalg.svd(_inexact(a), full_matrices) if compute_uv else aj.linalg.svdvals(_inexact(a))
+
+
+@implements("linalg.multi_dot")
+def _multi_dot(arrays: Any, *, out: Any = None) -> Any:
+    return delivered(aj.linalg.multi_dot([tensor_of(a) for a in arrays]), out, "np.linalg.multi_dot")
+
+
+@implements("linalg.matmul")
+def _matmul(x1: Any, x2: Any, /) -> Any:
+    x, y = tensor_of(x1), tensor_of(x2)
+    dtype = aj.promote_types(x.dtype, y.dtype)
+    return aj.matmul(x.to(dtype), y.to(dtype))
+
+
+@implements("linalg.vecdot")
+def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return (aj.conj(tensor_of(x1)) * operand(x2)).sum(axis)
+
+
+# ---- fft
+
+
+def _along_one(name: str) -> Callable[..., Any]:
+    def transform(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+        return delivered(getattr(aj.fft, name)(_inexact(a), n, axis, norm), out, f"np.fft.{name}")
+
+    return transform
+
+
+def _along_many(name: str) -> Callable[..., Any]:
+    def transform(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+        planar = name.endswith("2")
+        axes = (-2, -1) if planar and axes is None else axes
+        return delivered(getattr(aj.fft, name)(_inexact(a), s, axes, norm), out, f"np.fft.{name}")
+
+    return transform
+
+
+for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
+    implements(f"fft.{_name}")(_along_one(_name))
+for _name in ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn"):
+    implements(f"fft.{_name}")(_along_many(_name))
+
+
+def _shift(name: str) -> Callable[..., Any]:
+    def shift(x: Any, axes: Any = None) -> Any:
+        return getattr(aj.fft, name)(tensor_of(x), axes)
+
+    return shift
+
+
+for _name in ("fftshift", "ifftshift"):
+    implements(f"fft.{_name}")(_shift(_name))

@@ -1,0 +1,102 @@
+"""Whether a capture with open sizes is general: recorded with other sizes, it must come out the same.
+
+Sizes carry their expressions through Python's arithmetic, but C code (``range``, ``len``, ``float``) reads the hint alone.
+So the function is recorded a second time with other hints; where the two records differ, something was baked in that
+depends on a size, and the size cannot stay open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autojit.core.size_expressions import LEAST
+from autojit.core.sizes import SizeGuard
+from autojit.core.source import SourceLocation
+from autojit.ir.graph import Value
+from autojit.jit.guards import same
+from autojit.jit.results import Place
+from autojit.jit.step import Capture
+from autojit.jit.trace import StateEntry
+
+
+def pinned_sizes(guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> str | None:
+    """Where the function asked for one value of a size in particular and got it, or None."""
+    for guard, source in guards:
+        if guard.relation == "==" and guard.outcome:
+            return f"{guard} at {source}"
+    return None
+
+
+def other_sizes(sizes: Mapping[str, int], guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> dict[str, int] | None:
+    """Other values of every symbol under which the same capture is made, or None if there seem to be none."""
+    for change in (lambda n: n // 2 + 1, lambda n: n + 1, lambda n: 2 * n + 3, lambda n: n - 1, lambda n: n + 64):
+        found = {name: change(n) + k for k, (name, n) in enumerate(sizes.items())}
+        differ = all(found[name] != n and found[name] >= LEAST for name, n in sizes.items())
+        if differ and all(guard.holds(found) for guard, _ in guards):
+            return found
+    return None
+
+
+def first_difference(a: Capture, b: Capture) -> str | None:
+    """Where two captures of one function differ, or None when they are the same but for the names of values."""
+    known: dict[Value, Value] = dict(zip(a.inputs, b.inputs, strict=False))
+    if len(a.inputs) != len(b.inputs) or any(v.type != w.type for v, w in known.items()):
+        return "its arguments"
+    state, other = list(a.trace.state.values()), list(b.trace.state.values())
+    if len(state) != len(other):
+        return "the tensors it reads from outside"
+    for entry, twin in zip(state, other, strict=True):
+        if not _same_state(entry, twin):
+            return f"a tensor made at {entry.source}"
+        known[entry.input] = twin.input
+    for node, twin_node in zip(a.trace.builder.nodes, b.trace.builder.nodes, strict=False):
+        operands = [known.get(v) for v in node.inputs]
+        fits = node.op == twin_node.op and operands == list(twin_node.inputs)
+        pairs = list(zip(node.outputs, twin_node.outputs, strict=True)) if fits else []
+        if not fits or any(v.type != w.type for v, w in pairs):
+            return f"{node.op} at {node.source}, which becomes {twin_node.op}"
+        known.update(pairs)
+    if len(a.trace.builder.nodes) != len(b.trace.builder.nodes):
+        return "the number of operations"
+    outcomes = [(known.get(x.value), x.position) for x in a.trace.splits]
+    if outcomes != [(x.value, x.position) for x in b.trace.splits]:
+        return "what Python decides on"
+    if [known.get(v) for v in _left(a)] != list(_left(b)):
+        return "what it leaves"
+    return _different_result(a, b)
+
+
+def _same_state(a: StateEntry, b: StateEntry) -> bool:
+    if a.array is b.array:
+        return True
+    same_type = a.input.type == b.input.type
+    return same_type and not a.is_modified and bool(np.array_equal(a.array, b.array, equal_nan=a.array.dtype.kind in "fc"))
+
+
+def _left(capture: Capture) -> Iterator[Value | None]:
+    effects = capture.effects
+    yield from capture.results.values
+    for entry in capture.trace.state.values():
+        yield entry.value
+    for grad in effects.grads:
+        yield grad.value
+    for write in effects.writes:
+        yield write.value
+    for made in effects.in_parts:
+        yield from made.values
+
+
+def _different_result(a: Capture, b: Capture) -> str | None:
+    if a.output_tree != b.output_tree:
+        return "the structure of its results"
+    for x, y in zip(a.results.places, b.results.places, strict=True):
+        if _shown(x) != _shown(y) or not (x.what is y.what or same(x.what, y.what)):
+            return f"a result, which becomes {y.what!r}"
+    return None
+
+
+def _shown(place: Place) -> tuple[Any, ...]:
+    return place.kind, place.index, place.chain, place.requires_grad, place.aliases, place.number

@@ -1,0 +1,137 @@
+"""Which extents of a jitted function's arguments its steps leave open.
+
+The first call is captured for its sizes. When a later call differs from one captured before in nothing but extents, those
+become open: the same capture then serves all their values from 2 on (0 and 1, on which broadcasting hangs, have steps
+of their own). Axes whose extents have agreed in every call so far share one symbol. What cannot stay open is fixed
+again, with the reason, and every value gets its own step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autojit.core.size_expressions import LEAST
+from autojit.core.sizes import is_symbolic, named_size
+from autojit.core.types import Shape, TensorType
+from autojit.tensor.tensor import Tensor, type_of
+
+Axis = tuple[int, int]  # (leaf of the arguments, axis)
+
+
+class OpenSizes:
+    """The open extents of one jitted function.
+
+    Args:
+        dynamic: None opens what changes, True everything from the first call on, False nothing.
+    """
+
+    def __init__(self, dynamic: bool | None = None) -> None:
+        self.dynamic = dynamic
+        self.symbols: dict[Axis, int] = {}  # the numbers of their symbols
+        self.fixed: dict[Axis, str] = {}  # given up: why
+        self.count = 0
+
+    def shapes(self, leaves: Sequence[Any], bound: Collection[int]) -> tuple[dict[int, Shape], dict[str, int]]:
+        """(shapes of the leaves that have open extents, values of the symbols) for a call."""
+        found = {k: shape for k, shape in _shapes(leaves) if k not in bound}
+        if self.dynamic:
+            self._open((k, a) for k, shape in found.items() for a, n in enumerate(shape) if n >= LEAST)
+        sizes = self._values(found)
+        opened: dict[int, Shape] = {}
+        for k, shape in found.items():
+            wanted = tuple(self._size((k, a), n) for a, n in enumerate(shape))
+            if any(map(is_symbolic, wanted)):
+                opened[k] = wanted
+        return opened, sizes
+
+    def _size(self, axis: Axis, extent: int) -> int:
+        symbol = self.symbols.get(axis)
+        return extent if symbol is None or extent < LEAST else named_size(_name(symbol), extent)
+
+    def _values(self, shapes: Mapping[int, Shape]) -> dict[str, int]:
+        """The symbols' values; axes that differ for the first time get symbols of their own."""
+        values: dict[str, int] = {}
+        parted: dict[tuple[int, int], int] = {}
+        for (k, a), symbol in list(self.symbols.items()):
+            extent = shapes[k][a] if k in shapes and a < len(shapes[k]) else 0
+            if extent < LEAST:
+                continue
+            if values.setdefault(_name(symbol), extent) != extent:
+                if (symbol, extent) not in parted:
+                    parted[symbol, extent] = self._new()
+                self.symbols[k, a] = parted[symbol, extent]
+                values[_name(parted[symbol, extent])] = extent
+        return values
+
+    def _new(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def _open(self, axes: Iterable[Axis]) -> bool:
+        """Open axes that are not; they get one symbol until they differ."""
+        fresh = [axis for axis in axes if axis not in self.symbols and axis not in self.fixed]
+        if fresh:
+            self.symbols.update(dict.fromkeys(fresh, self._new()))
+        return bool(fresh)
+
+    def notice(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...]) -> bool:
+        """Open the extents in which a call's signature differs from the most similar one known, if that is all."""
+        if self.dynamic is not None:
+            return False
+        found = [changed for old in known if (changed := _changed(old, new)) and not changed.keys() & self.fixed.keys()]
+        if not found:
+            return False
+        groups: dict[tuple[int, int], list[Axis]] = {}
+        for axis, pair in min(found, key=len).items():
+            groups.setdefault(pair, []).append(axis)
+        return any([self._open(axes) for axes in groups.values()])
+
+    def give_up(self, names: Collection[str], reason: str) -> None:
+        """Fix the axes of some symbols again."""
+        for axis, symbol in list(self.symbols.items()):
+            if _name(symbol) in names:
+                del self.symbols[axis]
+                self.fixed[axis] = reason
+
+
+def _name(symbol: int) -> str:
+    return f"s{symbol}"
+
+
+def _shapes(leaves: Sequence[Any]) -> Iterator[tuple[int, Shape]]:
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            yield k, type_of(leaf).shape
+        elif isinstance(leaf, np.ndarray):
+            yield k, leaf.shape
+
+
+def _changed(old: tuple[Any, ...], new: tuple[Any, ...]) -> dict[Axis, tuple[int, int]] | None:
+    """Axis -> (old, new extent) where two signatures differ; None if they differ otherwise, or in extents of 0 or 1."""
+    if old[0] != new[0]:
+        return None
+    found: dict[Axis, tuple[int, int]] = {}
+    for k, (a, b) in enumerate(zip(old[1], new[1], strict=True)):
+        (shape, rest), (new_shape, new_rest) = _parted(a), _parted(b)
+        if rest != new_rest or len(shape) != len(new_shape):
+            return None
+        for axis, (n, m) in enumerate(zip(shape, new_shape, strict=True)):
+            if is_symbolic(n) and m >= LEAST:
+                continue
+            if n != m and min(n, m) < LEAST:
+                return None
+            if n != m:
+                found[k, axis] = n, m
+    return found
+
+
+def _parted(part: Any) -> tuple[Shape, Any]:
+    """A leaf's part of a signature as (shape, everything else)."""
+    if isinstance(part, tuple) and part and isinstance(part[0], TensorType):
+        return part[0].shape, (part[0].with_shape(()), *part[1:])
+    if isinstance(part, tuple) and part and part[0] == "array":
+        return part[1], (part[0], *part[2:])
+    return (), part

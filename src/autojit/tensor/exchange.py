@@ -1,0 +1,172 @@
+"""Tensors among other libraries' arrays: DLPack both ways, NumPy's protocols, the array API's methods.
+
+What NumPy's functions do with tensors is in ``interop``, imported when it is first asked. DLPack hands over memory
+without a copy: NumPy makes and reads its capsules; only their dtype is looked at here, as NumPy has no bfloat16.
+Source: https://dmlc.github.io/dlpack/latest/c_api.html (the layout of a capsule).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autojit.core.device import CPU
+from autojit.core.dtypes import bfloat16, dtype_of_numpy
+from autojit.core.errors import ArgumentError
+from autojit.core.ports import numpy_port
+from autojit.tensor.conversion import array_of
+from autojit.tensor.device_layer import moved
+from autojit.tensor.recording import wants_grad
+from autojit.tensor.tensor import Tensor, type_of, wrap
+
+_CPU = (1, 0)  # kDLCPU, its only ordinal
+_BFLOAT, _UINT = 4, 1  # type codes of DLPack
+_CODE_OFFSETS = {"dltensor": 20, "dltensor_versioned": 52}  # of the type code, by the name of the capsule
+
+
+def __array_ufunc__(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    return numpy_port().ufunc(ufunc, method, inputs, options)
+
+
+def __array_function__(
+    self: Tensor, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    return numpy_port().function(func, types, args, kwargs)
+
+
+def __array_namespace__(self: Tensor, *, api_version: str | None = None) -> Any:
+    return numpy_port().namespace(api_version)
+
+
+def __dlpack__(
+    self: Tensor, *, stream: Any = -1, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+) -> Any:
+    if wants_grad(self):
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if type_of(self).device != CPU or (dl_device is not None and tuple(dl_device) != _CPU):
+        raise BufferError(f"a tensor on {type_of(self).device} cannot be exported to the device {dl_device or _CPU}")
+    if stream not in (None, -1):
+        raise BufferError(f"a tensor on the CPU is exported without a stream, got {stream!r}")
+    array = array_of(self)
+    bare = array if type_of(self).dtype is not bfloat16 else array.view(np.uint16)
+    bare = bare.copy() if copy else bare
+    found = bare.__dlpack__(max_version=max_version)
+    if bare.dtype is not array.dtype:
+        _type_code(found).value = _BFLOAT
+    return found
+
+
+def __dlpack_device__(self: Tensor) -> tuple[int, int]:
+    if type_of(self).device != CPU:
+        raise BufferError(f"a tensor on {type_of(self).device} cannot be exported")
+    return _CPU
+
+
+def _type_code(capsule: Any) -> ctypes.c_uint8:
+    """The byte of a DLPack capsule that says which kind of numbers it holds."""
+    api = ctypes.pythonapi
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    name = name_of(capsule)
+    offset = _CODE_OFFSETS.get((name or b"").decode())
+    if offset is None:
+        raise ArgumentError(
+            "from_dlpack: the capsule was used before or is none of DLPack's", {"capsule": capsule},
+            "ask for a new one: tensor.__dlpack__()",
+        )  # fmt: skip
+    return ctypes.c_uint8.from_address(pointer_of(capsule, name) + offset)
+
+
+class _Capsule:
+    """A DLPack capsule as NumPy wants it: an object that hands it out."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CPU
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array (or of a DLPack capsule), without a copy unless asked for.
+
+    Writes are seen on both sides; memory that the other library lends read-only (JAX) must not be written.
+
+    Raises:
+        TypeError: the object does not speak DLPack.
+        BufferError: its memory is not the CPU's, or it requires gradients.
+
+    Example:
+        >>> import autojit as aj
+        >>> import numpy as np
+        >>> array = np.zeros(2)
+        >>> aj.from_dlpack(array).fill_(3.0)
+        tensor([3., 3.], dtype=autojit.float64)
+        >>> array
+        array([3., 3.])
+    """
+    if type(ext_tensor).__name__ == "PyCapsule":
+        capsule = ext_tensor
+    elif not hasattr(ext_tensor, "__dlpack__"):
+        raise TypeError(f"from_dlpack: expected an array with __dlpack__ or a capsule, got {type(ext_tensor).__name__}")
+    else:
+        capsule = _exported(ext_tensor, copy)
+    code = _type_code(capsule)
+    is_brain_float = code.value == _BFLOAT
+    if is_brain_float:
+        code.value = _UINT
+    array = np.from_dlpack(_Capsule(capsule))
+    array = array.view(bfloat16.numpy) if is_brain_float else array
+    dtype_of_numpy(array.dtype)
+    made = wrap(array.copy() if copy and capsule is ext_tensor else array)
+    return made if device is None else moved(made, device)
+
+
+def _exported(source: Any, copy: bool | None) -> Any:
+    kind, _ = source.__dlpack_device__()
+    if int(kind) != _CPU[0]:
+        raise BufferError(f"from_dlpack: the memory is on device {int(kind)} of DLPack's numbering, not the CPU")
+    try:
+        return source.__dlpack__(max_version=(1, 0), copy=copy)
+    except TypeError:  # written for DLPack before version 1
+        return source.__dlpack__()
+
+
+def is_foreign_array(data: Any) -> bool:
+    """Whether an object is an array of another library: it offers its memory, or converts itself to NumPy's."""
+    return any(hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+
+
+def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:
+    """The NumPy array on another library's memory, with its dtype."""
+    if hasattr(data, "__dlpack__"):
+        found: np.ndarray[Any, Any] = from_dlpack(data)._array
+        return found
+    return np.asarray(data)
+
+
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """On a device, as the array API standard names it.
+
+    Raises:
+        ValueError: a stream is given; the CPU has none.
+    """
+    if stream is not None:
+        raise ArgumentError("to_device: streams exist on devices other than the CPU only", {"stream": stream})
+    return moved(self, device)
+
+
+METHODS: dict[str, Any] = {
+    "__array_ufunc__": __array_ufunc__,
+    "__array_function__": __array_function__,
+    "__array_namespace__": __array_namespace__,
+    "__dlpack__": __dlpack__,
+    "__dlpack_device__": __dlpack_device__,
+    "to_device": to_device,
+}
