@@ -76,9 +76,9 @@ def main(arguments: list[str] | None = None) -> list[float]:
             print(f"step {number:4d}  critic {losses[-1]:.3f}  generator {generator_loss.item():.3f}")
     with aj.no_grad():
         fake = G(aj.from_numpy(rng.normal(size=(200, CODE, 1, 1)).astype(np.float32))).numpy()
-    before, after = np.abs(real.mean(axis=0) - 0).mean(), np.abs(real.mean(axis=0) - fake.mean(axis=0)).mean()
-    print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; mean image off by {before:.2f} -> {after:.2f}")
-    assert after < 0.5 * before
+    off = np.abs(real.mean(axis=0) - fake.mean(axis=0)).mean()
+    print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; the mean image is off by {off:.2f}")
+    assert off < (0.6 if o.small else 0.2)
     return losses
 
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from _setup import initialize
 
 import autojit as aj
 from autojit import nn
@@ -99,8 +100,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
     text = np.array([alphabet.index(c) for c in content])
     width, layers, context, batch, steps = (32, 1, 16, 8, 40) if options.small else (96, 3, 64, 16, 400)
 
-    aj.manual_seed(0)
-    gpt = Gpt(len(alphabet), context, width, layers, heads=4)
+    gpt = initialize(Gpt(len(alphabet), context, width, layers, heads=4))
     start = time.perf_counter()
     losses = train(gpt, text, options.steps or steps, batch, context, options.eager)
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f} nats per character in {time.perf_counter() - start:.1f} s")

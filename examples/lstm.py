@@ -12,6 +12,7 @@ import argparse
 import time
 
 import numpy as np
+from _setup import initialize
 
 import autojit as aj
 from autojit import nn
@@ -73,9 +74,8 @@ def main(arguments: list[str] | None = None) -> list[float]:
     options = parser.parse_args(arguments)
     width, length, batch, steps = (16, 8, 16, 60) if options.small else (48, 24, 64, 600)
 
-    aj.manual_seed(0)
     rng = np.random.default_rng(0)
-    reader = Reader(width)
+    reader = initialize(Reader(width))
     optimizer = aj.optim.Adam(reader.parameters(), lr=1e-2)
 
     def step(text: aj.Tensor) -> aj.Tensor:

@@ -13,6 +13,7 @@ import argparse
 import time
 
 import numpy as np
+from _setup import initialize
 
 import autojit as aj
 from autojit import nn
@@ -87,8 +88,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
     options = parser.parse_args(arguments)
     width, depth, points, steps = (12, 2, 128, 60) if options.small else (24, 4, 1024, 2000)
 
-    aj.manual_seed(0)
-    net = network(width, depth)
+    net = initialize(network(width, depth))
     before = error(net, 0.5)
     start = time.perf_counter()
     losses = train(net, points, options.steps or steps, options.eager)

@@ -37,6 +37,7 @@ from autojit.core.layout import Layout as layout
 from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
+from autojit.tensor.exchange import from_dlpack
 from autojit.tensor.factories import (
     arange,
     as_tensor,
@@ -151,7 +152,7 @@ _LAZY_NAMES = {
     "set_printoptions": "autojit.tensor.printing",
     "jit": "autojit.jit", "eager": "autojit.jit", "set_num_threads": "autojit.runtime.pool",
     "get_num_threads": "autojit.runtime.pool",
-    "save": "autojit.io", "load": "autojit.io",
+    "op": "autojit.custom", "save": "autojit.io", "load": "autojit.io",
     "_VF": "autojit._C", "_unique": "autojit._C", "_unique2": "autojit._C",
     "jvp": "autojit.func", "vmap": "autojit.func",
     "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
@@ -230,6 +231,7 @@ __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor
     "float16",
     "float32",
     "float64",
+    "from_dlpack",
     "from_numpy",
     "full",
     "full_like",

@@ -301,7 +301,7 @@ def size_max(a: int, b: int) -> int:
 
 
 TYPICAL = 256
-"""What an open size counts as where costs are weighed, so that equal graphs give equal code whatever sizes came first."""
+"""What an open size counts as where costs are weighed: equal graphs give equal code whatever sizes came first."""
 
 
 def typical(n: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autojit.codegen.linked.module_text import ModuleText, linked, read_module
+from autojit.codegen.linked.module_text import Linked, ModuleText, linked, read_module
 from autojit.codegen.linked.narrowing import narrowed
 from autojit.codegen.linked.scalar_function import ScalarFunction, called_names, scalar_function
 from autojit.codegen.linked.tangent_rules import is_mathematical
@@ -21,6 +21,7 @@ from autojit.core.dtypes import BY_NAME, DType, bfloat16, float16, float32
 from autojit.core.errors import UnsupportedError, UsageError
 from autojit.runtime.loader import library_address
 
+_RUN_TIME = ("NRT_",)  # of Numba: memory for arrays that a function makes for itself
 _LLVM_TYPES = {
     "float64": "double", "float32": "float", "bool": "i8", "int8": "i8", "uint8": "i8", "int16": "i16",
     "uint16": "i16", "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64",
@@ -86,7 +87,7 @@ def compile_scalar(function: Any, dtypes: Sequence[DType], is_narrow: bool) -> C
     """
     dispatcher = dispatcher_of(function)
     name = dispatcher.py_func.__name__
-    result = _compile(dispatcher, dtypes, name)
+    result = _compile_for(dispatcher, tuple(_numba_type(dtype) for dtype in dtypes), name)
     returned = result.signature.return_type
     types = numba().types
     members = tuple(returned.types) if isinstance(returned, types.BaseTuple) else (returned,)
@@ -98,7 +99,7 @@ def compile_scalar(function: Any, dtypes: Sequence[DType], is_narrow: bool) -> C
     code = scalar_function(
         linked(module, result.fndesc.llvm_func_name), tuple(_LLVM_TYPES[dtype.name] for dtype in results)
     )
-    check_linkable(code, name)
+    check_linkable(code.code, name)
     if is_narrow:
         code = narrowed(code)
         operands, results = (tuple(_narrow(dtype) for dtype in kinds) for kinds in (operands, results))
@@ -106,15 +107,61 @@ def compile_scalar(function: Any, dtypes: Sequence[DType], is_narrow: bool) -> C
     return Compiled(code, operands, results, isinstance(returned, types.BaseTuple), failures)
 
 
+@dataclass(frozen=True)
+class CompiledArray:
+    """A function over arrays compiled for certain dtypes and numbers of axes.
+
+    Args:
+        code: its LLVM text, or None where it calls what cannot be linked; a step then calls it through Python.
+        dispatcher: the Numba function.
+        n_results: how many arrays it fills.
+        failures: the exceptions it raises, by number less one.
+    """
+
+    code: Linked | None
+    dispatcher: Any
+    n_results: int
+    failures: tuple[Exception, ...]
+
+
+def compile_array(
+    function: Any, operands: Sequence[tuple[DType, int]], results: Sequence[tuple[DType, int]]
+) -> CompiledArray:
+    """The function for operands and results of these (dtype, number of axes).
+
+    Raises:
+        UsageError: Numba cannot compile it for them.
+    """
+    dispatcher = dispatcher_of(function)
+    name = dispatcher.py_func.__name__
+    array = numba().types.Array
+    kinds = [_exact_type(dtype) if ndim == 0 else array(_exact_type(dtype), ndim, "C") for dtype, ndim in operands]
+    kinds += [array(_exact_type(dtype), ndim, "C") for dtype, ndim in results]
+    result = _compile_for(dispatcher, tuple(kinds), name)
+    module = read_module(result.library.get_llvm_str())
+    try:
+        code = linked(module, result.fndesc.llvm_func_name)
+        check_linkable(code, name, allowed=_RUN_TIME)
+        failures = tuple(_exception(module, failure) for failure in code.failures)
+    except UnsupportedError:
+        return CompiledArray(None, dispatcher, len(results), ())
+    return CompiledArray(code, dispatcher, len(results), failures)
+
+
+def _exact_type(dtype: DType) -> Any:
+    if dtype in (float16, bfloat16):
+        raise UnsupportedError("op: Numba has no arrays of this dtype", {"operand": dtype}, "use float32")
+    return _numba_type(dtype)
+
+
 def _narrow(dtype: DType) -> DType:
     return float32 if dtype.kind == "float" else dtype
 
 
-def _compile(dispatcher: Any, dtypes: Sequence[DType], name: str) -> Any:
-    """The compile result for operand dtypes, from the dispatcher's own table when it is there."""
+def _compile_for(dispatcher: Any, kinds: tuple[Any, ...], name: str) -> Any:
+    """The compile result for operands of Numba's types, from the dispatcher's own table when it is there."""
     package = numba()
     errors = package.core.errors
-    kinds = tuple(_numba_type(dtype) for dtype in dtypes)
     if not dispatcher._can_compile:
         fitting = [args for args in dispatcher.overloads if len(args) == len(kinds)]
         kinds = kinds if kinds in fitting or not fitting else fitting[0]
@@ -170,10 +217,10 @@ def _dtype(kind: Any, name: str) -> DType:
     return found
 
 
-def check_linkable(code: ScalarFunction, name: str) -> None:
-    """UnsupportedError when the function calls what is not there: only mathematical functions can be linked."""
-    for called in sorted(called_names(code.code)):
-        if called.startswith(("llvm.", "aj.op.")) or is_mathematical(called):
+def check_linkable(code: Linked, name: str, allowed: tuple[str, ...] = ()) -> None:
+    """UnsupportedError when the function calls what is not there: Python, or Numba's run time unless allowed."""
+    for called in sorted(called_names(code)):
+        if called.startswith(("llvm.", "aj.op.", *allowed)) or is_mathematical(called):
             continue
         if called.startswith(("Py", "_Py", "NRT", "numba", "_ZN")) or not library_address(called):
             raise UnsupportedError(

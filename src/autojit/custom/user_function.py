@@ -15,7 +15,7 @@ import numpy as np
 from autojit.codegen.linked.loop import print_loop
 from autojit.codegen.linked.scalar_function import ScalarFunction
 from autojit.codegen.linked.tangents import partial
-from autojit.core.dtypes import DType, dtype_of
+from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import DifferentiationError, UsageError
 from autojit.runtime.plan import Body, load_kernels
 
@@ -103,7 +103,7 @@ class UserFunction:
             np.require(a if is_single else np.broadcast_to(a, shape), requirements="CA")
             for a, is_single in zip(arrays, singles, strict=True)
         ]
-        code = self._loop(op, tuple((dtype_of(a.dtype), s) for a, s in zip(arrays, singles, strict=True)))
+        code = self._loop(op, tuple((dtype_of_numpy(a.dtype), s) for a, s in zip(arrays, singles, strict=True)))
         length, words = np.array([result.size], np.int64), np.zeros(2, np.int64)
         pointers = [a.ctypes.data for a in (*held, result, length, words)]
         table = np.array([*pointers, 0], np.uint64)

@@ -11,6 +11,7 @@ _MODULES: dict[str, str] = {
         split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy
         values_copy view_as_complex_copy view_as_real_copy view_copy""",
     "counts": "binomial poisson",
+    "factors": "geqrf lu lu_solve lu_unpack orgqr ormqr",
     "frames": "istft stft",
     "histograms": "histogram histogramdd",
     "integers": "frexp gcd gcd_ lcm lcm_ nonzero_static unravel_index",
@@ -21,7 +22,8 @@ _MODULES: dict[str, str] = {
 }
 
 _METHODS = """
-    eig frexp gcd gcd_ histogram istft lcm lcm_ lstsq nanquantile nonzero_static slice_inverse solve stft symeig"""
+    eig frexp gcd gcd_ geqrf histogram istft lcm lcm_ lstsq lu lu_solve nanquantile nonzero_static orgqr ormqr
+    slice_inverse solve stft symeig"""
 METHODS = frozenset(_METHODS.split())
 
 PLACES = {name: f"autojit.functions.{module}" for module, names in _MODULES.items() for name in names.split()}

@@ -383,11 +383,7 @@ class JitFunction:
             self._entries[mode] = None
             return
         native = step.entry
-        if (
-            native is None
-            or native.entry_address != step.segment.executable.table_address
-            or native.is_outgrown(leaves)
-        ):
+        if native is None or not native.fits(leaves):
             native = step.entry = NativeStep(step, leaves, self._slow)
             self._natives.append(native)
         else:

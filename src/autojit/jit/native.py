@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.ir.concrete import concrete
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.pytree import flatten
 from autojit.jit.versions import count_calls
@@ -63,19 +64,17 @@ class NativeStep:
         self.guard_places: dict[int, int] = {}
         self.grad_places: list[int] = []
         self._address: int = step.segment.executable.table_address
+        self.sizes = step.sizes
         self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
         self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
         for entry in self.written.values():
             count_calls(entry.storage, self)
 
-    @property
-    def entry_address(self) -> int:
-        """The table the entry fills: another one after the step was bound to new memory."""
-        return self._address
-
-    def is_outgrown(self, leaves: list[Any]) -> bool:
-        """Whether this call's arguments are views where those of the first call were not."""
-        return not set(self._view_positions(leaves)) <= set(self.views)
+    def fits(self, leaves: list[Any]) -> bool:
+        """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""
+        executable = self.step.segment.executable
+        is_present = self._address == executable.table_address and self.sizes == self.step.sizes
+        return is_present and set(self._view_positions(leaves)) <= set(self.views)
 
     def _view_positions(self, leaves: list[Any]) -> list[int]:
         """Tensor arguments that share storage with others; only a step that changes state must look at them."""
@@ -99,7 +98,7 @@ class NativeStep:
         if found is REFUSED:
             return self.slow(*args, **kwargs)
         results = self.step.results
-        return found if results.is_plain else results.package(found, leaves)
+        return found if results.is_plain else results.package(found, leaves, self.sizes)
 
     def _shares_state(self, leaves: Any) -> bool:
         for k in self.views:
@@ -122,7 +121,7 @@ class NativeStep:
         step = self.step
         executable = step.segment.executable
         layout = executable.layout
-        specs = [(v.type.shape, v.type.dtype.numpy) for v in step.results.values]
+        specs = [(concrete(v.type.shape, self.sizes), v.type.dtype.numpy) for v in step.results.values]
         inference = step.results.made_in_inference
         rings = tuple(
             OutputRing(
@@ -172,7 +171,7 @@ class NativeStep:
 
     def _input(self, k: int, leaf: ArgumentLeaf, index: int) -> Argument:
         assert leaf.value is not None
-        check = ArrayCheck(leaf.value.type.shape, leaf.value.type.dtype.numpy)
+        check = ArrayCheck(concrete(leaf.value.type.shape, self.sizes), leaf.value.type.dtype.numpy)
         if leaf.kind == "float":
             self.step.segment.executable.set_pointer(index, leaf.cell.__array_interface__["data"][0])
             return FloatArgument(leaf.cell)
@@ -190,6 +189,9 @@ class NativeStep:
 
     def _guards(self) -> list[Any]:
         guards: list[Any] = [WordGuard(guard_epoch, int(guard_epoch[0]))]
+        executable = self.step.segment.executable  # whose sizes a call through Python may have changed
+        for place, name in enumerate(executable.symbols):
+            guards.append(WordGuard(executable.sizes_table[place : place + 1], self.sizes[name]))
         for entry in self.step.entries:
             owner = entry.owner
             if owner is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.size_expressions import LEAST
-from autojit.core.sizes import is_symbolic, named_size
+from autojit.core.sizes import is_symbolic, named_size, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -119,11 +119,9 @@ def _changed(old: tuple[Any, ...], new: tuple[Any, ...]) -> dict[Axis, tuple[int
         if rest != new_rest or len(shape) != len(new_shape):
             return None
         for axis, (n, m) in enumerate(zip(shape, new_shape, strict=True)):
-            if is_symbolic(n) and m >= LEAST:
-                continue
-            if n != m and min(n, m) < LEAST:
+            if surely_less(n, LEAST) != surely_less(m, LEAST):
                 return None
-            if n != m:
+            if n != m and not is_symbolic(n) and not is_symbolic(m):
                 found[k, axis] = n, m
     return found
 

@@ -163,7 +163,9 @@ class Segment:
         """
         for original, stand_in in self.copies_in:
             stand_in[...] = original
-        self.executable.run_with(arguments, free)
+        executable = self.executable
+        sizes = executable.sizes_of([a.shape for a in arguments]) if executable.symbols else ()
+        executable.run_with(arguments, free, sizes)
 
     def commit(self) -> None:
         """Copy results to memory that native code cannot address."""

@@ -2,18 +2,15 @@
 
 from autojit.linalg.factorizations import (
     cholesky,
-    cholesky_ex,
     eig,
     eigh,
     eigvals,
     eigvalsh,
     inv,
-    inv_ex,
     lstsq,
     pinv,
     qr,
     solve,
-    solve_ex,
     solve_triangular,
     svd,
     svdvals,
@@ -34,6 +31,8 @@ from autojit.linalg.products import (
     vecdot,
     vector_norm,
 )  # fmt: skip
+from autojit.linalg.indefinite import ldl_factor, ldl_factor_ex, ldl_solve
+from autojit.linalg.reporting import cholesky_ex, inv_ex, solve_ex
 from autojit.linalg.triangular import (
     householder_product,
     lu,
@@ -48,7 +47,7 @@ from autojit.tensor.functions_matrix import matrix_exp
 
 __all__ = [
     "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals",
-    "eigvalsh", "householder_product", "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve",
+    "eigvalsh", "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve",
     "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr",
     "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander",
     "vecdot", "vector_norm",

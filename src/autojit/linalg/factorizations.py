@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import int32, int64
+from autojit.core.dtypes import int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
@@ -45,13 +45,6 @@ class Svd(NamedTuple):
     Vh: Tensor
 
 
-class WithInfo(NamedTuple):
-    """A result and per matrix 0 for success."""
-
-    result: Tensor
-    info: Tensor
-
-
 class LeastSquares(NamedTuple):
     """What ``lstsq`` gives."""
 
@@ -82,15 +75,6 @@ class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """The lower (or upper) triangular factor of Hermitian positive definite matrices."""
     return ops.cholesky(require_floating(A, "cholesky"), upper)  # type: ignore[no-any-return]
-
-
-def _no_info(a: Tensor) -> Tensor:
-    return zeros(type_of(a).shape[:-2], dtype=int32)
-
-
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> WithInfo:
-    """``cholesky`` with an info tensor."""
-    return WithInfo(cholesky(A, upper=upper), _no_info(A))
 
 
 def eig(A: Tensor) -> Eig:
@@ -132,11 +116,6 @@ def _one_triangle(a: Tensor, which: str) -> Tensor:
 def inv(A: Tensor) -> Tensor:
     """The inverse of square matrices."""
     return ops.inv(require_floating(A, "inv"))  # type: ignore[no-any-return]
-
-
-def inv_ex(A: Tensor, *, check_errors: bool = False) -> WithInfo:
-    """``inv`` with an info tensor."""
-    return WithInfo(inv(A), _no_info(A))
 
 
 def pinv(A: Tensor, rcond: Any = None, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
@@ -208,11 +187,6 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """``X`` with ``A @ X = B`` (or ``X @ A = B``)."""
     return ops.solve(require_floating(A, "solve"), B, left)  # type: ignore[no-any-return]
-
-
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> WithInfo:
-    """``solve`` with an info tensor."""
-    return WithInfo(solve(A, B, left=left), _no_info(A))
 
 
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:

@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import int32
+from autojit.core.dtypes import DType, int32
 from autojit.core.errors import ShapeError, UsageError
 from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
@@ -65,6 +65,22 @@ def _factors(a: Tensor, pivot: bool, is_checked: bool) -> tuple[Tensor, Tensor, 
     return lower, upper, pivots, order
 
 
+def triangles_of(packed: Tensor) -> tuple[Tensor, Tensor]:
+    """``L`` with its unit diagonal and ``U``, of the reduced shapes, from both in one."""
+    *_, m, n = type_of(packed).shape
+    k = min(m, n)
+    return packed[..., :k].tril(-1) + eye(m, k, dtype=type_of(packed).dtype), packed[..., :k, :].triu()
+
+
+def permutation_of(pivots: Tensor, rows: int, dtype: DType) -> Tensor:
+    """The permutation matrix ``P`` of exchanged rows."""
+    return _permutation(ops.pivot_order(pivots, rows), rows, dtype)
+
+
+def _permutation(order: Tensor, rows: int, dtype: DType) -> Tensor:
+    return cast(order[..., None, :].eq(arange(rows)[:, None]), dtype)
+
+
 def lu(A: Tensor, *, pivot: bool = True) -> Lu:
     """``A = P @ L @ U`` with a permutation, a unit lower and an upper triangle: ``[m, n] -> [m, m], [m, k], [k, n]``.
 
@@ -79,8 +95,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Lu:
     lower, upper, _, order = _factors(require_floating(A, "lu"), pivot, False)
     if not pivot:
         return Lu(zeros(0, dtype=type_of(A).dtype), lower, upper)
-    rows = arange(type_of(A).shape[-2])
-    return Lu(cast(order[..., None, :].eq(rows[:, None]), type_of(A).dtype), lower, upper)
+    return Lu(_permutation(order, type_of(A).shape[-2], type_of(A).dtype), lower, upper)
 
 
 def _packed(lower: Tensor, upper: Tensor) -> Tensor:

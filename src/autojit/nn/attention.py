@@ -8,7 +8,7 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.nn import functional as F
 from autojit.nn import init
-from autojit.nn.linear import Linear
+from autojit.nn.linear import Linear, NonDynamicallyQuantizableLinear
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
@@ -78,7 +78,7 @@ class MultiheadAttention(Module):
         for name, shape in shapes.items():
             made = None if shape is None else Parameter(aj.empty(shape, device=device, dtype=dtype))
             self.register_parameter(name, made)
-        self.out_proj = Linear(e, e, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(e, e, bias=bias, device=device, dtype=dtype)
 
     def _reset_parameters(self) -> None:
         for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):

@@ -63,6 +63,10 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """``Linear`` under the name that torch's attention shows for its last layer."""
+
+
 class Bilinear(Module):
     """x1 W x2 + b. Shapes: ``f[..., in1], f[..., in2] -> f[..., out]``."""
 
@@ -164,6 +168,8 @@ class Embedding(Module):
             text += f", norm_type={self.norm_type}"
         if self.scale_grad_by_freq:
             text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        if self.sparse:
+            text += ", sparse=True"
         return text
 
     @classmethod
@@ -238,9 +244,15 @@ class EmbeddingBag(Module):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}" + (
-            f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
-        )
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        text += f", mode={self.mode!r}"
+        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
 
 
 def _padding_row(padding_idx: int | None, rows: int) -> int | None:

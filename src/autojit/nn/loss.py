@@ -8,6 +8,7 @@ from collections.abc import Callable
 from autojit.nn import functional as F
 from autojit.nn.functional.reduction import resolve_reduction
 from autojit.nn.module import Module
+from autojit.nn.shape import PairwiseDistance
 from autojit.tensor import Tensor
 
 
@@ -385,7 +386,7 @@ class TripletMarginWithDistanceLoss(_Loss):
             raise ValueError(
                 f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
             )
-        self.distance_function = F.pairwise_distance if distance_function is None else distance_function
+        self.distance_function = PairwiseDistance() if distance_function is None else distance_function
         self.margin = margin
         self.swap = swap
 

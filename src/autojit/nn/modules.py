@@ -36,7 +36,6 @@ _HOMES = {
 }
 _OTHERS = {
     "conv": {"_ConvNd": "_Convolution", "_ConvTransposeNd": "_Transposed", "_LazyConvXdMixin": "_LazyConvolution"},
-    "linear": {"NonDynamicallyQuantizableLinear": "Linear"},
     "module": {"_IncompatibleKeys": "IncompatibleKeys"},
     "adaptive": {"_ASMoutput": "AdaptiveOutput"},
 }

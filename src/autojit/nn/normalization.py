@@ -7,7 +7,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.core.errors import ShapeError
+from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.functional.normalization import channel_sum
@@ -173,7 +173,8 @@ class LocalResponseNorm(Module):
 class CrossMapLRN2d(Module):
     """x / (k + alpha / size * sum of x^2 over the channels around)^beta, of images ``f[n, c, h, w]``.
 
-    The window reaches ``(size - 1) // 2`` channels to either side, so an even size counts as the odd one below it.
+    The window reaches ``(size - 1) // 2`` channels to either side, so an even size counts as the odd one below it. As in
+    torch, the first channel counts in the windows of all channels.
 
     Example:
         >>> import autojit as aj
@@ -190,9 +191,11 @@ class CrossMapLRN2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim != 4:
-            raise ShapeError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead", {"input": input})
+            raise ArgumentError(f"CrossMapLRN2d: Expected input to be 4D, got {input.ndim}D instead", {"input": input})
         reach = (self.size - 1) // 2
-        total = channel_sum(input * input, reach, reach)
+        squares = input * input
+        is_beyond = aj.arange(input.shape[1]).reshape(-1, 1, 1) > reach
+        total = channel_sum(squares, reach, reach) + aj.where(is_beyond, squares[:, :1], 0.0)
         return input * (total * (self.alpha / self.size) + self.k).pow(-self.beta)
 
     def extra_repr(self) -> str:

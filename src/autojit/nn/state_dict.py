@@ -6,10 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
+
 import autojit as aj
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
+from autojit.tensor.exchange import is_foreign_array
 from autojit.tensor.state import bump_guard_epoch
 
 if TYPE_CHECKING:
@@ -243,6 +246,8 @@ def _quoted(keys: list[str]) -> str:
 
 def _load_tensor(module: Module, name: str, target: Tensor, key: str, value: Any, assign: bool) -> str:
     """Load one tensor; returns what is wrong with it, or an empty string."""
+    if not isinstance(value, Tensor | np.ndarray) and is_foreign_array(value):
+        value = aj.as_tensor(value)  # a tensor of torch's, on the same memory
     if not isinstance(value, Tensor):
         return (
             f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '

@@ -31,14 +31,17 @@ from autojit.ops.sources import *
 from autojit.ops.views import *
 
 if TYPE_CHECKING:
+    from autojit.ops.airy_functions import *
     from autojit.ops.bessel_functions import *
     from autojit.ops.composites_normalization import *
     from autojit.ops.control_flow import *
     from autojit.ops.convolution import *
     from autojit.ops.decompositions import *
+    from autojit.ops.definiteness import *
     from autojit.ops.eigenvalues import *
     from autojit.ops.fourier import *
     from autojit.ops.incomplete_gamma import *
+    from autojit.ops.indefinite import *
     from autojit.ops.integer_factors import *
     from autojit.ops.labelled_products import *
     from autojit.ops.linalg import *
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from autojit.ops.normal_distribution import *
     from autojit.ops.pseudo_inverse import *
     from autojit.ops.random_positions import *
+    from autojit.ops.reflections import *
     from autojit.ops.reinterpret import *
     from autojit.ops.scan_steps import *
     from autojit.ops.scans import *
@@ -60,7 +64,7 @@ _LATER = [  # those first that more programs use
     "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
     "reinterpret", "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential",
     "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution",
-    "integer_factors",
+    "integer_factors", "definiteness", "indefinite", "reflections", "airy_functions",
     "control_flow", "scan_steps", "while_sweeps",
 ]  # fmt: skip
 

@@ -1,9 +1,10 @@
-"""Bessel functions of order 0 and 1: J, and the modified I and K, plain and scaled by their exponential growth.
+"""Bessel functions of order 0 and 1: J, Y, and the modified I and K, plain and scaled by their exponential growth.
 
 Evaluated in float64: their integrals over a period by the trapezoidal rule, which converges exponentially for periodic
 integrands, and asymptotic series far out; K near zero by its power series. Greatest errors against SciPy over some
-thousand points: 11 eps, relative for I and K, of the amplitude ``min(1, 1 / sqrt(x))`` for J.
-Sources: Abramowitz and Stegun 9.1.18, 9.2.5, 9.6.11, 9.6.13, 9.6.16, 9.6.24, 9.7.1, 9.7.2; Trefethen and Weideman,
+thousand points: 11 eps, relative for I and K, of the amplitude ``min(1, 1 / sqrt(x))`` for J and Y. Y near zero is
+Neumann's series of J of all orders, which come from their recurrence downwards (Miller).
+Sources: Abramowitz and Stegun 9.1.18, 9.1.27, 9.1.88, 9.1.89, 9.2.5, 9.6.11, 9.6.13, 9.6.16, 9.6.24, 9.7.1, 9.7.2; Trefethen and Weideman,
 SIAM Review 56(3), 2014 (the trapezoidal rule).
 """
 
@@ -86,22 +87,59 @@ def _j(order: int) -> Callable[[Doubles], Doubles]:
         return total / _NODES
 
     def far(x: Doubles) -> Doubles:
-        # a_k comes with alternating signs in pairs: P = a_0 - a_2 + a_4 ..., Q = a_1 - a_3 + ...
-        p, q, term = np.ones_like(x), np.zeros_like(x), np.ones_like(x)
-        for k in range(1, _TERMS):
-            term = term * ((4 * order * order - (2 * k - 1) ** 2) / (8.0 * k) / x)
-            turned = -term if k % 4 >= 2 else term
-            if k % 2:
-                q = q + turned
-            else:
-                p = p + turned
-        sine, cosine = np.sin(x), np.cos(x)
-        # the phase x - (2 order + 1) pi / 4, without rounding pi / 4 into x
-        c, s = (cosine + sine, sine - cosine) if order == 0 else (sine - cosine, -sine - cosine)
-        found = (p * c - q * s) / np.sqrt(math.pi * x)
-        return np.where(np.isinf(x), 0.0, found)
+        p, q, (cosine, sine) = _phases(order, x)
+        return np.where(np.isinf(x), 0.0, (p * cosine - q * sine) / np.sqrt(math.pi * x))
 
     return lambda x: _piecewise(x, _FAR, near, far)
+
+
+def _phases(order: int, x: Doubles) -> tuple[Doubles, Doubles, tuple[Doubles, Doubles]]:
+    """P, Q and ``sqrt(2)`` times cosine and sine of the phase ``x - (2 order + 1) pi / 4``: J is P cos - Q sin."""
+    # a_k comes with alternating signs in pairs: P = a_0 - a_2 + a_4 ..., Q = a_1 - a_3 + ...
+    p, q, term = np.ones_like(x), np.zeros_like(x), np.ones_like(x)
+    for k in range(1, _TERMS):
+        term = term * ((4 * order * order - (2 * k - 1) ** 2) / (8.0 * k) / x)
+        turned = -term if k % 4 >= 2 else term
+        if k % 2:
+            q = q + turned
+        else:
+            p = p + turned
+    sine, cosine = np.sin(x), np.cos(x)
+    # without rounding pi / 4 into x
+    c, s = (cosine + sine, sine - cosine) if order == 0 else (sine - cosine, -sine - cosine)
+    return p, q, (c, s)
+
+
+_HIGHEST = 90  # J of this order is below 1e-40 up to _FAR
+
+
+def _y(order: int) -> Callable[[Doubles], Doubles]:
+    def near(x: Doubles) -> Doubles:
+        above, here, norm = np.zeros_like(x), np.full_like(x, 1e-280), np.zeros_like(x)
+        total, low = np.zeros_like(x), here
+        for n in range(_HIGHEST, 0, -1):  # here is J_n
+            k = n // 2
+            if n % 2 == order and k:
+                total += (-1) ** k * ((2 * k + 1) / (k * (k + 1)) if order else 1 / k) * here
+            norm = norm + (2 * here if n % 2 == 0 else 0)
+            above, here = here, 2 * n / x * here - above
+            large = np.abs(here) > 1e150
+            scale = np.where(large, 1e-150, 1.0)
+            above, here, norm, total = above * scale, here * scale, norm * scale, total * scale
+        norm = norm + here
+        low = (above if order else here) / norm
+        found = (2 * (np.log(x / 2) + _EULER - order) * low - 4 * total / norm) / math.pi
+        return found - 2 / (math.pi * x) if order else found
+
+    def far(x: Doubles) -> Doubles:
+        p, q, (cosine, sine) = _phases(order, x)
+        return np.where(np.isinf(x), 0.0, (p * sine + q * cosine) / np.sqrt(math.pi * x))
+
+    def tiny(x: Doubles) -> Doubles:
+        found = 2 * (np.log(x / 2) + _EULER) / math.pi if order == 0 else -2 / (math.pi * x)
+        return np.where(x == 0, -np.inf, found)
+
+    return lambda x: _piecewise(x, 1e-9, tiny, lambda z: _piecewise(z, _FAR, near, far))
 
 
 def _k_series(order: int, x: Doubles) -> Doubles:
@@ -136,7 +174,8 @@ def _k_scaled(order: int) -> Callable[[Doubles], Doubles]:
 
 
 _SCALED: dict[str, Callable[[Doubles], Doubles]] = {
-    "i0": _i_scaled(0), "i1": _i_scaled(1), "j0": _j(0), "j1": _j(1), "k0": _k_scaled(0), "k1": _k_scaled(1),
+    "i0": _i_scaled(0), "i1": _i_scaled(1), "j0": _j(0), "j1": _j(1), "y0": _y(0), "y1": _y(1),
+    "k0": _k_scaled(0), "k1": _k_scaled(1),
 }  # fmt: skip
 _GROWTH = {"i": 1.0, "k": -1.0}
 
@@ -144,21 +183,21 @@ _GROWTH = {"i": 1.0, "k": -1.0}
 def evaluate(kind: str, x: NDArray[Any]) -> Doubles:
     """The function of a kind ("j0", "i1e", ...) in float64."""
     wide = np.asarray(x, np.float64)
-    size = np.where(wide < 0, np.nan, wide) if kind[0] == "k" else np.abs(wide)
+    size = np.where(wide < 0, np.nan, wide) if kind[0] in "ky" else np.abs(wide)
     found = _SCALED[kind[:2]](size)
     if kind in ("i0", "i1", "k0", "k1"):
         with np.errstate(all="ignore"):
             root = np.exp(_GROWTH[kind[0]] * size / 2.0)  # twice, so that only what is too large overflows
             found = np.where(np.isinf(root), root, found * root * root)
-    is_odd = kind[1] == "1" and kind[0] != "k"
+    is_odd = kind[1] == "1" and kind[0] not in "ky"
     return np.where(wide < 0, -found, found) if is_odd else found
 
 
 @record
 class Bessel(Special):
-    """The function ``kind``: "j0", "j1", "i0", "i1", "k0", "k1", and of I and K, with an "e", the scaled ones.
+    """The function ``kind``: "j0", "j1", "y0", "y1", "i0", "i1", "k0", "k1", and of I and K, with an "e", the scaled ones.
 
-    Scaled is divided by ``exp(abs(x))`` (I) or ``exp(-x)`` (K). K of negative numbers is NaN.
+    Scaled is divided by ``exp(abs(x))`` (I) or ``exp(-x)`` (K). K and Y of negative numbers are NaN.
     """
 
     kind: str
@@ -189,6 +228,8 @@ def _ratio(y: Any, x: Any) -> Any:
 _SLOPES: dict[str, Callable[[Any, Any], Any]] = {
     "j0": lambda x, y: neg(bessel(x, "j1")),
     "j1": lambda x, y: sub(bessel(x, "j0"), _ratio(y, x)),
+    "y0": lambda x, y: neg(bessel(x, "y1")),
+    "y1": lambda x, y: sub(bessel(x, "y0"), div(y, x)),
     "i0": lambda x, y: bessel(x, "i1"),
     "i1": lambda x, y: sub(bessel(x, "i0"), _ratio(y, x)),
     "i0e": lambda x, y: sub(bessel(x, "i1e"), mul(sign(x), y)),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_
+from autojit.core.evaluating import LARGE, evaluating
 from autojit.core.records import record
 from autojit.core.types import Shape
 from autojit.ir.op import Op, Operands, bind
@@ -85,9 +86,12 @@ class Pointwise(Elementwise, abstract=True):
     arity: ClassVar[int] = 1
     singular: ClassVar[bool] = False  # a partial derivative may be infinite or NaN where the op is finite
     domain: ClassVar[tuple[float, float]] = (-2.0, 2.0)  # of the sample inputs
+    many_passes: ClassVar[bool] = False  # ``ufunc`` is slow on large float arrays: a compiled kernel computes them
 
     def __init_subclass__(cls, abstract: bool = False, **options: object) -> None:
         super().__init_subclass__(abstract, **options)
+        if not abstract and cls.many_passes and "ufunc" in cls.__dict__:
+            cls.ufunc = staticmethod(_in_one_pass(cls, cls.ufunc))
         if not abstract and cls.arity == 2 and cls.eager is Pointwise.eager:
             cls.of_pair = staticmethod(cls.ufunc)
 
@@ -107,6 +111,21 @@ class Pointwise(Elementwise, abstract=True):
         if dtype.kind not in cls.accepts:
             return []
         return [(cls(), inputs) for inputs in sample_inputs(cls.arity, cls.domain, dtype)]
+
+
+def _in_one_pass(cls: type[Pointwise], ufunc: Ufunc) -> Ufunc:
+    """``ufunc``, but a kernel for large arrays of float32 and float64."""
+
+    def compute(*arrays: NDArray[Any]) -> Any:
+        last = arrays[-1]
+        if arrays[0].size >= LARGE and last.dtype.kind == "f" and last.dtype.itemsize >= 4:
+            by_kernel = evaluating.by_kernel
+            found = None if by_kernel is None else by_kernel(cls(), arrays)
+            if found is not None:
+                return found
+        return ufunc(*arrays)
+
+    return compute
 
 
 def _scaled(name: str, y_bar: Any, slope: Any) -> Any:

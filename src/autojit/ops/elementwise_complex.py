@@ -120,6 +120,7 @@ class Complex(Pointwise):
 class Sign(Pointwise):
     """-1, 0 or 1; NaN stays NaN. For complex numbers ``x / |x|``, and 0 at 0."""
 
+    many_passes: ClassVar[bool] = True
     ufunc = np.sign
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 

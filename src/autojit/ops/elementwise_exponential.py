@@ -150,6 +150,7 @@ class Rsqrt(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
+    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(widened(lambda x: np.reciprocal(np.sqrt(x))))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -171,6 +172,7 @@ class Sigmoid(Pointwise):
 
     is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = FLOATS
+    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(widened(_sigmoid))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -186,6 +188,7 @@ class Logaddexp(Pointwise):
     is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     arity: ClassVar[int] = 2
+    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(widened(np.logaddexp))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:

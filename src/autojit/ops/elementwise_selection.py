@@ -125,6 +125,7 @@ class Relu(Pointwise):
     """``max(x, 0)``; NaN stays NaN. The derivative reads the result, so ``x`` need not be kept."""
 
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
+    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(lambda x: np.maximum(x, np.zeros((), x.dtype)))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:

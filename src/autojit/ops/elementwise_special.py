@@ -64,6 +64,7 @@ class Erf(Special):
     """The error function."""
 
     is_cheap: ClassVar[bool] = False
+    many_passes: ClassVar[bool] = True
     ufunc = _rounded("erf", math.erf)
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -78,6 +79,7 @@ class Erfc(Special):
     """``1 - erf(x)``, accurate in the tail."""
 
     is_cheap: ClassVar[bool] = False
+    many_passes: ClassVar[bool] = True
     ufunc = _rounded("erfc", math.erfc)
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -92,6 +94,7 @@ class Erfinv(Special):
     """The inverse of ``erf``."""
 
     is_cheap: ClassVar[bool] = False
+    many_passes: ClassVar[bool] = True
     ufunc = _rounded("erfinv")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
@@ -107,6 +110,7 @@ class Lgamma(Special):
     """``log |gamma(x)|``."""
 
     is_cheap: ClassVar[bool] = False
+    many_passes: ClassVar[bool] = True
     ufunc = _rounded("lgamma")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
@@ -123,6 +127,7 @@ class Digamma(Special):
     """The derivative of ``lgamma``."""
 
     is_cheap: ClassVar[bool] = False
+    many_passes: ClassVar[bool] = True
     ufunc = _rounded("digamma")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)

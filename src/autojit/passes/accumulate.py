@@ -7,6 +7,7 @@ read two results and write a third. Small results stay apart: bands sum those sl
 from __future__ import annotations
 
 from autojit.core.dtypes import float32, float64
+from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.matmul import Matmul, MatmulAdd
 
@@ -36,7 +37,7 @@ def _accumulated(node: Node, made_by: dict[Value, Node], readers: dict[Value, in
     if node.op.name != "add":
         return node
     (output,) = node.outputs
-    if output.type.dtype not in (float32, float64) or output.type.size_bytes <= LEAST_BYTES:
+    if output.type.dtype not in (float32, float64) or typical(output.type.size_bytes) <= LEAST_BYTES:
         return node
     for total, product in (node.inputs, reversed(node.inputs)):
         source = made_by.get(product)

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from autojit.core.dtypes import DType
+from autojit.core.sizes import surely_less
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind
@@ -76,7 +77,7 @@ def _same_bits(a: Any, b: Any, dtype: DType) -> bool:
 
 def _flip(rewriter: Rewriter, op: Flip, operands: tuple[Tracer, ...]) -> Any:
     (x,) = operands
-    if all(x.spec.shape[axis] <= 1 for axis in op.axes):
+    if all(surely_less(x.spec.shape[axis], 2) for axis in op.axes):
         return x
     return _reindex(rewriter, op, operands)
 

@@ -36,7 +36,7 @@ from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from autojit.codegen.cpu.lower import LoweredStep
+    from autojit.codegen.cpu.lowered import LoweredStep
 
     Array = npt.NDArray[Any]
 
@@ -139,6 +139,11 @@ class Executable:
         self._check(inputs, results, sizes)
         self.run_with(inputs, results, sizes)
         return results
+
+    @property
+    def sizes_table(self) -> npt.NDArray[np.int64]:
+        """The words that hold the values of `symbols`."""
+        return self._sizes.table if self._sizes is not None else np.empty(0, np.int64)
 
     def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """The values of `symbols` in a call with arrays of these shapes."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autojit.codegen.cpu.kernel_text import ACCESS_SITE, FAILURE_SITE
-from autojit.codegen.cpu.lower import Reporter
+from autojit.codegen.cpu.lowered import Reporter
 from autojit.core.errors import CompileError, IndexOutOfRangeError
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -90,10 +91,19 @@ def _load_elf(content: bytes, imports: Mapping[str, int]) -> LoadedObject:
 
 
 def _resolve(name: str, imports: Mapping[str, int]) -> int:
-    address = imports.get(name) or library_address(name)
+    address = imports.get(name) or library_address(name) or _address_known_to_llvm(name)
     if not address:
         raise CompileError("a compiled object names an unknown symbol", facts={"symbol": name})
     return address
+
+
+def _address_known_to_llvm(name: str) -> int:
+    """Address of a function of Numba's run time, which Numba tells LLVM by name; 0 when there is none."""
+    if "numba" not in sys.modules:
+        return 0
+    import llvmlite.binding as llvm
+
+    return int(llvm.address_of_symbol(name) or 0)
 
 
 @cache

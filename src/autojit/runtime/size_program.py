@@ -96,7 +96,7 @@ class SizeProgram:
         if atom.kind == "symbol":
             name = atom.operands[0]
             if name not in self._slots:
-                raise SpecializeSize([name], "no argument has this size as an extent")
+                raise SpecializeSize((name,), "no argument has this size as an extent")
             return self._slots[name]
         left, right = (self._expression(operand) for operand in atom.operands)
         return self._compute(atom.kind, left, right)

@@ -243,7 +243,9 @@ class Fuser:
             for reader in self.readers.get(value, ())[-3:]:
                 seen[reader] = None
         found = [unit for i in seen if isinstance(unit := self.units[i], Group)]
-        found.sort(key=lambda g: (typical(prod(g.shape)), g.id), reverse=True)  # what does most work saves most by fusing
+        found.sort(
+            key=lambda g: (typical(prod(g.shape)), g.id), reverse=True
+        )  # what does most work saves most by fusing
         return found[:CANDIDATES]
 
     def read_values(self, node: Node) -> list[Value]:

@@ -82,7 +82,7 @@ def plan_memory(
 
 
 def _share_regions(blocks: list[_Block]) -> tuple[tuple[int, ...], dict[Value, int]]:
-    """Blocks of symbolic size, large ones first, each in the first region that is long enough and free over its life."""
+    """Blocks of symbolic size, large ones first, each in the first region long enough and free over its life."""
     sizes: list[int] = []
     members: list[list[_Block]] = []
     region_of: dict[Value, int] = {}

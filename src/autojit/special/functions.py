@@ -132,6 +132,7 @@ def _spherical(x: Tensor) -> Tensor:
     return found
 
 
+airy_ai = _unary("airy_ai", ops.airy, "The Airy function Ai: the solution of ``y'' = x y`` that vanishes far out.")
 erfcx = _unary("erfcx", ops.erfcx, "``exp(x**2) * erfc(x)``, which neither overflows nor vanishes for large ``x``.")
 ndtri = _unary("ndtri", ops.ndtri, "The inverse of ``ndtr`` on [0, 1]; NaN elsewhere.")
 spherical_bessel_j0 = _unary("spherical_bessel_j0", _spherical, "``sin(x) / x``, 1 at 0.")
@@ -141,6 +142,8 @@ i1 = _bessel("i1", "i1", "The modified Bessel function of the first kind, order 
 i1e = _bessel("i1e", "i1e", "``exp(-abs(x)) * i1(x)``.")
 bessel_j0 = _bessel("bessel_j0", "j0", "The Bessel function of the first kind, order 0.")
 bessel_j1 = _bessel("bessel_j1", "j1", "The Bessel function of the first kind, order 1.")
+bessel_y0 = _bessel("bessel_y0", "y0", "The Bessel function of the second kind, order 0; NaN of negative numbers.")
+bessel_y1 = _bessel("bessel_y1", "y1", "The Bessel function of the second kind, order 1; NaN of negative numbers.")
 modified_bessel_i0 = _bessel("modified_bessel_i0", "i0", "The modified Bessel function of the first kind, order 0.")
 modified_bessel_i1 = _bessel("modified_bessel_i1", "i1", "The modified Bessel function of the first kind, order 1.")
 modified_bessel_k0 = _bessel("modified_bessel_k0", "k0", "The modified Bessel function of the second kind, order 0.")
@@ -157,7 +160,7 @@ def sinc(input: Tensor) -> Tensor:
 
 
 __all__ = [
-    "bessel_j0", "bessel_j1", "entr", "erfcx", "i0", "i0e", "i1", "i1e", "log_ndtr", "modified_bessel_i0",
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "entr", "erfcx", "i0", "i0e", "i1", "i1e", "log_ndtr", "modified_bessel_i0",
     "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri",
     "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "sinc", "spherical_bessel_j0", "xlog1py",
     "zeta",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
@@ -63,7 +64,8 @@ def new_plan(
 ) -> ResidualPlan | None:
     """The plan under a key that ``plans`` does not have yet."""
     types = [type_of(t) for t in operands]
-    pattern = (mask, types[0].dtype, "pattern", *[tuple([min(n, 2) for n in t.shape]) for t in types])
+    extents = [tuple([2 if is_symbolic(n) else min(n, 2) for n in t.shape]) for t in types]
+    pattern = (mask, types[0].dtype, "pattern", *extents)
     if len(plans) >= _PLAN_LIMIT:
         plans.clear()
     if pattern not in plans:

@@ -1,5 +1,5 @@
 """Utilities beside the tensor API: ``data`` loads batches, ``checkpoint`` computes again what backward needs, ``hooks``
-has the handles of hooks.
+has the handles of hooks, ``dlpack`` lends memory to other libraries.
 
 They are imported on first use.
 """
@@ -10,6 +10,6 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     """Import a part when it is first used."""
-    if name in ("_pytree", "checkpoint", "data", "hooks"):
+    if name in ("_pytree", "checkpoint", "data", "dlpack", "hooks"):
         return _import_module(f"autojit.utils.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

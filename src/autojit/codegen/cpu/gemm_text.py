@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from autojit.core.dtypes import DType
+from autojit.core.sizes import is_symbolic
 
 NO_UNROLL = "!llvm.loop !0"
 """Attached to every back edge: the text is unrolled as far as it pays, and more would only cost compile time."""
@@ -135,6 +136,21 @@ class FunctionText:
 
     def at(self, base: str, offset_bytes: str | int) -> str:
         return self.value(f"getelementptr i8, ptr {base}, i64 {offset_bytes}")
+
+    def sizes(self, argument: int, sizes: Sequence[int]) -> list[str | int]:
+        """Sizes as operands; the values of the symbolic ones lie, in order, where an argument of ``%args`` points."""
+        if not any(map(is_symbolic, sizes)):
+            return [*sizes]
+        found: list[str | int] = []
+        count = 0
+        base = self.value(f"load ptr, ptr {self.at('%args', 8 * argument)}, align 8")
+        for size in sizes:
+            if is_symbolic(size):
+                found.append(self.value(f"load i64, ptr {self.at(base, 8 * count)}, align 8"))
+                count += 1
+            else:
+                found.append(size)
+        return found
 
     # -- control
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import Any
 
@@ -17,12 +16,26 @@ from autojit.codegen.cpu import gemm
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import print_loops
+from autojit.codegen.cpu.lowered import (
+    Argument,
+    BandEntry,
+    BatchEntry,
+    Callback,
+    Entry,
+    ErrorWords,
+    Immediate,
+    LoweredStep,
+    Offset,
+    Reporter,
+    Scratch,
+    Sliced,
+    Words,
+)
 from autojit.codegen.cpu.structured import print_structured
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import CompileError
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.graph import Node, Value
-from autojit.ir.op import Op
 from autojit.ops.scattering import Scattering
 from autojit.schedule.bands import Band, Cut
 from autojit.schedule.batches import Batch
@@ -45,116 +58,6 @@ SHOWN_LINES = 40  # of a graph in an error message
 MAX_MATMUL_CHUNKS = 12  # operands are packed again by every chunk; enough for a few threads and for balance
 ROW_BLOCK_STEP = 48  # a multiple of every micro-kernel's rows
 COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
-
-
-@dataclass(frozen=True)
-class Words:
-    """Constant 64-bit words passed by address."""
-
-    words: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Offset:
-    """A buffer's address plus bytes."""
-
-    value: Value
-    offset_bytes: int
-
-
-@dataclass(frozen=True, eq=False)
-class Scratch:
-    """Memory of one entry: ``size_bytes``, times the number of workers if ``per_worker``."""
-
-    size_bytes: int
-    per_worker: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Immediate:
-    """A 64-bit word in place of a pointer."""
-
-    word: int
-
-
-@dataclass(frozen=True, eq=False)
-class ErrorWords:
-    """The address of the step's error words (see ``kernel_text``)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Callback:
-    """An op without native lowering: computed by its eager rule, called from the step; counted as a fallback."""
-
-    kernel: StructuredKernel
-
-
-@dataclass(frozen=True, eq=False)
-class Sliced:
-    """An argument of a band's kernel: an address that moves with the slice (and with the worker, if local)."""
-
-    base: Value | Scratch
-    offset_bytes: int  # into the value, or into the worker's local memory
-    per_slice_bytes: int
-    is_local: bool
-
-
-Argument = Value | Words | Offset | Scratch | Immediate | Sliced | ErrorWords
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """One body run over chunks."""
-
-    body: str | Callback  # kernel text, or "@name" of a built-in
-    symbol: str
-    arguments: tuple[Argument, ...]
-    chunks: int
-    estimate_ns: float
-    label: str
-
-
-@dataclass(frozen=True, eq=False)
-class BandEntry:
-    """Kernels run slice by slice; ``told`` says which bodies are passed the slice number."""
-
-    entries: tuple[Entry, ...]
-    told: tuple[bool, ...]
-    chunks: int
-    local_bytes: int
-    estimate_ns: float
-    label: str = "band"
-
-
-@dataclass(frozen=True, eq=False)
-class Reporter:
-    """A kernel that can report errors: its nodes, the nodes behind its look-up sites, the ops that can fail."""
-
-    nodes: tuple[Node, ...]
-    lookups: tuple[Node, ...]
-    failing: tuple[Op, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class BatchEntry:
-    """Independent entries whose chunks are handed out together."""
-
-    entries: tuple[Entry, ...]
-    chunks: int
-    estimate_ns: float
-    label: str = "batch"
-
-
-@dataclass(frozen=True, eq=False)
-class LoweredStep:
-    """Entries in order, with what they need."""
-
-    schedule: Schedule
-    entries: tuple[Entry | BandEntry | BatchEntry, ...]
-    gemm_dtypes: frozenset[str]
-    fallbacks: tuple[str, ...] = field(default=())
-    reporters: tuple[Reporter, ...] = field(default=())  # by code
-    origins: tuple[tuple[Node, ...], ...] = field(default=())  # of every entry: the nodes it computes
 
 
 class _Lowering:

@@ -8,8 +8,8 @@ those of the call before. Layout, all 64-bit words:
 |---|---|
 | 0, 1 | number of symbols, address of the table; the symbols' values are its first words |
 | 2 | address of the symbols' values in the call before |
-| 3, 4 | number of instructions, address of the instructions: (`OPERATIONS`, target, left, right), indices into the table |
-| 5, 6 | number of words to write, address of (address to write, index into the table) |
+| 3, 4 | number and address of the instructions: (index into `OPERATIONS`, target, left, right), places in the table |
+| 5, 6 | number of words to write, address of the pairs (address to write, place in the table) |
 | 7 | ``i64 grow(i64 bytes)``: gives memory of at least so many bytes |
 
 ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, what there is, its

@@ -13,6 +13,7 @@ from autojit.codegen.cpu.structured_scan import print_scan
 from autojit.codegen.cpu.structured_scatter import print_scatter
 from autojit.core.config import config
 from autojit.ir.graph import Node
+from autojit.ops.base import Structured
 from autojit.ops.convolution import Trilinear
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
@@ -32,6 +33,8 @@ def print_structured(node: Node) -> KernelText | None:
         return print_convolution(node)
     if isinstance(node.op, Matmul):
         return print_matmul(node)
+    if isinstance(node.op, Structured) and node.op.lowering == "own":
+        return node.op.print_kernel(node)  # type: ignore[attr-defined, no-any-return]
     return _print_constant(node) if isinstance(node.op, Constant) else None
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from autojit.codegen.cpu.chunks import CHUNK_NS
+from autojit.codegen.cpu.chunks import wanted_chunks
 from autojit.codegen.cpu.convolution_pack import (
     VECTOR_BYTES,
     Lanes,
@@ -33,6 +33,8 @@ from autojit.codegen.cpu.convolution_plan import Layout, Phase, forward_layout, 
 from autojit.codegen.cpu.gemm_text import MODULE_TAIL, FunctionText
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.structured_convolution_weight import print_convolution_weight
+from autojit.core.errors import SpecializeSize
+from autojit.core.sizes import expression_of, is_symbolic, size_max, typical
 from autojit.ir.graph import Node
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 
@@ -55,7 +57,17 @@ MULTIPLY_NS = {4: 0.012, 8: 0.024}
 
 
 def print_convolution(node: Node) -> KernelText:
-    """The kernel of one of the three convolutions, on contiguous operands."""
+    """The kernel of one of the three convolutions, on contiguous operands; of their sizes only the batch may be open.
+
+    Raises:
+        SpecializeSize: another size is symbolic.
+    """
+    shapes = [v.type.shape for v in (*node.inputs, *node.outputs)]
+    batch = shapes[0][0]
+    extents = [n for shape in shapes for axis, n in enumerate(shape) if axis or n != batch]
+    names = dict.fromkeys(name for n in extents for name in expression_of(n).symbols())
+    if names:
+        raise SpecializeSize(tuple(names), f"{node.op.name} takes only its batch as it comes")
     if isinstance(node.op, ConvolutionWeight):
         return print_convolution_weight(node)
     return _Printer(node).print()
@@ -141,17 +153,18 @@ class _Printer:
         self._plan_scratch()
 
     def _plan_units(self, taps: int) -> None:
-        products = self.images * self.groups * self.rows * self.channels * taps * prod(self.layout.places)
-        self.estimate = 1000.0 + MULTIPLY_NS.get(self.size, 0.024) * products + 0.3 * self.images * self.places
+        products = self.groups * self.rows * self.channels * taps * prod(self.layout.places)
+        image_ns = MULTIPLY_NS.get(self.size, 0.024) * products + 0.3 * self.places
+        self.estimate = 1000.0 + typical(self.images) * image_ns
         outer = self.images * self.groups * self.layout.bands
-        wanted = max(1, min(MAX_CHUNKS, int(self.estimate / CHUNK_NS)))
+        wanted = wanted_chunks(self.estimate, self.images * round(1000 * image_ns), MAX_CHUNKS)
         tiles = -(-self.rows // self.height) if self.rows else 1
-        blocks = min(tiles, max(1, wanted // max(outer, 1)))
+        blocks = min(tiles, max(1, typical(wanted) // max(typical(outer), 1)))
         self.block_rows = -(-tiles // blocks) * self.height
         self.blocks = max(1, -(-self.rows // self.block_rows))
         self.units = outer * self.blocks if self.rows else 0
-        self.units_per_chunk = max(1, -(-self.units // wanted))
-        self.chunks = max(1, -(-self.units // self.units_per_chunk))
+        self.units_per_chunk = size_max(1, -(-self.units // wanted))
+        self.chunks = size_max(1, -(-self.units // self.units_per_chunk))
 
     def _plan_scratch(self) -> None:
         idle = self.runs.padded(self.lanes.lanes)
@@ -170,7 +183,8 @@ class _Printer:
         tables = [self._table(number, phase) for number, phase in enumerate(self.layout.phases)]
         text = "\n".join([*functions, *tables, *self.lanes.declarations(), MODULE_TAIL])
         scratch = self.packed_bytes + self.staged_bytes
-        return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch)
+        sizes = tuple(filter(is_symbolic, (self.units_per_chunk, self.units)))
+        return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch, sizes=sizes)
 
     # -- the kernel
 
@@ -182,8 +196,9 @@ class _Printer:
         text.line(f"%skip = mul i64 %worker, {self.packed_bytes + self.staged_bytes}")
         text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
         text.line(f"%staged = getelementptr i8, ptr %packed, i64 {self.packed_bytes}")
-        first = text.mul("%chunk", self.units_per_chunk)
-        stop = text.least(text.add(first, self.units_per_chunk), self.units)
+        per_chunk, units = text.sizes(len(names), (self.units_per_chunk, self.units))
+        first = text.mul("%chunk", per_chunk)
+        stop = text.least(text.add(first, per_chunk), units)
         with text.loop(first, stop, 1) as unit:
             self._unit(text, unit)
         return text.finish()

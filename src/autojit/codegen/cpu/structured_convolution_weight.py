@@ -31,6 +31,7 @@ from autojit.codegen.cpu.convolution_pack import (
 from autojit.codegen.cpu.convolution_plan import forward_layout
 from autojit.codegen.cpu.gemm_text import MODULE_TAIL, FunctionText
 from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.graph import Node
 from autojit.ops.convolution import ConvolutionWeight
 
@@ -66,7 +67,7 @@ class _Printer:
         self.groups, self.images = op.groups, image.shape[0]
         self.inputs, self.outputs = image.shape[1] // op.groups, output.shape[1] // op.groups
         self.taps, places = prod(op.extents), prod(output.shape[2:])
-        products = self.images * self.groups * self.inputs * self.outputs * self.taps * places
+        products = typical(self.images) * self.groups * self.inputs * self.outputs * self.taps * places
         self.estimate = 1000.0 + MULTIPLY_NS.get(self.size, 0.024) * products
         self._plan_units()
         row_bytes = max(self.block_inputs, 1) * self.size
@@ -109,7 +110,7 @@ class _Printer:
             self.output_line = self.positions
             self.spread_bytes = self.output_piece = aligned(self.block_outputs * self.positions * size)
             most = ROUND_BYTES // (self.image_bytes + self.spread_bytes)
-        self.round = max(1, min(self.pieces, most))
+        self.round = max(1, most if is_symbolic(self.pieces) else min(self.pieces, most))
         self.rounds = -(-self.pieces // self.round)
 
     def print(self) -> KernelText:
@@ -120,21 +121,24 @@ class _Printer:
         table = f"@taps = internal constant [{self.taps} x i64] [{words}], align 16"
         text = "\n".join([*functions, table, *self.lanes.declarations(), MODULE_TAIL])
         scratch = self.round * (self.image_bytes + self.spread_bytes)
-        return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch)
+        sizes = tuple(filter(is_symbolic, (self.pieces, self.rounds)))
+        return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch, sizes=sizes)
 
     # -- the kernel
 
     def _kernel(self) -> str:
         text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0")
-        for k, name in enumerate(("image", "output", "weight", "scratch")):
+        names = ("image", "output", "weight", "scratch")
+        for k, name in enumerate(names):
             text.line(f"%{name} = load ptr, ptr {text.at('%args', 8 * k)}, align 8")
+        self.open = text.sizes(len(names), (self.pieces, self.rounds))
         text.line(f"%skip = mul i64 %worker, {self.round * (self.image_bytes + self.spread_bytes)}")
         text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
         text.line(f"%spread = getelementptr i8, ptr %packed, i64 {self.round * self.image_bytes}")
         first = text.mul("%chunk", self.units_per_chunk)
         stop = text.least(text.add(first, self.units_per_chunk), self.units)
         with text.loop(first, stop, 1) as unit:
-            if self.pieces:
+            if self.pieces != 0:
                 self._unit(text, unit)
             else:
                 self._clear_unit(text, unit)
@@ -166,9 +170,10 @@ class _Printer:
         weights = self._weights_at(text, group, first_in, first_out)
         channel_in = offset(text, [(group, self.inputs), (first_in, 1)])
         channel_out = offset(text, [(group, self.outputs), (first_out, 1)])
-        with text.loop(0, self.rounds, 1) as number:
+        pieces, rounds = self.open
+        with text.loop(0, rounds, 1) as number:
             first = text.mul(number, self.round)
-            count = text.least(text.sub(self.pieces, first), self.round)
+            count = text.least(text.sub(pieces, first), self.round)
             clear(text, "%packed", text.mul(count, self.image_bytes))
             if not self.by_rows:
                 clear(text, "%spread", text.mul(count, self.spread_bytes))

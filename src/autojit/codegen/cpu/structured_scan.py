@@ -79,9 +79,7 @@ class _ScanPrinter(KernelFunction):
                 self.loop("unit", low, high, unit)
         self.finish()
         chunks = size_max(1, -(-units // size))
-        return KernelText(
-            self.module.text(), chunks, 0, estimate, reports=self.reports, sizes=tuple(self.module.sizes)
-        )
+        return KernelText(self.module.text(), chunks, 0, estimate, reports=self.reports, sizes=tuple(self.module.sizes))
 
     def _place(self, start: str, step: str, column: str) -> str:
         """The position of a step's element; step 0 comes first in scan order."""

@@ -13,7 +13,7 @@ import re
 from autojit.codegen import vector_math
 from autojit.codegen.emitter import ScalarEmitter
 from autojit.codegen.linked.instruction_text import binary, read_call, read_instruction
-from autojit.codegen.linked.module_text import Function
+from autojit.codegen.linked.module_text import Function, Linked
 from autojit.codegen.linked.scalar_function import ScalarFunction
 from autojit.codegen.linked.tangent_rules import plain_name
 from autojit.core.dtypes import float32, float64
@@ -21,22 +21,28 @@ from autojit.core.dtypes import float32, float64
 _INTRINSICS = frozenset("sqrt fabs floor ceil trunc rint nearbyint round roundeven copysign minnum maxnum fma".split())
 _BY_TYPE = {"double": float64, "float": float32}
 _CALL = re.compile(r"^(?:%\S+ = )?(?:(?:tail|musttail|notail) )?call ")
-_DECLARED = "nounwind willreturn memory(none)"
+_PURE = "nounwind willreturn memory(none)"
 
 
 def definitions(function: ScalarFunction) -> tuple[str, dict[str, str]]:
     """The symbol of the function that kernels call, and all texts it needs by symbol."""
-    texts: dict[str, str] = {f"@{name}": text for name, text in function.code.globals.items()}
-    for part in function.code.functions:
-        texts[f"@{part.name}"] = _text(part, texts)
+    texts = function_texts(function.code, "alwaysinline nounwind")
     symbol = f"@{function.symbol}.value"
     texts[symbol] = _value_text(function, symbol)
     return symbol, texts
 
 
-def _text(function: Function, texts: dict[str, str]) -> str:
+def function_texts(code: Linked, attributes: str) -> dict[str, str]:
+    """The texts of a function and of what it refers to, by symbol."""
+    texts: dict[str, str] = {f"@{name}": text for name, text in code.globals.items()}
+    for part in code.functions:
+        texts[f"@{part.name}"] = _text(part, texts, attributes)
+    return texts
+
+
+def _text(function: Function, texts: dict[str, str], attributes: str) -> str:
     parameters = ", ".join(f"{kind} {name}" for kind, name in function.parameters)
-    lines = [f"define internal {function.returns} @{function.name}({parameters}) alwaysinline nounwind {{"]
+    lines = [f"define internal {function.returns} @{function.name}({parameters}) {attributes} {{"]
     for label, block in function.blocks:
         lines.append(f"{label}:")
         lines += [f"  {_with_our_functions(line, texts)}" for line in block]
@@ -63,7 +69,8 @@ def _with_our_functions(line: str, texts: dict[str, str]) -> str:
         call = call._replace(callee=f"llvm.{name}.{_BY_TYPE[call.type].short}")
     elif not call.callee.startswith(("llvm.", "aj.op.")):
         listed = ", ".join(kind for kind, _ in call.operands)
-        texts[f"@{call.callee}"] = f"declare {call.type} @{call.callee}({listed}) {_DECLARED}"
+        is_pure = call.type in _BY_TYPE and "ptr" not in listed
+        texts[f"@{call.callee}"] = f"declare {call.type} @{call.callee}({listed}) {_PURE if is_pure else 'nounwind'}"
     return result + call.text()
 
 
@@ -71,6 +78,15 @@ def _ours(name: str, kind: str, texts: dict[str, str]) -> str:
     found = vector_math.definition(name, _BY_TYPE[kind], ScalarEmitter)
     texts.update(found.texts)
     return found.symbol
+
+
+def _cleared(function: ScalarFunction) -> list[str]:
+    """Results that a failing call leaves alone are zero, not those of the element before."""
+    lines = []
+    for k, (offset, kind) in enumerate(function.results if function.may_fail else ()):
+        lines.append(f"  %clear{k} = getelementptr i8, ptr %results, i64 {offset}")
+        lines.append(f"  store {kind} zeroinitializer, ptr %clear{k}")
+    return lines
 
 
 def _value_text(function: ScalarFunction, symbol: str) -> str:
@@ -82,6 +98,7 @@ def _value_text(function: ScalarFunction, symbol: str) -> str:
         f"define internal {returned} {symbol}({operands}) alwaysinline nounwind {{",
         f"  %results = alloca [{function.result_bytes} x i8], align 16",
         "  %failure = alloca i64, align 8",
+        *_cleared(function),
         "  store i64 0, ptr %failure",
         f"  %status = call i32 @{function.symbol}(ptr %results, ptr %failure{', ' if operands else ''}{operands})",
         "  %number = load i64, ptr %failure",

@@ -191,3 +191,11 @@ def plain_name(callee: str) -> str:
         if name in known:
             return _LIBRARY.get(name, name)
     return callee
+
+
+_MATHEMATICAL = UNARY.keys() | BINARY.keys() | CONSTANT | {"fma", "fmuladd", "ldexp", "powi", "digamma", "sincos"}
+
+
+def is_mathematical(callee: str) -> bool:
+    """Whether a name is that of a mathematical function."""
+    return plain_name(callee) in _MATHEMATICAL

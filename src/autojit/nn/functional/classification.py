@@ -7,7 +7,7 @@ import numpy as np
 import autojit as aj
 from autojit.core.errors import ArgumentError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
-from autojit.nn.functional.reduction import COMMON, reduce_loss, resolve_reduction
+from autojit.nn.functional.reduction import COMMON, is_known, reduce_loss, resolve_reduction
 from autojit.ops import composites_loss
 from autojit.ops.composed import NllLoss
 from autojit.ops.composites_loss import pick
@@ -210,6 +210,8 @@ def binary_cross_entropy(
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) "
             "is deprecated. Please ensure they have the same size."
         )
+    if is_known(input) and not bool(((input >= 0) & (input <= 1)).all()):
+        raise UsageError("all elements of input should be between 0 and 1", {"input": input}, "pass probabilities")
     log_p = _bounded_log(input)
     log_q = _bounded_log(1.0 - input)
     loss = (target - 1.0) * log_q - target * log_p

@@ -62,6 +62,7 @@ def ctc_loss(
     if isinstance(input_lengths, list | tuple) and any(int(n) > frames for n in input_lengths):
         raise ShapeError(f"Expected input_lengths to have value at most {frames}, but got value {max(input_lengths)}")
     losses = -_log_likelihood(log_probs, rows, steps, labels, longest, blank)
+    losses = losses + _normalization(log_probs, steps)
     impossible = losses > -_IMPOSSIBLE / 10
     losses = aj.where(impossible, 0.0 if zero_infinity else float("inf"), losses)
     if reduction == "none":
@@ -69,6 +70,17 @@ def ctc_loss(
     if reduction == "sum":
         return losses.sum()
     return (losses / labels.clamp(min=1).to(losses.dtype)).mean()
+
+
+def _normalization(log_probs: Tensor, steps: Tensor) -> Tensor:
+    """Zero, whose derivative by each frame is the frame's probabilities.
+
+    torch differentiates the loss as if each frame were normalised after it. For logarithms of probabilities made by
+    ``log_softmax`` this changes nothing.
+    """
+    inside = aj.arange(log_probs.shape[0]).unsqueeze(1) < steps
+    total = aj.where(inside, log_probs.exp().sum(2), 0.0).sum(0)
+    return total - total.detach()
 
 
 def _lengths(given: Tensor | Sequence[int], batch: int) -> Tensor:

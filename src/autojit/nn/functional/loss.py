@@ -10,7 +10,7 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
-from autojit.nn.functional.reduction import at_hand, reduce_loss, resolve_reduction
+from autojit.nn.functional.reduction import at_hand, is_known, reduce_loss, resolve_reduction
 from autojit.ops.composed import MseLoss
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
@@ -176,6 +176,8 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Negative log-likelihood of a Gaussian with the given variance, clamped from below by ``eps``."""
     variance = _gaussian_variance(input, var)
+    if is_known(variance) and bool((variance < 0).any()):
+        raise ArgumentError("var has negative entry/entries", {"var": variance})
     # the clamp bounds the value only; the gradient passes through, as in torch
     variance = variance + (variance.clamp(min=eps) - variance).detach()
     loss = 0.5 * (aj.log(variance) + (input - target) ** 2 / variance)

@@ -8,6 +8,7 @@ from autojit.tensor import Tensor
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels to pixels. Shapes: ``f[..., c r r, h, w] -> f[..., c, h r, w r]``."""
+    _check_image("pixel_shuffle", input)
     r = upscale_factor
     *lead, channels, height, width = input.shape
     if channels % (r * r):
@@ -21,8 +22,17 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return parts.permute(*order).reshape(*lead, channels // (r * r), height * r, width * r)
 
 
+def _check_image(name: str, input: Tensor) -> None:
+    if input.ndim < 3:
+        raise ShapeError(
+            f"{name} expects input to have at least 3 dimensions, but got input with {input.ndim} dimension(s)",
+            {"input": input},
+        )
+
+
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels to channels, the inverse of ``pixel_shuffle``."""
+    _check_image("pixel_unshuffle", input)
     r = downscale_factor
     *lead, channels, height, width = input.shape
     if height % r or width % r:

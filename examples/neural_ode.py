@@ -1,0 +1,125 @@
+"""A neural ordinary differential equation learns a spiral; its gradient is another equation, solved backwards in time.
+
+    python examples/neural_ode.py [--steps N] [--small] [--eager]
+
+The adjoint method is an ``autograd.Function``: its backward integrates state, adjoint and parameter gradients together and
+keeps nothing but the states at the observation times. Source: Chen, Rubanova, Bettencourt and Duvenaud, NeurIPS 2018.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from _setup import initialize, options
+
+import autojit as aj
+from autojit import nn
+
+State = tuple[aj.Tensor, ...]
+
+
+class Slope(nn.Module):
+    """``dy/dt`` as a function of ``y``, both ``f32[n, 2]``."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, 2))
+
+    def forward(self, y: aj.Tensor) -> aj.Tensor:
+        return self.net(y**3)
+
+
+def runge_kutta(slope: Callable[[State], Sequence[aj.Tensor]], y: State, duration: float, pieces: int) -> State:
+    """The classical method of order four over ``duration``, which may be negative."""
+    h = duration / pieces
+
+    def moved(k: Sequence[aj.Tensor], by: float) -> State:
+        return tuple(a + by * b for a, b in zip(y, k))
+
+    for _ in range(pieces):
+        k1 = slope(y)
+        k2 = slope(moved(k1, h / 2))
+        k3 = slope(moved(k2, h / 2))
+        k4 = slope(moved(k3, h))
+        y = tuple(a + h / 6 * (p + 2 * q + 2 * r + s) for a, p, q, r, s in zip(y, k1, k2, k3, k4))
+    return y
+
+
+class Solve(aj.autograd.Function):
+    """States at every time of a grid, ``f32[times, n, 2]``, from the one at the first."""
+
+    @staticmethod
+    def forward(ctx: Any, slope: nn.Module, y: aj.Tensor, times: list[float], *parameters: aj.Tensor) -> aj.Tensor:
+        states = [y]
+        for begin, end in zip(times[:-1], times[1:]):
+            states.extend(runge_kutta(lambda s: (slope(s[0]),), (states[-1],), end - begin, pieces=2))
+        ctx.slope, ctx.times = slope, times
+        found = aj.stack(states)
+        ctx.save_for_backward(found, *parameters)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, y_bar: aj.Tensor) -> tuple[aj.Tensor | None, ...]:
+        states, *parameters = ctx.saved_tensors
+
+        def augmented(state: State) -> Sequence[aj.Tensor]:
+            with aj.enable_grad():
+                y = state[0].detach().requires_grad_()
+                slope = ctx.slope(y)
+                grads = aj.autograd.grad(slope, (y, *parameters), -state[1])
+            return (slope.detach(), *grads)
+
+        adjoint, grads = y_bar[-1], [aj.zeros_like(p) for p in parameters]
+        for k in range(len(ctx.times) - 1, 0, -1):
+            duration = ctx.times[k - 1] - ctx.times[k]
+            _, adjoint, *grads = runge_kutta(augmented, (states[k], adjoint, *grads), duration, pieces=2)
+            adjoint = adjoint + y_bar[k - 1]
+        return (None, adjoint, None, *grads)
+
+
+def spiral(times: list[float]) -> aj.Tensor:
+    """The solution of ``dy/dt = A y^3`` that is to be learned."""
+    matrix = aj.tensor([[-0.1, 2.0], [-2.0, -0.1]])
+    states = [aj.tensor([[2.0, 0.0]])]
+    for begin, end in zip(times[:-1], times[1:]):
+        states.extend(runge_kutta(lambda s: (s[0] ** 3 @ matrix,), (states[-1],), end - begin, pieces=20))
+    return aj.stack(states)
+
+
+def main(arguments: list[str] | None = None) -> list[float]:
+    o = options("a neural ordinary differential equation", arguments)
+    width, count, batch, span, steps = (16, 40, 8, 4, 60) if o.small else (48, 200, 20, 10, 600)
+    times = [float(t) for t in np.linspace(0, 0.025 * (count - 1), count)]
+    truth = spiral(times)
+    slope = initialize(Slope(width))
+    optimizer = aj.optim.Adam(slope.parameters(), lr=1e-2)
+    rng = np.random.default_rng(0)
+
+    def step(y: aj.Tensor) -> aj.Tensor:
+        """``y``: ``f32[span, batch, 2]``, pieces of the spiral, each to be predicted from its first state."""
+        optimizer.zero_grad()
+        predicted = Solve.apply(slope, y[0], times[:span], *slope.parameters())
+        loss = (predicted - y).abs().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = step if o.eager else aj.jit(step)
+    start = time.perf_counter()
+    losses: list[float] = []
+    for number in range(o.steps or steps):
+        begin = rng.choice(count - span, batch, replace=False)
+        pieces = aj.stack([truth[begin + k, 0] for k in range(span)])
+        losses.append(run(pieces).item())
+        if number % 100 == 0:
+            print(f"step {number:4d}  mean distance {losses[-1]:.4f}")
+    print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; distance {losses[0]:.4f} -> {losses[-1]:.4f}")
+    assert np.mean(losses[-10:]) < (0.7 if o.small else 0.3) * losses[0]
+    return losses
+
+
+if __name__ == "__main__":
+    main()

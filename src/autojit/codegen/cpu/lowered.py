@@ -1,0 +1,155 @@
+"""A lowered step: which bodies run on which buffers, as data without addresses.
+
+Entries name a body (the text of a kernel, or a built-in of the plan runner) and list symbolic arguments;
+``runtime.plan`` binds them to memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from autojit.ir.graph import Node, Value
+from autojit.ir.op import Op
+from autojit.schedule.kernels import StructuredKernel
+from autojit.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Words:
+    """Constant 64-bit words passed by address."""
+
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A buffer's address plus bytes."""
+
+    value: Value
+    offset_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Scratch:
+    """Memory of one entry: ``size_bytes``, times the number of workers if ``per_worker``."""
+
+    size_bytes: int
+    per_worker: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Immediate:
+    """A 64-bit word in place of a pointer."""
+
+    word: int
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorWords:
+    """The address of the step's error words (see ``kernel_text``)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Callback:
+    """An op without native lowering: computed by its eager rule, called from the step; counted as a fallback."""
+
+    kernel: StructuredKernel
+
+
+@dataclass(frozen=True, eq=False)
+class Sliced:
+    """An argument of a band's kernel: an address that moves with the slice (and with the worker, if local)."""
+
+    base: Value | Scratch
+    offset_bytes: int  # into the value, or into the worker's local memory
+    per_slice_bytes: int
+    is_local: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Word:
+    """The address of one word that entries share: ``initial`` until one of them writes it."""
+
+    initial: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """The address of a word that counts how often a nested plan ran in a call."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tape:
+    """The address of a growing tape's words (see ``control_ir``); ``record_bytes`` are pushed per step."""
+
+    record_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Nested:
+    """The address of the pointer table of a plan inside the plan, which an entry runs as often as it likes.
+
+    ``arguments`` fill the table: inputs, then outputs; ``counter`` counts the runs.
+    """
+
+    lowered: LoweredStep
+    arguments: tuple[Argument, ...]
+    counter: Counter
+
+
+Argument = Value | Words | Offset | Scratch | Immediate | Sliced | ErrorWords | Word | Counter | Tape | Nested
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One body run over chunks."""
+
+    body: str | Callback  # kernel text, or "@name" of a built-in
+    symbol: str
+    arguments: tuple[Argument, ...]
+    chunks: int
+    estimate_ns: float
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class BandEntry:
+    """Kernels run slice by slice; ``told`` says which bodies are passed the slice number."""
+
+    entries: tuple[Entry, ...]
+    told: tuple[bool, ...]
+    chunks: int
+    local_bytes: int
+    estimate_ns: float
+    label: str = "band"
+
+
+@dataclass(frozen=True, eq=False)
+class Reporter:
+    """A kernel that can report errors: its nodes, the nodes behind its look-up sites, the ops that can fail."""
+
+    nodes: tuple[Node, ...]
+    lookups: tuple[Node, ...]
+    failing: tuple[Op, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchEntry:
+    """Independent entries whose chunks are handed out together."""
+
+    entries: tuple[Entry, ...]
+    chunks: int
+    estimate_ns: float
+    label: str = "batch"
+
+
+@dataclass(frozen=True, eq=False)
+class LoweredStep:
+    """Entries in order, with what they need."""
+
+    schedule: Schedule
+    entries: tuple[Entry | BandEntry | BatchEntry, ...]
+    gemm_dtypes: frozenset[str]
+    fallbacks: tuple[str, ...] = field(default=())
+    reporters: tuple[Reporter, ...] = field(default=())  # by code
+    origins: tuple[tuple[Node, ...], ...] = field(default=())  # of every entry: the nodes it computes

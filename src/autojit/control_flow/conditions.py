@@ -1,0 +1,138 @@
+"""cond: one of two functions, chosen by a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autojit.control_flow.body import Body, write_back
+from autojit.control_flow.captured_call import body_graph
+from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
+from autojit.core.errors import UsageError
+from autojit.ir.graph import Graph
+from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.traced_number import TracedNumber
+from autojit.ops.control_flow import Cond, as_tuple
+from autojit.tensor import Tensor
+from autojit.tensor.dispatch import apply
+from autojit.tensor.state import holders, state
+from autojit.tensor.tensor import type_of
+
+
+def is_open(t: Any) -> bool:
+    """Whether Python cannot see a tensor's value now: it is captured, or differs along a batch."""
+    if not isinstance(t, Tensor):
+        return isinstance(t, TracedNumber)
+    return state.trace is not None or any(x._array is None for x in (t, *holders(t)))
+
+
+def truth(value: Any, what: str) -> Any:
+    """A predicate as a tensor of one bool without dimensions, or a Python bool."""
+    if isinstance(value, TracedNumber):
+        value = value.as_operand()
+    if isinstance(value, bool | int | float):
+        return bool(value)
+    if not isinstance(value, Tensor) or type_of(value).size != 1:
+        shown = value if isinstance(value, Tensor) else type(value).__name__
+        raise UsageError(f"Expected {what} to be bool or single-element tensor, but got {shown}.")
+    if not is_open(value):
+        return bool(value)
+    return value.reshape(()).bool()
+
+
+def cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: tuple[Any, ...] | list[Any] = ()
+) -> Any:
+    """``true_fn(*operands)`` where ``pred`` is true, else ``false_fn(*operands)``; compiled into one step with both.
+
+    Outside of ``@aj.jit`` the chosen function runs as plain Python. In a compiled step both are compiled and one runs;
+    gradients flow through the one that ran, to operands and to tensors that the functions close over. In a batch
+    (``vmap``) whose elements differ in ``pred``, both run and each element takes its own result.
+
+    Args:
+        pred: a bool, a number, or a tensor with one element.
+        true_fn, false_fn: take the operands; both return the same nest of tensors of the same shapes and dtypes.
+        operands: nests of tensors.
+
+    Raises:
+        RuntimeError: ``pred`` has more than one element, or the results of the functions differ in structure, shape or
+            dtype.
+
+    Example:
+        >>> import autojit as aj
+        >>> safe_log = aj.jit(lambda x: cond(x.min() > 0, lambda x: x.log(), lambda x: x - 1, (x,)))
+        >>> safe_log(aj.tensor([1.0, 1.0])), safe_log(aj.tensor([1.0, -1.0]))
+        (tensor([0., 0.]), tensor([ 0., -2.]))
+    """
+    if not callable(true_fn) or not callable(false_fn):
+        raise UsageError("Expect both branches to be callable.")
+    if not isinstance(operands, tuple | list):
+        raise UsageError(f"Expect operands to be a tuple of possibly nested dict/list/tuple, but got {operands!r}.")
+    chosen = truth(pred, "pred")
+    if isinstance(chosen, bool):
+        return true_fn(*operands) if chosen else false_fn(*operands)
+    return _captured(chosen, true_fn, false_fn, operands)
+
+
+def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    branches: list[Body] = []
+    found: list[tuple[list[Any], TreeSpec]] = []
+    for name, function in (("true_fn", true_fn), ("false_fn", false_fn)):
+        body = Body(f"cond: {name}")
+        found.append(flatten(body.call(function, operands)))
+        branches.append(body)
+    (leaves, tree), (others, other_tree) = found
+    check_same_tree("cond: the result of false_fn", other_tree, tree, "that of true_fn")
+    places = _tensors(tree, leaves, others)
+    for k, name in places:
+        pair = []
+        for body, mine in zip(branches, (leaves, others), strict=True):
+            with body.entered():
+                pair.append(as_tensor(mine[k], f"cond: {name} of {body.name[6:]}"))
+        check_same_type(f"cond: {name} of false_fn", pair[1], pair[0], "that of true_fn")
+        for body, t in zip(branches, pair, strict=True):
+            body.output(t)
+    operand_tensors, graphs, written = _joined(branches)
+    op = Cond(*graphs)
+    results = as_tuple(apply(op, pred, *operand_tensors), op.n_outputs) if op.n_outputs else ()
+    write_back(written, results[len(places) :])
+    merged = list(leaves)
+    for (k, _), y in zip(places, results, strict=False):
+        merged[k] = y
+    return tree.unflatten(merged)
+
+
+def _tensors(tree: TreeSpec, leaves: Sequence[Any], others: Sequence[Any]) -> list[tuple[int, str]]:
+    """The leaves that the branches compute; leaves that are equal plain objects in both are not."""
+    names = leaf_names(tree, "result")
+    found = []
+    for k, (a, b) in enumerate(zip(leaves, others, strict=True)):
+        is_plain = not isinstance(a, Tensor | TracedNumber) and not isinstance(b, Tensor | TracedNumber)
+        if not (is_plain and type(a) is type(b) and a == b):
+            found.append((k, names[k]))
+    return found
+
+
+def _joined(branches: Sequence[Body]) -> tuple[list[Tensor], list[Graph], list[Tensor]]:
+    """(operands, graphs, what is written): both graphs take what either reads, and write what either writes."""
+    read = [body.close() for body in branches]
+    written = list({id(t._array): t for body in branches for t in body.written}.values())
+    graphs: list[Graph] = []
+    kinds = [[type_of(t) for t in tensors] for tensors in read]
+    for number, body in enumerate(branches):
+        graph = body_graph(body)
+        extra = [graph_input(k) for k in kinds[1 - number]]
+        inputs = (*graph.inputs, *extra) if number == 0 else (*extra, *graph.inputs)
+        count = len(graph.outputs) - len(body.written)
+        by_memory = {id(t._array): v for t, v in zip(body.written, graph.outputs[count:], strict=True)}
+        missing = {id(t._array): v for t, v in zip(read[1 - number], extra, strict=True)}
+        finals = tuple(by_memory.get(id(t._array), missing.get(id(t._array))) for t in written)
+        graphs.append(Graph(inputs, graph.nodes, (*graph.outputs[:count], *finals)))  # type: ignore[arg-type]
+    return [*read[0], *read[1]], graphs, written
+
+
+def graph_input(kind: Any) -> Any:
+    """An input that a graph does not read."""
+    from autojit.ir.graph import Value
+
+    return Value(kind)

@@ -1,0 +1,291 @@
+"""while_loop and scan: loops whose body is captured once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autojit.control_flow.body import Body, write_back
+from autojit.control_flow.captured_call import body_graph
+from autojit.control_flow.conditions import is_open, truth
+from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
+from autojit.core.errors import ShapeError, UsageError
+from autojit.ir.graph import Graph
+from autojit.jit.pytree import TreeSpec, flatten
+from autojit.ops.base import normalize_axis
+from autojit.ops.control_flow import as_tuple
+from autojit.ops.scan_steps import Scan
+from autojit.ops.while_sweeps import WhileLoop
+from autojit.tensor import Tensor
+from autojit.tensor.dispatch import apply
+from autojit.tensor.functions_shape import movedim
+from autojit.tensor.state import state
+from autojit.tensor.tensor import type_of
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
+    """Repeat ``carried = body_fn(*carried)`` while ``cond_fn(*carried)`` is true; the last carried values.
+
+    Outside of ``@aj.jit`` this is a plain Python loop. In a compiled step the loop is native code, whose number of
+    steps may differ from call to call; gradients flow through it to any order, to the carried inputs and to tensors that
+    ``body_fn`` closes over: the values carried at every step are kept on a tape that grows while the loop runs.
+
+    Args:
+        cond_fn: takes the carried values and returns a bool or a tensor with one element.
+        body_fn: takes the carried values and returns new ones, of the same structure, shapes and dtypes.
+        carried_inputs: a tuple or list of nests of tensors (or numbers).
+
+    Raises:
+        RuntimeError: what ``body_fn`` returns differs from what it was given; the message names the leaf.
+
+    Example:
+        >>> import autojit as aj
+        >>> @aj.jit
+        ... def halve_until_small(x):
+        ...     return while_loop(lambda x, n: x.abs().max() > 1, lambda x, n: (x / 2, n + 1), (x, aj.tensor(0)))
+        >>> halve_until_small(aj.tensor([3.0, 5.0]))
+        (tensor([0.3750, 0.6250]), tensor(3))
+    """
+    if not callable(cond_fn) or not callable(body_fn):
+        raise UsageError("while_loop: cond_fn and body_fn must be callable")
+    if not isinstance(carried_inputs, tuple | list):
+        kind = type(carried_inputs).__name__
+        raise UsageError(f"while_loop: carried_inputs must be a tuple or list, but got {kind}", fix="pass (x,)")
+    leaves, tree = flatten(tuple(carried_inputs))
+    if state.trace is None and not is_open(first := cond_fn(*carried_inputs)):
+        return _stepped(first, cond_fn, body_fn, carried_inputs)
+    names = leaf_names(tree, "carried")
+    given = [as_tensor(x, f"while_loop: {name}") for x, name in zip(leaves, names, strict=True)]
+    return _WhileCapture(cond_fn, body_fn, tree, given).run()
+
+
+def _stepped(first: Any, cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: Any) -> Any:
+    leaves, tree = flatten(tuple(carried))
+    go = truth(first, "the result of cond_fn")
+    while go:
+        found = _as_carried(body_fn(*carried))
+        new, new_tree = flatten(found)
+        _check_carried("while_loop", new, new_tree, leaves, tree)
+        carried = found
+        go = truth(cond_fn(*carried), "the result of cond_fn")
+    return tuple(carried)
+
+
+def _as_carried(found: Any) -> tuple[Any, ...]:
+    """What a body returned as a tuple of carried values; one value may come without a tuple."""
+    return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def _check_carried(what: str, new: Sequence[Any], new_tree: TreeSpec, old: Sequence[Any], tree: TreeSpec) -> None:
+    check_same_tree(f"{what}: what the body returns", new_tree, tree, "the carried values")
+    for a, b, name in zip(new, old, leaf_names(tree, "carried"), strict=True):
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            check_same_type(f"{what}: {name} after a step", a, b, "before it")
+
+
+class _WhileCapture:
+    """A loop under capture: the body's graph gives new carries and whether to go on."""
+
+    def __init__(
+        self, cond_fn: Callable[..., Any], body_fn: Callable[..., Any], tree: TreeSpec, given: Sequence[Tensor]
+    ) -> None:
+        self.cond_fn = cond_fn
+        self.body_fn = body_fn
+        self.tree = tree
+        self.given = given
+
+    def run(self) -> Any:
+        go = self._truth(self.cond_fn(*self.tree.unflatten(self.given)))
+        body = Body("while_loop: body_fn")
+        with body.entered():
+            carried = [body.input(type_of(t)) for t in self.given]
+        more, new = body.call(self._step, carried)
+        for t in (more, *new):
+            body.output(t)
+        read = body.close()
+        graph = body_graph(body)
+        first, count = len(self.given), len(body.written)
+        unread = graph.outputs[0].type  # of the carry that says whether to go on
+        inputs = (_unread(unread), *graph.inputs)
+        outputs = graph.outputs
+        op = WhileLoop((Graph(inputs, graph.nodes, outputs),), (1 + first + count,), ((),), (False,))
+        results = as_tuple(apply(op, go, *self.given, *read), op.n_outputs)
+        write_back(body.written, results[1 + first :])
+        return self.tree.unflatten(results[1 : 1 + first])
+
+    def _step(self, *carried: Tensor) -> tuple[Tensor, list[Tensor]]:
+        found, found_tree = flatten(_as_carried(self.body_fn(*self.tree.unflatten(carried))))
+        check_same_tree("while_loop: what body_fn returns", found_tree, self.tree, "carried_inputs")
+        names = leaf_names(self.tree, "carried")
+        new = [as_tensor(x, f"while_loop: {name} after a step") for x, name in zip(found, names, strict=True)]
+        for a, b, name in zip(new, self.given, names, strict=True):
+            check_same_type(f"while_loop: {name} after a step", a, b, "before it")
+        return self._truth(self.cond_fn(*self.tree.unflatten(new))), new
+
+    @staticmethod
+    def _truth(value: Any) -> Tensor:
+        found = truth(value, "the result of cond_fn")
+        return as_tensor(found, "the result of cond_fn")
+
+
+def _unread(kind: Any) -> Any:
+    from autojit.ir.graph import Value
+
+    return Value(kind)
+
+
+def scan(
+    combine_fn: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
+) -> tuple[Any, Any]:
+    """``carry, y = combine_fn(carry, x)`` for every slice x of ``xs`` along ``dim``; the last carry and the stacked y.
+
+    Outside of ``@aj.jit`` this is a plain Python loop. In a compiled step ``combine_fn`` is compiled once, whatever the
+    number of slices, and the loop is native code. Gradients of any order flow to ``init``, ``xs`` and tensors that
+    ``combine_fn`` closes over.
+
+    Args:
+        combine_fn: takes the carry and a slice; returns the next carry, of the same structure, shapes and dtypes, and a
+            nest of tensors.
+        init: the first carry, a nest of tensors.
+        xs: a nest of tensors with the same extent along ``dim``.
+        dim: the axis of the slices; results are stacked along axis 0.
+        reverse: begin with the last slice; results stand where their slices stood.
+
+    Raises:
+        RuntimeError: a carry changes its structure, shape or dtype (the message names the leaf), the tensors of ``xs``
+            differ in extent, or there are no slices.
+
+    Example:
+        >>> import autojit as aj
+        >>> scan(lambda total, x: (total + x, total * x), aj.tensor(0.0), aj.tensor([1.0, 2.0, 3.0]))
+        (tensor(6.), tensor([0., 2., 9.]))
+    """
+    if not callable(combine_fn):
+        raise UsageError(f"Combine_fn must be a callable, but got {combine_fn!r}")
+    if not isinstance(dim, int):
+        raise UsageError(f"Dim must be an int, but got {type(dim)}")
+    if not isinstance(reverse, bool):
+        raise UsageError(f"Reverse must be a bool, but got {type(reverse)}")
+    leaves, tree = flatten(init)
+    names = leaf_names(tree, "carry")
+    carried = [as_tensor(x, f"scan: {name} of init") for x, name in zip(leaves, names, strict=True)]
+    stacks, xs_tree = flatten(xs)
+    moved, length = _slices(stacks, xs_tree, dim)
+    if not carried:
+        raise UsageError("scan() operator requires init leaves.", fix="pass at least one tensor as init")
+    job = _Scan(combine_fn, tree, xs_tree, reverse)
+    if state.trace is None:
+        return job.stepped(carried, moved, length)
+    return job.captured(carried, moved, length)
+
+
+def _slices(stacks: Sequence[Any], tree: TreeSpec, dim: int) -> tuple[list[Tensor], int]:
+    """The tensors with the axis of the slices in front, and how many slices there are."""
+    if not stacks:
+        raise UsageError("scan() operator requires xs leaves.", fix="pass at least one tensor as xs")
+    moved: list[Tensor] = []
+    for x, name in zip(stacks, leaf_names(tree, "xs"), strict=True):
+        if not isinstance(x, Tensor):
+            raise UsageError(f"scan: {name} must be a Tensor, but is {type(x).__name__}")
+        if x.ndim == 0 or not -x.ndim <= dim < x.ndim:
+            raise UsageError(
+                "All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0",
+                {name: x, "dim": dim},
+            )
+        axis = normalize_axis(dim, x.ndim)
+        moved.append(x if axis == 0 else movedim(x, axis, 0))
+    lengths = {type_of(x).shape[0] for x in moved}
+    if len(lengths) > 1:
+        facts = dict(zip(leaf_names(tree, "xs"), stacks, strict=True))
+        raise ShapeError("scan: all tensors of xs must have the same extent along dim", facts)
+    (length,) = lengths
+    if not length:
+        raise UsageError("All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0")
+    return moved, length
+
+
+class _Scan:
+    """A scan of given tensors: step by step, or captured."""
+
+    def __init__(self, combine_fn: Callable[..., Any], tree: TreeSpec, xs_tree: TreeSpec, reverse: bool) -> None:
+        self.combine_fn = combine_fn
+        self.tree = tree
+        self.xs_tree = xs_tree
+        self.reverse = reverse
+        self.y_tree: TreeSpec | None = None
+
+    def step(self, carried: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
+        """One step: the leaves of the next carry and of the results."""
+        found = self.combine_fn(self.tree.unflatten(carried), self.xs_tree.unflatten(slices))
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise UsageError(
+                "scan: combine_fn must return a pair: the next carry and the results of the step",
+                {"returned": type(found).__name__},
+                "return carry, y (y may be an empty tuple)",
+            )
+        new, new_tree = flatten(found[0])
+        check_same_tree("scan: the carry that combine_fn returns", new_tree, self.tree, "init")
+        names = leaf_names(self.tree, "carry")
+        tensors = [as_tensor(x, f"scan: {name} after a step") for x, name in zip(new, names, strict=True)]
+        for a, b, name in zip(tensors, carried, names, strict=True):
+            check_same_type(f"scan: {name} after a step", a, b, "before it")
+        results, y_tree = flatten(found[1])
+        if self.y_tree is not None:
+            check_same_tree("scan: the results of a step", y_tree, self.y_tree, "those of the step before")
+        self.y_tree = y_tree
+        return tensors, results
+
+    def stepped(self, carried: list[Tensor], stacks: Sequence[Tensor], length: int) -> tuple[Any, Any]:
+        """The loop in Python."""
+        rows: list[list[Any]] = []
+        order = range(length)
+        for k in reversed(order) if self.reverse else order:
+            carried, results = self.step(carried, [x[k] for x in stacks])
+            rows.append(results)
+        if self.reverse:
+            rows.reverse()
+        assert self.y_tree is not None
+        names = leaf_names(self.y_tree, "y")
+        stacked = [_stacked(list(column), name) for column, name in zip(zip(*rows, strict=True), names, strict=True)]
+        return self.tree.unflatten(carried), self.y_tree.unflatten(stacked)
+
+    def captured(self, carried: list[Tensor], stacks: Sequence[Tensor], length: int) -> tuple[Any, Any]:
+        """The loop as one op."""
+        body = Body("scan: combine_fn")
+        with body.entered():
+            inner = [body.input(type_of(t)) for t in carried]
+            slices = [body.input(type_of(x).drop((0,))) for x in stacks]
+        new, results = body.call(self.step, (inner, slices))
+        assert self.y_tree is not None
+        places = [k for k, y in enumerate(results) if y is not None]
+        for t in new:
+            body.output(t)
+        with body.entered():
+            made = [as_tensor(results[k], "scan: a result of combine_fn") for k in places]
+        for t in made:
+            body.output(t)
+        read = body.close()
+        graph = body_graph(body)
+        first, rest, changed = len(carried), len(carried) + len(stacks), len(body.written)
+        stop = len(graph.outputs) - changed
+        inputs = (
+            *graph.inputs[:first], *graph.inputs[rest : rest + changed],
+            *graph.inputs[first:rest], *graph.inputs[rest + changed :],
+        )  # fmt: skip
+        outputs = (*graph.outputs[:first], *graph.outputs[stop:], *graph.outputs[first:stop])
+        op = Scan(Graph(inputs, graph.nodes, outputs), first + changed, len(stacks), length, self.reverse)
+        found = as_tuple(apply(op, *carried, *read[:changed], *stacks, *read[changed:]), op.n_outputs)
+        write_back(body.written, found[first : first + changed])
+        leaves: list[Any] = [None] * len(results)
+        for k, y in zip(places, found[first + changed :], strict=True):
+            leaves[k] = y
+        return self.tree.unflatten(found[:first]), self.y_tree.unflatten(leaves)
+
+
+def _stacked(column: Sequence[Any], name: str) -> Any:
+    """The results of all steps for one leaf; what is None at every step stays None."""
+    from autojit.tensor.functions_shape import stack
+
+    if all(y is None for y in column):
+        return None
+    return stack([as_tensor(y, f"scan: {name}") for y in column])

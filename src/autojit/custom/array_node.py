@@ -1,0 +1,139 @@
+"""LinkedArray: a user's function over whole arrays as an op of the graph, a kernel of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.linked.array_function import print_array_call
+from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.errors import DifferentiationError, UsageError
+from autojit.core.types import TensorType
+from autojit.custom.numba_compiler import CompiledArray
+from autojit.ir.graph import Node
+from autojit.ir.op import Operands, bind
+from autojit.ops.base import Structured
+from autojit.ops.joining import select, stack
+from autojit.ops.sources import zeros_like
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FUNCTIONS: dict[str, ArrayFunction] = {}
+_lock = threading.Lock()
+_numbers = count()
+
+
+@dataclass(eq=False)
+class ArrayFunction:
+    """A function over arrays with its rules.
+
+    Args:
+        name: what messages call it.
+        compiled: its code.
+        results: the results' types from the operands'.
+        vjp: the user's rule, or None.
+    """
+
+    name: str
+    compiled: CompiledArray
+    results: Callable[..., tuple[TensorType, ...]]
+    vjp: Callable[..., Any] | None
+    key: str = ""
+
+    def failure(self, number: int) -> Exception:
+        """The exception to raise for a failure's number, a fresh one each time."""
+        failures = self.compiled.failures
+        if not 1 <= number <= len(failures):
+            return UsageError(f"{self.name}: the function failed", {"number": number})
+        error = type(failures[number - 1])(*failures[number - 1].args)
+        error.add_note(f"raised by {self.name}, an op made by aj.op")
+        return error
+
+
+def registered_array(function: ArrayFunction) -> ArrayFunction:
+    """The function under a key of its own."""
+    with _lock:
+        function.key = f"{function.name}.{next(_numbers)}"
+        FUNCTIONS[function.key] = function
+    return function
+
+
+@dataclass(frozen=True)
+class LinkedArray(Structured):
+    """The function of key ``function`` applied to whole arrays."""
+
+    lowering: ClassVar[str] = "own"
+
+    function: str
+
+    @property
+    def made(self) -> ArrayFunction:
+        return FUNCTIONS[self.function]
+
+    @property
+    def n_outputs(self) -> int:  # type: ignore[override]
+        return self.made.compiled.n_results
+
+    def result_type(self, *types: TensorType) -> Any:
+        found = self.made.results(*types)
+        return found[0] if len(found) == 1 else found
+
+    def eager(self, *arrays: NDArray[Any]) -> Any:
+        types = [TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays]
+        results = [np.empty(t.shape, t.dtype.numpy) for t in self.made.results(*types)]
+        operands = [a[()] if a.ndim == 0 else np.require(a, requirements="CA") for a in arrays]
+        self.made.compiled.dispatcher(*operands, *results)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        rule = self.made.vjp
+        if rule is None:
+            raise DifferentiationError(
+                f"{self.made.name}: an op over arrays has the derivative that it is given",
+                fix="aj.op(kernel, out=..., vjp=lambda grad, result, *operands: ...)",
+            )
+        bars = y_bar
+        if isinstance(y_bar, tuple | list):
+            bars = tuple(zeros_like(y) if bar is None else bar for bar, y in zip(y_bar, result, strict=True))
+        found = rule(bars, result, *primals)
+        cotangents = tuple(found) if isinstance(found, tuple | list) else (found,)
+        if len(cotangents) != len(primals):
+            raise DifferentiationError(
+                f"{self.made.name}: vjp returned {len(cotangents)} cotangents for {len(primals)} operands",
+                fix="return one per operand, None for those without",
+            )
+        return cotangents
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        raise DifferentiationError(
+            f"{self.made.name}: an op over arrays has no forward-mode derivative",
+            fix="use reverse mode (backward, grad, vjp)",
+        )
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        extent = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
+        calls = [
+            bind(self, *[select(a, 0, k) if flag else a for a, flag in zip(args, batched, strict=True)])
+            for k in range(extent)
+        ]
+        if self.n_outputs == 1:
+            return stack(calls)
+        return tuple(stack(parts) for parts in zip(*calls, strict=True))
+
+    def print_kernel(self, node: Node) -> KernelText | None:
+        """The kernel, or None where the function calls what cannot be linked."""
+        code = self.made.compiled.code
+        if code is None:
+            return None
+        return print_array_call(self, code, [v.type for v in node.inputs], [v.type for v in node.outputs])
+
+    def failure(self, number: int) -> Exception:
+        """What to raise for the number of a failure."""
+        return self.made.failure(number)

@@ -1,0 +1,80 @@
+"""What ``aj.op`` makes of a function over whole arrays: ``kernel(*operands, *results)`` with a rule for the shapes."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from autojit.core.dtypes import DType
+from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.types import Shape, TensorType
+from autojit.custom.array_node import ArrayFunction, LinkedArray, registered_array
+from autojit.custom.numba_compiler import compile_array
+from autojit.ir.op import bind
+from autojit.tensor.promotion import as_operand
+from autojit.tensor.tensor import type_of
+
+Rule = Callable[..., Any]
+
+
+class ArrayOp:
+    """An op made from a function that fills arrays; call it with tensors.
+
+    Operands reach the function as C-contiguous arrays (as numbers when they have no axes), results as arrays of
+    undefined contents that it must fill. It is compiled for the operands' dtypes and numbers of axes.
+
+    Attributes:
+        function: what it was made from.
+    """
+
+    def __init__(self, function: Callable[..., Any], out: Rule, vjp: Rule | None) -> None:
+        self.function = function
+        self.out = out
+        self.vjp = vjp
+        self._made: dict[tuple[tuple[DType, int], ...], ArrayFunction] = {}
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, getattr(function, "py_func", function))
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self, "__name__", "op"))
+
+    def __call__(self, *operands: Any) -> Any:
+        tensors = [as_operand(x, self.name) for x in operands]
+        if not tensors:
+            raise UsageError(f"{self.name}: an op takes at least one operand")
+        made = self._function([type_of(t) for t in tensors])
+        return bind(LinkedArray(made.key), *tensors)
+
+    def _function(self, types: list[TensorType]) -> ArrayFunction:
+        key = tuple((t.dtype, t.ndim) for t in types)
+        with self._lock:
+            found = self._made.get(key)
+            if found is None:
+                results = self.results(*types)
+                compiled = compile_array(self.function, key, [(t.dtype, t.ndim) for t in results])
+                found = self._made[key] = registered_array(ArrayFunction(self.name, compiled, self.results, self.vjp))
+            return found
+
+    def results(self, *types: TensorType) -> tuple[TensorType, ...]:
+        """The types of the results by the user's rule."""
+        told = self.out(*[t.shape for t in types])
+        listed = told if isinstance(told, list) else [told]
+        return tuple(self._result(one, types[0]) for one in listed)
+
+    def _result(self, told: Any, first: TensorType) -> TensorType:
+        shape, dtype = told, first.dtype
+        if isinstance(told, tuple) and len(told) == 2 and isinstance(told[1], DType):
+            shape, dtype = told
+        if not isinstance(shape, tuple) or not all(isinstance(n, int) for n in shape):
+            raise ArgumentError(
+                f"{self.name}: out gives {told!r}",
+                fix="return a shape, a pair (shape, dtype), or a list of these: out=lambda x: (x[0],)",
+            )
+        checked: Shape = shape
+        return TensorType(checked, dtype, first.device)

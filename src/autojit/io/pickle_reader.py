@@ -1,0 +1,356 @@
+"""A reader of pickles that cannot execute anything: a loop over the instructions that plain data consists of.
+
+Instead of importing what a name says, it looks the name up: in ``torch_names``, then in the user's allow-list. Every
+instruction makes at most what its own bytes hold, nothing recurses, keys and members of sets are plain, so a hostile
+file ends in a ``LoadError``.
+Source: Lib/pickletools.py of CPython (the instructions), https://peps.python.org/pep-3154/ (protocol 4).
+"""
+
+from __future__ import annotations
+
+import collections
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from autojit.io.load_errors import LoadError, UnsafeGlobalError
+from autojit.io.safe_globals import allowed
+from autojit.io.torch_names import FUNCTIONS, VALUES, PendingArray, PendingDType
+
+_MARK = object()
+_RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg", "__main__": "__main__"}
+_SCALARS = (str, int, float, complex, bool, bytes, type(None))
+_KEY_DEPTH = 8
+
+
+class Allowed:
+    """A class or function that a user allowed, as the file names it."""
+
+    def __init__(self, name: str, found: Callable[..., Any]) -> None:
+        self.name = name
+        self.found = found
+
+
+def _allowed_or_known(module: str, name: str) -> Any:
+    full = f"{_RENAMED.get(module, module)}.{name}"
+    by_user = allowed(full)
+    if by_user is not None:
+        return Allowed(full, by_user)
+    if full in VALUES:
+        return VALUES[full]
+    if full in FUNCTIONS:
+        return FUNCTIONS[full]
+    raise UnsafeGlobalError(
+        f"load: the file names {full}, which is not allowed; nothing of it was called",
+        fix=f"save a state_dict instead of whole objects; or, if you trust the file, "
+        f"autojit.serialization.add_safe_globals([{name}])",
+    )
+
+
+class PickleReader:
+    """Runs the instructions of one pickle; ``persistent`` makes what the file refers to outside of it."""
+
+    def __init__(self, data: bytes, persistent: Callable[[Any], Any], encoding: str = "utf-8") -> None:
+        self.data = data
+        self.at = 0
+        self.persistent = persistent
+        self.encoding = encoding
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def load(self) -> Any:
+        """The object of the pickle.
+
+        Raises:
+            LoadError: the pickle is damaged or holds an instruction that plain data never needs.
+            UnsafeGlobalError: it names something that is not allowed.
+        """
+        try:
+            return self._run()
+        except (IndexError, KeyError, struct.error, UnicodeDecodeError, OverflowError) as error:
+            raise LoadError(f"load: the pickle is damaged near byte {self.at}: {error!r}") from None
+
+    def _run(self) -> Any:
+        while True:
+            code = self._bytes(1)[0]
+            if code == 0x2E:  # STOP
+                found = self.stack.pop()
+                if found is _MARK or isinstance(found, PendingArray | PendingDType):
+                    raise LoadError("load: the pickle ends in the middle of a value")
+                return found
+            action = _ACTIONS.get(code)
+            if action is None:
+                raise LoadError(f"load: the pickle holds the instruction {chr(code)!r}, which plain data never needs")
+            action(self)
+
+    # ---- reading
+
+    def _bytes(self, count: int) -> bytes:
+        found = self.data[self.at : self.at + count]
+        if len(found) != count:
+            raise LoadError(f"load: the pickle ends early, at byte {len(self.data)}")
+        self.at += count
+        return found
+
+    def number(self, form: str) -> Any:
+        """A number of a fixed width."""
+        return struct.unpack(form, self._bytes(struct.calcsize(form)))[0]
+
+    def sized(self, form: str) -> bytes:
+        """Bytes behind their number."""
+        return self._bytes(self.number(form))
+
+    def line(self) -> str:
+        """Text up to the end of the line."""
+        end = self.data.index(b"\n", self.at) if b"\n" in self.data[self.at : self.at + 1000] else -1
+        if end < 0:
+            raise LoadError("load: the pickle holds a name without an end")
+        return self._bytes(end + 1 - self.at)[:-1].decode("utf-8")
+
+    # ---- the stack
+
+    def push(self, value: Any) -> None:
+        """One more value."""
+        self.stack.append(value)
+
+    def above_mark(self) -> list[Any]:
+        """The values above the last mark, which goes too."""
+        place = len(self.stack) - 1
+        while self.stack[place] is not _MARK:
+            place -= 1
+            if place < 0:
+                raise LoadError("load: the pickle closes a group that it never opened")
+        found = self.stack[place + 1 :]
+        del self.stack[place:]
+        return found
+
+    def remember(self, place: int) -> None:
+        """Let later instructions refer to the top of the stack."""
+        self.memo[place] = self.stack[-1]
+
+    def top(self, kinds: Any) -> Any:
+        """The value on top, which must be a container."""
+        found = self.stack[-1]
+        if not isinstance(found, kinds):
+            raise LoadError(f"load: the pickle fills a {type(found).__name__}")
+        return found
+
+    # ---- making
+
+    def items(self, pairs: list[Any]) -> None:
+        """Fill the dict on top."""
+        target = self.top((dict,))
+        if len(pairs) % 2:
+            raise LoadError("load: a dict has a key without a value")
+        for key, value in zip(pairs[::2], pairs[1::2]):
+            target[plain(key)] = value
+
+    def name(self, module: str, name: str) -> None:
+        """What a name stands for."""
+        self.push(_allowed_or_known(module, name))
+
+    def call(self) -> None:
+        """Call a known function, or one that a user allowed."""
+        arguments, function = self.stack.pop(), self.stack.pop()
+        if not isinstance(arguments, tuple):
+            raise LoadError("load: a call without arguments")
+        if isinstance(function, Allowed):
+            self.push(function.found(*_unwrapped(arguments)))
+        elif function in _CALLABLE:
+            self.push(_called(function, arguments))
+        else:
+            raise LoadError(f"load: the pickle calls {str(function)[:60]}")
+
+    def new(self) -> None:
+        """An instance of a class that a user allowed, without its initialiser."""
+        arguments, kind = self.stack.pop(), self.stack.pop()
+        if not isinstance(kind, Allowed) or not isinstance(kind.found, type) or not isinstance(arguments, tuple):
+            raise LoadError(f"load: the pickle makes an instance of {str(kind)[:60]}")
+        self.push(kind.found.__new__(kind.found, *_unwrapped(arguments)))
+
+    def build(self) -> None:
+        """Give the object on top its state."""
+        state = self.stack.pop()
+        target = self.stack[-1]
+        if isinstance(target, PendingArray | PendingDType):
+            made = target.set_state(state)
+            self.stack[-1] = made
+            for place, value in self.memo.items():
+                if value is target:
+                    self.memo[place] = made
+                    break
+        elif type(target) is collections.OrderedDict:
+            target.__dict__.update(_attributes(state))
+        elif allowed(f"{type(target).__module__}.{type(target).__qualname__}") is not None:
+            _set_state(target, state)
+        else:
+            raise LoadError(f"load: the pickle sets the state of a {type(target).__name__}")
+
+
+_CALLABLE = frozenset(function for function in FUNCTIONS.values())
+
+
+def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    if function in (set, frozenset, collections.OrderedDict, FUNCTIONS["collections.Counter"]):
+        arguments = tuple(_plain_members(a) for a in arguments)
+    try:
+        return function(*arguments)
+    except (TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, LoadError):
+            raise
+        raise LoadError(f"load: a value is malformed: {error}") from None
+
+
+def _plain_members(members: Any) -> Any:
+    if isinstance(members, dict):
+        return members
+    if not isinstance(members, list | tuple):
+        raise LoadError(f"load: a set of the members of a {type(members).__name__}")
+    for member in members:
+        plain(member[0] if isinstance(member, list) and member else member)
+    return members
+
+
+def plain(key: Any, depth: int = 0) -> Any:
+    """A key or a member of a set: numbers, text, and tuples of them."""
+    if isinstance(key, _SCALARS) or (not isinstance(key, tuple | list | dict | set) and _is_hashable_leaf(key)):
+        return key
+    if isinstance(key, tuple) and depth < _KEY_DEPTH:
+        for part in key:
+            plain(part, depth + 1)
+        return key
+    raise LoadError(f"load: a key of a dict is a {type(key).__name__}")
+
+
+def _is_hashable_leaf(key: Any) -> bool:
+    return type(key).__hash__ is not None and not isinstance(key, frozenset)
+
+
+def _unwrapped(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(v.found if isinstance(v, Allowed) else v for v in values)
+
+
+def _attributes(state: Any) -> dict[str, Any]:
+    if not isinstance(state, dict) or not all(type(name) is str for name in state):
+        raise LoadError("load: the state of an object is no dict of its attributes")
+    return state
+
+
+def _set_state(target: Any, state: Any) -> None:
+    setter = getattr(target, "__setstate__", None)
+    if setter is not None:
+        setter(state)
+    elif isinstance(state, tuple) and len(state) == 2:
+        target.__dict__.update(_attributes(state[0] or {}))
+        for name, value in _attributes(state[1] or {}).items():
+            setattr(target, name, value)
+    else:
+        target.__dict__.update(_attributes(state))
+
+
+def _int_of(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)
+
+
+def _tuple_of(count: int) -> Callable[[PickleReader], None]:
+    def action(r: PickleReader) -> None:
+        if len(r.stack) < count or _MARK in r.stack[-count:]:
+            raise LoadError("load: the pickle makes a tuple of too few values")
+        r.stack[-count:] = [tuple(r.stack[-count:])]
+
+    return action
+
+
+def _append(r: PickleReader) -> None:
+    value = r.stack.pop()
+    r.top((list,)).append(value)
+
+
+def _appends(r: PickleReader) -> None:
+    values = r.above_mark()
+    r.top((list,)).extend(values)
+
+
+def _add_items(r: PickleReader) -> None:
+    values = r.above_mark()
+    r.top((set,)).update(plain(v) for v in values)
+
+
+def _set_item(r: PickleReader) -> None:
+    value, key = r.stack.pop(), r.stack.pop()
+    r.items([key, value])
+
+
+def _stack_global(r: PickleReader) -> None:
+    name, module = r.stack.pop(), r.stack.pop()
+    if not isinstance(name, str) or not isinstance(module, str):
+        raise LoadError("load: a name is no text")
+    r.name(module, name)
+
+
+def _protocol(r: PickleReader) -> None:
+    found = r.number("<B")
+    if not 2 <= found <= 5:
+        raise LoadError(f"load: a pickle of protocol {found}; files of torch have 2 to 5")
+
+
+def _global(r: PickleReader) -> None:
+    module = r.line()
+    r.name(module, r.line())
+
+
+_ACTIONS: dict[int, Callable[[PickleReader], None]] = {
+    ord(code): action
+    for code, action in {
+        "\x80": _protocol,
+        "\x95": lambda r: r._bytes(8) and None,  # FRAME: how far a buffer reaches, of no use here
+        "(": lambda r: r.push(_MARK),
+        "0": lambda r: r.stack.pop() and None,
+        "1": lambda r: r.above_mark() and None,
+        "N": lambda r: r.push(None),
+        "\x88": lambda r: r.push(True),
+        "\x89": lambda r: r.push(False),
+        "J": lambda r: r.push(r.number("<i")),
+        "K": lambda r: r.push(r.number("<B")),
+        "M": lambda r: r.push(r.number("<H")),
+        "\x8a": lambda r: r.push(_int_of(r.sized("<B"))),
+        "\x8b": lambda r: r.push(_int_of(r.sized("<I"))),
+        "G": lambda r: r.push(r.number(">d")),
+        "X": lambda r: r.push(r.sized("<I").decode("utf-8", "surrogatepass")),
+        "\x8c": lambda r: r.push(r.sized("<B").decode("utf-8", "surrogatepass")),
+        "\x8d": lambda r: r.push(r.sized("<Q").decode("utf-8", "surrogatepass")),
+        "U": lambda r: r.push(r.sized("<B").decode(r.encoding)),
+        "T": lambda r: r.push(r.sized("<I").decode(r.encoding)),
+        "C": lambda r: r.push(r.sized("<B")),
+        "B": lambda r: r.push(r.sized("<I")),
+        "\x8e": lambda r: r.push(r.sized("<Q")),
+        "\x96": lambda r: r.push(bytearray(r.sized("<Q"))),
+        ")": lambda r: r.push(()),
+        "]": lambda r: r.push([]),
+        "}": lambda r: r.push({}),
+        "\x8f": lambda r: r.push(set()),
+        "t": lambda r: r.push(tuple(r.above_mark())),
+        "\x85": _tuple_of(1),
+        "\x86": _tuple_of(2),
+        "\x87": _tuple_of(3),
+        "l": lambda r: r.push(r.above_mark()),
+        "d": lambda r: (values := r.above_mark(), r.push({}), r.items(values)) and None,
+        "a": _append,
+        "e": _appends,
+        "s": _set_item,
+        "u": lambda r: r.items(r.above_mark()),
+        "\x90": _add_items,
+        "\x91": lambda r: r.push(frozenset(plain(v) for v in r.above_mark())),
+        "q": lambda r: r.remember(r.number("<B")),
+        "r": lambda r: r.remember(r.number("<I")),
+        "\x94": lambda r: r.remember(len(r.memo)),
+        "h": lambda r: r.push(r.memo[r.number("<B")]),
+        "j": lambda r: r.push(r.memo[r.number("<I")]),
+        "c": _global,
+        "\x93": _stack_global,
+        "R": lambda r: r.call(),
+        "\x81": lambda r: r.new(),
+        "b": lambda r: r.build(),
+        "Q": lambda r: r.push(r.persistent(r.stack.pop())),
+    }.items()
+}

@@ -1,0 +1,164 @@
+"""A pickle as torch writes it: tensors become views of storages under torch's names, the rest is Python's pickling."""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+from typing import Any, NoReturn
+
+import numpy as np
+
+import autojit as aj
+from autojit.core.device import Device
+from autojit.core.dtypes import DType, uint8
+from autojit.core.errors import UsageError
+from autojit.core.layout import Layout
+from autojit.io.torch_names import STORAGE_NAMES, UNTYPED
+from autojit.tensor import Tensor
+from autojit.tensor.conversion import array_of
+from autojit.tensor.copying import warn_of_hooks
+from autojit.tensor.recording import wants_grad
+from autojit.tensor.size import Size
+from autojit.tensor.tensor import storage_of
+
+
+class Name:
+    """A module's function or class, written by name without importing it."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+    def __call__(self, *arguments: Any) -> NoReturn:
+        raise UsageError(f"{self.module}.{self.name} stands in a file only")
+
+
+_NAMES: dict[tuple[str, str], Name] = {}
+
+
+def name_of(module: str, name: str) -> Name:
+    """The one ``Name`` of a name, so that a pickle writes it once."""
+    return _NAMES.setdefault((module, name), Name(module, name))
+
+
+class StorageReference:
+    """Stands in the pickle for a storage, whose bytes are elsewhere in the file."""
+
+    def __init__(self, kind: Name, key: str, count: int) -> None:
+        self.persistent = ("storage", kind, key, "cpu", count)
+
+
+class PickleWriter(pickle._Pickler):
+    """Pickles one object; ``storages`` is afterwards what its tensors look at, under ``"0"``, ``"1"``, ..."""
+
+    dispatch = dict(pickle._Pickler.dispatch)
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=2)
+        self.storages: dict[str, np.ndarray[Any, Any]] = {}
+        self._references: dict[tuple[int, DType], StorageReference] = {}
+        self._kept: list[Any] = []  # arrays whose addresses are keys
+
+    def save_name(self, obj: Name) -> None:
+        """One GLOBAL instruction."""
+        self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
+        self.memoize(obj)
+
+    dispatch[Name] = save_name
+
+    def persistent_id(self, obj: Any) -> Any:
+        """What stands for an object in the pickle, if something else does."""
+        return obj.persistent if isinstance(obj, StorageReference) else None
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+        """Pickle an object; a dtype is a name of torch's."""
+        if isinstance(obj, DType):
+            obj = name_of("torch", obj.name)
+        super().save(obj, save_persistent_id)
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How tensors and their attributes are put together again."""
+        if isinstance(obj, Tensor):
+            return self._tensor(obj)
+        if isinstance(obj, Size):
+            return name_of("torch", "Size"), (tuple(obj),)
+        if isinstance(obj, Device):
+            return name_of("torch", "device"), (obj.type,) if obj.index is None else (obj.type, obj.index)
+        if isinstance(obj, Layout):
+            return name_of("torch.serialization", "_get_layout"), (f"torch.{obj.name}",)
+        if isinstance(obj, collections.OrderedDict) and type(obj).__module__.startswith("autojit."):
+            return collections.OrderedDict, (), obj.__dict__ or None, None, iter(obj.items())
+        return NotImplemented
+
+    def _tensor(self, t: Tensor) -> tuple[Any, ...]:
+        warn_of_hooks(t)
+        if t.layout is not aj.strided:
+            return self._sparse(t)
+        if isinstance(t, aj.nn.Parameter):
+            return name_of("torch._utils", "_rebuild_parameter"), (t.detach(), t.requires_grad, collections.OrderedDict())
+        found, start, strides = self._storage(t)
+        dtype = t.dtype
+        view = (found, start, tuple(t.shape), strides, wants_grad(t), collections.OrderedDict())
+        if dtype in STORAGE_NAMES:
+            return name_of("torch._utils", "_rebuild_tensor_v2"), view
+        return name_of("torch._utils", "_rebuild_tensor_v3"), (*view, dtype)
+
+    def _sparse(self, t: Any) -> tuple[Any, ...]:
+        if t.layout is aj.sparse_coo:
+            data: tuple[Any, ...] = (t._indices(), t._values(), t.shape, t.is_coalesced())
+        elif t.layout is aj.sparse_csr:
+            data = (t.crow_indices(), t.col_indices(), t.values(), t.shape)
+        else:
+            raise UsageError(f"save: tensors of layout {t.layout} cannot be saved", fix="x.to_sparse() or x.to_dense()")
+        return name_of("torch._utils", "_rebuild_sparse_tensor"), (t.layout, data)
+
+    def _storage(self, t: Tensor) -> tuple[StorageReference, int, tuple[int, ...]]:
+        """The storage a tensor looks at, where it begins there, and its strides in elements."""
+        array = array_of(t)
+        root = storage_of(t).array if t._array is not None else None
+        if root is None or root.dtype != array.dtype or not _is_dense(root) or not _lies_in(array, root):
+            root = array = np.ascontiguousarray(array)
+        each = array.itemsize
+        start = (_address(array) - _address(root)) // each if array.size else 0
+        strides = tuple(s // each for s in array.strides) if array.size else t.stride()
+        return self._reference(root, t.dtype), start, strides
+
+    def _reference(self, root: np.ndarray[Any, Any], dtype: DType) -> StorageReference:
+        key = (_address(root), root.nbytes)
+        known = self._references.get((hash(key), dtype)) if root.size else None
+        if known is not None:
+            return known
+        name = str(len(self.storages))
+        self.storages[name] = _memory(root)
+        if dtype in STORAGE_NAMES:
+            made = StorageReference(name_of("torch", STORAGE_NAMES[dtype]), name, root.size)
+        else:
+            made = StorageReference(name_of("torch.storage", UNTYPED), name, root.nbytes)
+        self._references[hash(key), dtype] = made
+        self._kept.append(root)
+        return made
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _is_dense(root: np.ndarray[Any, Any]) -> bool:
+    """Whether the elements fill their memory without gaps, in any order of axes."""
+    order = np.argsort([-s for s in root.strides], kind="stable")
+    return bool(root.transpose(order).flags.c_contiguous)
+
+
+def _lies_in(array: np.ndarray[Any, Any], root: np.ndarray[Any, Any]) -> bool:
+    if any(s < 0 for s in array.strides):
+        return False
+    first, end = _address(root), _address(root) + root.nbytes
+    reach = sum((n - 1) * s for n, s in zip(array.shape, array.strides)) + array.itemsize
+    return not array.size or (first <= _address(array) and _address(array) + reach <= end)
+
+
+def _memory(root: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The bytes of a dense array in the order of memory."""
+    order = np.argsort([-s for s in root.strides], kind="stable")
+    return root.transpose(order).reshape(-1).view(uint8.numpy)

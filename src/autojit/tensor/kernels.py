@@ -1,0 +1,86 @@
+"""Kernels of eager mode: elementwise work on large arrays in one compiled pass instead of several of NumPy's.
+
+A kernel is compiled once per op and dtypes for arrays of any length (a symbolic size), and kept in the disk cache as
+every other. It serves operands of one shape, all in row-major or all in column-major order, and single numbers beside
+them; for anything else NumPy computes as it always does. What a kernel computes are the bits of a compiled step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.device import CPU
+from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.evaluating import LARGE, evaluating
+from autojit.core.sizes import named_size
+from autojit.core.types import TensorType
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.op import Op, bind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from autojit.runtime.executable import Executable
+
+Operand = tuple[DType, bool]  # the dtype, and whether it is one number for all elements
+Compute = Callable[..., Any]
+
+
+def kernel_of(compute: Compute, operands: Sequence[Operand]) -> Executable:
+    """The compiled form of an elementwise composite on vectors of any length and numbers beside them."""
+    from autojit.compiler import compile  # the compiler is loaded when a kernel is first needed
+
+    length = named_size("n", 1 << 17)
+    builder = GraphBuilder()
+    values = [builder.input(TensorType(() if one else (length,), dtype, CPU)) for dtype, one in operands]
+    found = compute(*[builder.tracer(value) for value in values])
+    results = found if isinstance(found, tuple) else (found,)
+    return compile(builder.finish([r.value for r in results])).executable
+
+
+@lru_cache(maxsize=512)
+def _kernel_of_op(op: Op, operands: tuple[Operand, ...]) -> Executable:
+    return kernel_of(lambda *tracers: bind(op, *tracers), operands)
+
+
+def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The op's result on arrays by its kernel, or None where kernels do not serve."""
+    form = _form_of(arrays)
+    if form is None:
+        return None
+    return run(_kernel_of_op(op, form), arrays)[0]
+
+
+def _form_of(arrays: Sequence[NDArray[Any]]) -> tuple[Operand, ...] | None:
+    """The kernel's operands for arrays that one can serve."""
+    shape: tuple[int, ...] | None = None
+    rows = columns = True
+    form = []
+    for array in arrays:
+        one = array.ndim == 0
+        if not one:
+            if shape is not None and array.shape != shape:
+                return None
+            shape, flags = array.shape, array.flags
+            rows, columns = rows and flags.c_contiguous, columns and flags.f_contiguous
+            if not flags.aligned:
+                return None
+        form.append((dtype_of_numpy(array.dtype), one))
+    return tuple(form) if shape is not None and (rows or columns) else None
+
+
+def run(kernel: Executable, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Run a kernel on arrays that ``_form_of`` found to fit: fresh arrays in their order."""
+    full = next(array for array in arrays if array.ndim)
+    order = "C" if full.flags.c_contiguous else "F"
+    results = [np.empty(full.shape, spec.dtype, order) for spec in kernel.outputs]  # type: ignore[call-overload]
+    kernel.run_with(arrays, results, (full.size,))
+    return results
+
+
+evaluating.by_kernel = evaluate_by_kernel
+__all__ = ["LARGE", "evaluate_by_kernel", "kernel_of", "run"]

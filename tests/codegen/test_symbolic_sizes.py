@@ -1,0 +1,341 @@
+"""One compiled step for many sizes: what it computes for any of them is what a graph of those very sizes computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import autojit.ops  # noqa: F401
+from autojit.compiler import Compiled, compile
+from autojit.core.config import config
+from autojit.core.errors import IndexOutOfRangeError, SpecializeSize
+from autojit.core.sizes import evaluate as evaluate_size
+from autojit.ir import Graph, evaluate, parse_graph
+from autojit.ir.concrete import concrete
+from autojit.runtime.pool import get_num_threads, set_num_threads
+from tests.codegen.agreement import disagreement
+
+BATCHES = tuple({"s0": n} for n in (2, 3, 7, 64, 37, 100, 256, 1000, 5))
+PAIRS = tuple({"s0": a, "s1": b} for a, b in ((3, 5), (8, 64), (2, 2), (5, 33), (16, 128), (2, 300)))
+INDEX_RANGE = 5  # of random integers: in range of every axis that is indexed
+
+LOOPS = {
+    "a map and folds over all, over rows and to a number": """(x: f32[s0, 64], b: f32[64]) {
+      y: f32[s0, 64] = add(x, b);
+      z: f32[s0, 64] = tanh(y);
+      s: f32[64] = sum[axes=(0,)](z);
+      t: f32[] = amax[axes=(0, 1)](z);
+      return z, s, t }""",
+    "a mean": """(x: f32[s0, 64]) {
+      s: f32[64] = sum[axes=(0,)](x);
+      n: f32[] = size_value[size=s0, dtype=f32]();
+      m: f32[64] = div(s, n);
+      return m }""",
+    "a flat walk": """(x: f32[s0, 64]) {
+      y: f32[64*s0] = reshape[shape=(64*s0,)](x);
+      t: f32[64*s0] = tanh(y);
+      z: f32[64, s0] = reshape[shape=(64, s0)](t);
+      r: f32[64] = sum[axes=(1,)](z);
+      return r, t }""",
+    "positions of extrema": """(x: f32[s0, 37]) {
+      i: i64[s0] = argmax[axes=(1,)](x);
+      j: i64[37] = argmax[axes=(0,)](x);
+      return i, j }""",
+    "joined pieces": """(x: f32[s0, 50], y: f32[s0, 14]) {
+      z: f32[s0, 64] = concatenate[axis=1](x, y);
+      w: f32[2*s0, 64] = concatenate[axis=0](z, z);
+      return z, w }""",
+}
+LOOPS_OF_TWO = {
+    "a softmax over a row of any length": """(x: f32[s0, 4, s1]) {
+      m: f32[s0, 4] = amax[axes=(2,)](x);
+      mm: f32[s0, 4, 1] = reshape[shape=(s0, 4, 1)](m);
+      d: f32[s0, 4, s1] = sub(x, mm);
+      e: f32[s0, 4, s1] = exp(d);
+      s: f32[s0, 4] = sum[axes=(2,)](e);
+      ss: f32[s0, 4, 1] = reshape[shape=(s0, 4, 1)](s);
+      r: f32[s0, 4, s1] = div(e, ss);
+      return r }""",
+    "heads out and back": """(x: f32[s0, s1, 128]) {
+      h: f32[s0, s1, 8, 16] = reshape[shape=(s0, s1, 8, 16)](x);
+      t: f32[s0, 8, s1, 16] = permute[axes=(0, 2, 1, 3)](h);
+      u: f32[s0, 8, s1, 16] = tanh(t);
+      w: f32[s0, s1, 8, 16] = permute[axes=(0, 2, 1, 3)](u);
+      o: f32[s0, s1, 128] = reshape[shape=(s0, s1, 128)](w);
+      p: f32[s0, s1, 128] = add(o, x);
+      return p }""",
+    "rows of two axes as one": """(x: f32[s0, s1, 128]) {
+      h: f32[s0*s1, 128] = reshape[shape=(s0*s1, 128)](x);
+      e: f32[s0*s1, 128] = tanh(h);
+      s: f32[128] = sum[axes=(0,)](e);
+      b: f32[s0, s1, 128] = reshape[shape=(s0, s1, 128)](e);
+      u: f32[s0, 128] = sum[axes=(1,)](b);
+      return s, u }""",
+    "a causal mask": """(x: f32[s0, s1]) {
+      a: i64[s1, s1] = iota[shape=(s1, s1), axis=0, dtype=i64]();
+      b: i64[s1, s1] = iota[shape=(s1, s1), axis=1, dtype=i64]();
+      c: bool[s1, s1] = le(b, a);
+      z: f32[] = full[value=-1.0, dtype=f32, shape=()]();
+      o: f32[] = full[value=2.0, dtype=f32, shape=()]();
+      w: f32[s1, s1] = where(c, z, o);
+      return c, w }""",
+    "padding, a part, the other way round": """(x: f32[s0, s1]) {
+      p: f32[s0+3, s1+2] = pad[low=(1, 2), high=(2, 0), interior=(0, 0), value=1.5](x);
+      s: f32[s0, s1-1] = slice[starts=(0, 1), stops=(s0, s1), steps=(1, 1)](x);
+      f: f32[s0, s1] = flip[axes=(1,)](x);
+      q: f32[s0, s1] = add(x, f);
+      return p, s, q }""",
+    "the last position": """(x: f32[s0, s1, 8], w: f32[8, 5]) {
+      l: f32[s0, 1, 8] = slice[starts=(0, s1-1, 0), stops=(s0, s1, 8), steps=(1, 1, 1)](x);
+      r: f32[s0, 8] = reshape[shape=(s0, 8)](l);
+      y: f32[s0, 5] = matmul(r, w);
+      return y }""",
+    "looked-up rows": """(x: f32[50, 64], i: i64[s0, s1]) {
+      j: i64[s0*s1] = reshape[shape=(s0*s1,)](i);
+      y: f32[s0*s1, 64] = index_select[axis=0](x, j);
+      z: f32[s0, s1, 64] = reshape[shape=(s0, s1, 64)](y);
+      s: f32[s0, s1] = sum[axes=(2,)](z);
+      return z, s }""",
+}
+PRODUCTS = {
+    "rows of any number": """(x: f32[s0, 784], w: f32[784, 64]) {
+      y: f32[s0, 64] = matmul(x, w);
+      return y }""",
+    "a contraction of any length": """(x: f32[s0, 784], y: f32[s0, 64]) {
+      t: f32[784, s0] = permute[axes=(1, 0)](x);
+      z: f32[784, 64] = matmul(t, y);
+      return z }""",
+    "columns of any number": """(x: f32[64, 100], y: f32[s0, 100]) {
+      t: f32[100, s0] = permute[axes=(1, 0)](y);
+      z: f32[64, s0] = matmul(x, t);
+      return z }""",
+    "a layer after the other": """(x: f32[s0, 64], w: f32[64, 64], b: f32[64]) {
+      y: f32[s0, 64] = matmul(x, w);
+      z: f32[s0, 64] = add(y, b);
+      r: f32[s0, 64] = tanh(z);
+      v: f32[64, 64] = permute[axes=(1, 0)](w);
+      q: f32[s0, 64] = matmul(r, v);
+      s: f32[64] = amax[axes=(0,)](q);
+      return s, q }""",
+    "whole numbers": """(x: i64[s0, 20], y: i64[20, s0]) {
+      z: i64[s0, s0] = matmul(x, y);
+      return z }""",
+}
+ATTENTION = """(q: f32[s0, 4, s1, 16], k: f32[s0, 4, s1, 16]) {
+      t: f32[s0, 4, 16, s1] = permute[axes=(0, 1, 3, 2)](k);
+      a: f32[s0, 4, s1, s1] = matmul(q, t);
+      m: f32[s0, 4, s1] = amax[axes=(3,)](a);
+      mm: f32[s0, 4, s1, 1] = reshape[shape=(s0, 4, s1, 1)](m);
+      d: f32[s0, 4, s1, s1] = sub(a, mm);
+      e: f32[s0, 4, s1, s1] = exp(d);
+      v: f32[s0, 4, s1, 16] = matmul(e, k);
+      return v }"""
+STRUCTURED = {
+    "sums at places": """(b: f32[50, 64], i: i64[s0], g: f32[s0, 64]) {
+      y: f32[50, 64] = index_update[axis=0, combine='add'](b, g, i);
+      return y }""",
+    "sums at places of zeros": """(i: i64[s0], g: f32[s0, 64]) {
+      b: f32[50, 64] = full[value=0.0, dtype=f32, shape=(50, 64)]();
+      y: f32[50, 64] = index_update[axis=0, combine='add'](b, g, i);
+      return y }""",
+    "a column per row": """(b: f32[s0, 50], i: i64[s0, 1], g: f32[s0, 1]) {
+      y: f32[s0, 50] = scatter[axis=1, combine='add'](b, g, i);
+      z: f32[s0, 1] = gather[axis=1](y, i);
+      return y, z }""",
+    "running sums": """(x: f32[s0, 40, 8]) {
+      a: f32[s0, 40, 8] = cumulative[kind='sum', axis=0, reverse=True](x);
+      b: f32[s0, 40, 8] = cumulative[kind='sum', axis=1, reverse=False](x);
+      c: f32[8, s0, 40] = permute[axes=(2, 0, 1)](x);
+      d: f32[8, s0, 40] = cumulative[kind='sum', axis=2, reverse=False](c);
+      return a, b, d }""",
+    "an op called back": """(x: f32[s0, 40]) {
+      y: f32[s0, 40], i: i64[s0, 40] = sort[axis=1, descending=False, ranks=None](x);
+      z: f32[s0, 40] = tanh(y);
+      return z, i }""",
+}
+WINDOW = "stride=(1, 1), padding=(1, 1), dilation=(1, 1)"
+
+
+def convolutions(groups: int) -> str:
+    channels = 8 // groups
+    return f"""(x: f32[s0, 8, 16, 16], w: f32[16, {channels}, 3, 3]) {{
+      y: f32[s0, 16, 16, 16] = convolution[extents=(16, 16), {WINDOW}, groups={groups}](x, w);
+      a: f32[s0, 8, 16, 16] = convolution_input[extents=(16, 16), {WINDOW}, groups={groups}](y, w);
+      b: f32[16, {channels}, 3, 3] = convolution_weight[extents=(3, 3), {WINDOW}, groups={groups}](x, y);
+      return y, a, b }}"""
+
+
+def draw(graph: Graph, seed: int = 0) -> list[NDArray[Any]]:
+    """Random arrays of the types of a graph's inputs."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for value in graph.inputs:
+        dtype = value.type.dtype
+        numbers = rng.standard_normal(value.type.shape)
+        found.append(
+            numbers.astype(dtype.numpy)
+            if dtype.kind == "float"
+            else rng.integers(0, INDEX_RANGE, value.type.shape).astype(dtype.numpy)
+        )
+    return found
+
+
+def check(text: str, sizes: Sequence[dict[str, int]], ulps: float = 64.0) -> Compiled:
+    """Compile once, run for all sizes twice in a row, compare with the interpreter on graphs of those sizes."""
+    graph = parse_graph(text)
+    compiled = compile(graph)
+    for values in sizes:
+        fixed = concrete(graph, values)
+        arrays = draw(fixed)
+        expected = evaluate(fixed, arrays)
+        for attempt in ("first", "second"):
+            for position, found in enumerate(compiled.executable.run(arrays)):
+                wrong = disagreement(found, expected[position], ulps)
+                assert not wrong, f"{values}, output {position}, {attempt} run: {wrong}\n{compiled.schedule}"
+    return compiled
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_take_any_batch(name: str) -> None:
+    check(LOOPS[name], BATCHES)
+
+
+@pytest.mark.parametrize("name", LOOPS_OF_TWO)
+def test_loops_take_two_open_sizes(name: str) -> None:
+    check(LOOPS_OF_TWO[name], PAIRS)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_matrix_products_take_any_extent(name: str) -> None:
+    check(PRODUCTS[name], BATCHES)
+
+
+def test_attention_takes_any_batch_and_length() -> None:
+    check(ATTENTION, PAIRS)
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_kernels_with_loops_of_their_own_take_any_batch(name: str) -> None:
+    check(STRUCTURED[name], BATCHES)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_convolutions_take_any_batch(groups: int) -> None:
+    check(convolutions(groups), BATCHES[:6], ulps=200.0)
+
+
+def test_a_convolution_asks_for_the_extents_of_its_images() -> None:
+    graph = parse_graph(
+        "(x: f32[4, 8, s7, 16], w: f32[16, 8, 3, 3]) { y: f32[4, 16, s7, 16] = "
+        f"convolution[extents=(s7, 16), {WINDOW}, groups=1](x, w); return y }}"
+    )
+    with pytest.raises(SpecializeSize, match="only its batch") as caught:
+        compile(graph)
+    assert caught.value.symbols == ("s7",)
+
+
+@pytest.mark.parametrize("name", [*LOOPS, *STRUCTURED])
+def test_the_checked_form_finds_no_access_outside(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "check", True)
+    check({**LOOPS, **STRUCTURED}[name], BATCHES[:5])
+
+
+def test_kernels_of_equal_structure_are_one_text() -> None:
+    compiled = compile(
+        parse_graph(
+            "(x: f32[s0, 64], y: f32[s1, 64]) { a: f32[s0, 64] = tanh(x); b: f32[s1, 64] = tanh(y); return a, b }"
+        )
+    )
+    bodies = {getattr(part, "body", None) for entry in compiled.lowered.entries for part in _parts(entry)}
+    assert len(bodies) == 1
+
+
+def _parts(entry: Any) -> Sequence[Any]:
+    return getattr(entry, "entries", (entry,))
+
+
+def test_results_do_not_depend_on_threads() -> None:
+    graph = parse_graph(LOOPS_OF_TWO["rows of two axes as one"])
+    compiled = compile(graph)
+    arrays = draw(concrete(graph, {"s0": 64, "s1": 300}))
+    threads = get_num_threads()
+    found = []
+    try:
+        for count in (1, 2, 3):
+            set_num_threads(count)
+            found.append([y.tobytes() for y in compiled.executable.run(arrays)])
+    finally:
+        set_num_threads(threads)
+    assert found[0] == found[1] == found[2]
+
+
+def test_an_index_out_of_range_is_reported_for_the_sizes_of_the_call() -> None:
+    graph = parse_graph(
+        "(x: f32[s0, 4], i: i64[s1]) { y: f32[s1, 4] = index_select[axis=0](x, i); z: f32[s1, 4] = tanh(y); return z }"
+    )
+    executable = compile(graph).executable
+    x = np.ones((9, 4), np.float32)
+    (found,) = executable.run([x, np.array([8, -9])])
+    assert found.shape == (2, 4)
+    with pytest.raises(IndexOutOfRangeError, match="out of bounds"):
+        executable.run([x[:8].copy(), np.array([8, 0])])
+    executable.run([x, np.array([8, 0])])
+
+
+def test_state_of_fixed_size_is_updated_in_place_for_every_batch() -> None:
+    graph = parse_graph(
+        """(x: f32[s0, 64], w: f32[64, 8], y: f32[s0, 8]) {
+        t: f32[64, s0] = permute[axes=(1, 0)](x);
+        g: f32[64, 8] = matmul(t, y);
+        v: f32[64, 8] = sub(w, g);
+        return v }"""
+    )
+    executable = compile(graph, donated={0: 1}).executable
+    for values in BATCHES:
+        x, w, y = draw(concrete(graph, values))
+        expected = w - x.T @ y
+        executable.run([x, w, y], [w])
+        np.testing.assert_allclose(w, expected, rtol=2e-4, atol=2e-4)
+
+
+def test_memory_of_temporaries_grows_with_the_sizes_met() -> None:
+    text = """(x: f32[s0, 64], w: f32[64, 64]) {
+      a: f32[s0, 64] = matmul(x, w);
+      b: f32[s0, 64] = tanh(a);
+      c: f32[s0, 64] = matmul(b, w);
+      d: f32[s0, 64] = tanh(c);
+      e: f32[s0, 64] = matmul(d, w);
+      s: f32[] = amax[axes=(0, 1)](e);
+      return s }"""
+    compiled = check(text, BATCHES)
+    memory = compiled.schedule.memory
+    assert memory.arena_bytes == 0
+    assert [evaluate_size(size, {"s0": 100}) for size in memory.regions] == [25600, 25600]
+
+
+def test_memory_that_cannot_be_had_is_an_error_and_the_next_call_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = parse_graph(PRODUCTS["a layer after the other"])
+    executable = compile(graph).executable
+    arrays = draw(concrete(graph, {"s0": 40}))
+    expected = executable.run(draw(concrete(graph, {"s0": 4})))
+
+    def refuse(size_bytes: int) -> None:
+        raise MemoryError(f"no {size_bytes} bytes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("autojit.runtime.size_program.Arena", refuse)
+        with pytest.raises(MemoryError, match="bytes"):
+            executable.run(draw(concrete(graph, {"s0": 4000})))
+    for found, before in zip(executable.run(draw(concrete(graph, {"s0": 4}))), expected, strict=True):
+        assert found.tobytes() == before.tobytes()
+    executable.run(arrays)
+
+
+def test_a_size_that_no_argument_shows_is_asked_for() -> None:
+    graph = parse_graph("(x: f32[2*s0]) { y: f32[2*s0] = tanh(x); return y }")
+    with pytest.raises(SpecializeSize, match="s0"):
+        compile(graph)
