@@ -21,7 +21,7 @@ def options(description: str, arguments: list[str] | None) -> argparse.Namespace
 
 
 def initialize(model: Any, seed: int = 0) -> Any:
-    """The model, its matrices and kernels drawn by NumPy with variance ``1 / fan_in``; vectors keep ones or get zeros."""
+    """The model, its matrices and kernels drawn by NumPy with variance ``1 / fan_in``; vectors are 0, or stay 1."""
     rng = np.random.default_rng(seed)
     for parameter in model.parameters():
         array = parameter.detach().numpy()  # shares memory with the parameter

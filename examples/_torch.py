@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import re
 import sys
 import time
@@ -46,20 +47,31 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).max() / np.abs(a).max()) if len(a) == len(b) else np.inf
 
 
+def sampled(losses: np.ndarray) -> np.ndarray:
+    """At most 20 values of a curve, the first five among them."""
+    return np.concatenate([losses[:5], losses[5 :: max(1, len(losses) // 15)]])[:20]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="the examples under torch and under autojit")
     parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help=", ".join(EXAMPLES))
     parser.add_argument("--small", action="store_true", help="smaller models and few steps")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write samples of torch's curves to a JSON file")
     options = parser.parse_args()
     size = ["--small"] if options.small else []
     sys.path.insert(0, str(FOLDER))
     print(f"{'example':18}{'torch':>9}{'eager':>9}{'compiled':>10}   first 5 / all: eager, compiled from torch")
+    recorded: dict[str, list[float]] = {}
     for name in options.examples or EXAMPLES:
         torch, torch_s = curve(name, "torch", *size, "--eager")
+        recorded[name] = [float(f"{v:.13g}") for v in sampled(torch)]
         eager, eager_s = curve(name, "autojit", *size, "--eager")
         compiled, compiled_s = curve(name, "autojit", *size)
         apart = [f"{distance(torch[:5], c[:5]):.0e} / {distance(torch, c):.0e}" for c in (eager, compiled)]
         print(f"{name:18}{torch_s:7.1f} s{eager_s:7.1f} s{compiled_s:8.1f} s   {', '.join(apart)}", flush=True)
+    if options.record is not None:
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in recorded.items())
+        options.record.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

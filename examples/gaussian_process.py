@@ -2,8 +2,8 @@
 
     python examples/gaussian_process.py [--steps N] [--small] [--eager]
 
-The evidence is computed and differentiated through a Cholesky factor. Source: Rasmussen and Williams, Gaussian Processes for
-Machine Learning, MIT Press 2006, algorithm 2.1.
+The evidence is computed and differentiated through a Cholesky factor. Source: Rasmussen and Williams, Gaussian
+Processes for Machine Learning, MIT Press 2006, algorithm 2.1.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python examples/graph_attention.py [--steps N] [--small] [--eager]
 
-The graph is Zachary's (J. Anthropol. Res. 33(4), 1977): 34 members, 78 friendships, and the faction each member joined when
-the club split. Attention over edges is a softmax per receiving node, written with ``index_add`` over an edge list.
+The graph is Zachary's (J. Anthropol. Res. 33(4), 1977): 34 members, 78 friendships, and the faction each member joined
+when the club split. Attention over edges is a softmax per receiving node, written with ``index_add`` over an edge list.
 Source: Velickovic et al., ICLR 2018.
 """
 

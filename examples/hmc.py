@@ -2,8 +2,8 @@
 
     python examples/hmc.py [--steps N] [--small] [--eager]
 
-The log density is written with ``distributions``; a whole proposal (leapfrog steps, each with a gradient) is one compiled
-call. Source: Neal, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, 2011.
+The log density is written with ``distributions``; a whole proposal (leapfrog steps, each with a gradient) is one
+compiled call. Source: Neal, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, 2011.
 """
 
 from __future__ import annotations

@@ -2,14 +2,15 @@
 
     python examples/neural_ode.py [--steps N] [--small] [--eager]
 
-The adjoint method is an ``autograd.Function``: its backward integrates state, adjoint and parameter gradients together and
-keeps nothing but the states at the observation times. Source: Chen, Rubanova, Bettencourt and Duvenaud, NeurIPS 2018.
+The adjoint method is an ``autograd.Function``: its backward integrates state, adjoint and parameter gradients
+together, and keeps nothing but states. Source: Chen et al., NeurIPS 2018.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,7 @@ class Slope(nn.Module):
 def runge_kutta(slope: Callable[[State], Sequence[aj.Tensor]], y: State, duration: float, pieces: int) -> State:
     """The classical method of order four over ``duration``, which may be negative."""
     h = duration / pieces
-
-    def moved(k: Sequence[aj.Tensor], by: float) -> State:
-        return tuple(a + by * b for a, b in zip(y, k))
-
+    moved = lambda k, by: tuple(a + by * b for a, b in zip(y, k))
     for _ in range(pieces):
         k1 = slope(y)
         k2 = slope(moved(k1, h / 2))
@@ -54,10 +52,9 @@ class Solve(aj.autograd.Function):
     @staticmethod
     def forward(ctx: Any, slope: nn.Module, y: aj.Tensor, times: list[float], *parameters: aj.Tensor) -> aj.Tensor:
         states = [y]
-        for begin, end in zip(times[:-1], times[1:]):
+        for begin, end in pairwise(times):
             states.extend(runge_kutta(lambda s: (slope(s[0]),), (states[-1],), end - begin, pieces=2))
-        ctx.slope, ctx.times = slope, times
-        found = aj.stack(states)
+        ctx.slope, ctx.times, found = slope, times, aj.stack(states)
         ctx.save_for_backward(found, *parameters)
         return found
 
@@ -69,8 +66,7 @@ class Solve(aj.autograd.Function):
             with aj.enable_grad():
                 y = state[0].detach().requires_grad_()
                 slope = ctx.slope(y)
-                grads = aj.autograd.grad(slope, (y, *parameters), -state[1])
-            return (slope.detach(), *grads)
+                return (slope.detach(), *aj.autograd.grad(slope, (y, *parameters), -state[1]))
 
         adjoint, grads = y_bar[-1], [aj.zeros_like(p) for p in parameters]
         for k in range(len(ctx.times) - 1, 0, -1):
@@ -84,7 +80,7 @@ def spiral(times: list[float]) -> aj.Tensor:
     """The solution of ``dy/dt = A y^3`` that is to be learned."""
     matrix = aj.tensor([[-0.1, 2.0], [-2.0, -0.1]])
     states = [aj.tensor([[2.0, 0.0]])]
-    for begin, end in zip(times[:-1], times[1:]):
+    for begin, end in pairwise(times):
         states.extend(runge_kutta(lambda s: (s[0] ** 3 @ matrix,), (states[-1],), end - begin, pieces=20))
     return aj.stack(states)
 
@@ -99,7 +95,6 @@ def main(arguments: list[str] | None = None) -> list[float]:
     rng = np.random.default_rng(0)
 
     def step(y: aj.Tensor) -> aj.Tensor:
-        """``y``: ``f32[span, batch, 2]``, pieces of the spiral, each to be predicted from its first state."""
         optimizer.zero_grad()
         predicted = Solve.apply(slope, y[0], times[:span], *slope.parameters())
         loss = (predicted - y).abs().mean()
@@ -111,9 +106,8 @@ def main(arguments: list[str] | None = None) -> list[float]:
     start = time.perf_counter()
     losses: list[float] = []
     for number in range(o.steps or steps):
-        begin = rng.choice(count - span, batch, replace=False)
-        pieces = aj.stack([truth[begin + k, 0] for k in range(span)])
-        losses.append(run(pieces).item())
+        begin = rng.choice(count - span, batch, replace=False)  # of pieces, each to be predicted from its first state
+        losses.append(run(aj.stack([truth[begin + k, 0] for k in range(span)])).item())
         if number % 100 == 0:
             print(f"step {number:4d}  mean distance {losses[-1]:.4f}")
     print(f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; distance {losses[0]:.4f} -> {losses[-1]:.4f}")

@@ -2,8 +2,8 @@
 
     python examples/vae.py [--steps N] [--small] [--eager]
 
-The reparametrised sample is drawn by ``distributions.Normal``; the loss is the negative evidence lower bound, a Bernoulli
-likelihood and a Kullback-Leibler divergence. Source: Kingma and Welling, ICLR 2014.
+The posterior is a ``distributions.Normal``; the loss is the negative evidence lower bound, a Bernoulli likelihood
+and a Kullback-Leibler divergence. Source: Kingma and Welling, ICLR 2014.
 """
 
 from __future__ import annotations
@@ -69,9 +69,8 @@ def main(arguments: list[str] | None = None) -> list[float]:
         losses.append(run(aj.from_numpy(x), aj.from_numpy(noise)).item())
         if number % 200 == 0:
             print(f"step {number:4d}  loss {losses[-1]:.2f} nats per digit")
-    print(
-        f"{len(losses)} steps in {time.perf_counter() - start:.1f} s; loss {losses[0]:.2f} -> {losses[-1]:.2f}; a digit:"
-    )
+    elapsed_s = time.perf_counter() - start
+    print(f"{len(losses)} steps in {elapsed_s:.1f} s; loss {losses[0]:.2f} -> {losses[-1]:.2f}; a digit:")
     with aj.no_grad():
         sample = model.decoder(aj.from_numpy(rng.normal(size=(1, code)).astype(np.float32))).sigmoid()
     print(drawn(sample.view(8, 8).numpy()))

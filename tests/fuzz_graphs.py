@@ -407,9 +407,8 @@ def graph_case(seed: int) -> tuple[Graph, list[NDArray[Any]]]:
 
 
 FINE = {
-    "autojit.codegen.cpu.chunks": {"CHUNK_NS": 40.0, "INNER_ALIGN": 16},
+    "autojit.codegen.cpu.chunks": {"CHUNK_NS": 40.0, "INNER_ALIGN": 16, "SUM_BLOCK": 16},
     "autojit.codegen.cpu.lower": {"CHUNK_NS": 40.0},
-    "autojit.codegen.cpu.folds": {"SUM_BLOCK": 16},
     "autojit.codegen.cpu.loops": {"SUM_BLOCK": 16},
     "autojit.schedule.bands": {"MIN_BAND_BYTES": 0, "SLICE_BYTES": 256, "MIN_SLICES": 2},
 }

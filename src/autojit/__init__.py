@@ -62,6 +62,7 @@ from autojit.tensor.later import attach_later as _attach_later
 from autojit.tensor.legacy import KINDS as _KINDS
 from autojit.tensor.legacy import set_default_tensor_type
 from autojit.tensor.lists import functions_of_lists as _functions_of_lists
+from autojit.tensor.memory import MemoryFormat as memory_format
 from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
 from autojit.tensor.namespace import (
     are_deterministic_algorithms_enabled,
@@ -69,6 +70,7 @@ from autojit.tensor.namespace import (
     finfo,
     get_default_dtype,
     iinfo,
+    is_deterministic_algorithms_warn_only_enabled,
     is_tensor,
     is_warn_always_enabled,
     result_type,
@@ -109,6 +111,7 @@ from autojit.autograd.grad_mode import (  # isort: skip
 globals().update(_FUNCTIONS)
 globals().update(_functions_of_lists(_FUNCTIONS))
 
+newaxis = None
 float = float32
 double = float64
 half = float16
@@ -121,7 +124,7 @@ globals().update(_KINDS)
 _QUESTIONS = ("detach", "detach_", "get_device", "is_complex", "is_floating_point", "is_inference", "is_signed", "numel")
 globals().update({name: _function_of(getattr(Tensor, name)) for name in _QUESTIONS})
 
-_attach_later({name: _functions.PLACES[name] for name in _functions.METHODS})
+_attach_later(_functions.METHODS)
 
 _LAZY_MODULES = frozenset(
     {
@@ -129,9 +132,13 @@ _LAZY_MODULES = frozenset(
         "accelerator",
         "backends",
         "cache",
+        "control_flow",
         "cuda",
         "profiler",
         "random",
+        "interop",
+        "array_api",
+        "serialization",
         "nn",
         "optim",
         "utils",
@@ -155,19 +162,21 @@ _LAZY_NAMES = {
     "op": "autojit.custom", "save": "autojit.io", "load": "autojit.io",
     "_VF": "autojit._C", "_unique": "autojit._C", "_unique2": "autojit._C",
     "jvp": "autojit.func", "vmap": "autojit.func",
+    "cond": "autojit.control_flow", "while_loop": "autojit.control_flow", "scan": "autojit.control_flow",
+    "associative_scan": "autojit.control_flow",
     "sparse_coo_tensor": "autojit.sparse", "sparse_csr_tensor": "autojit.sparse",
 }  # fmt: skip
 
 
 _NETWORK_FUNCTIONS = frozenset({  # of nn.functional, at the top level too
-    "adaptive_avg_pool1d", "alpha_dropout", "avg_pool1d", "batch_norm", "bilinear",
-    "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d",
+    "adaptive_avg_pool1d", "avg_pool1d", "bilinear",
+    "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout", "embedding_bag", "feature_alpha_dropout",
-    "group_norm", "hardshrink", "hinge_embedding_loss", "instance_norm", "kl_div", "layer_norm",
-    "margin_ranking_loss", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
-    "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "rms_norm",
-    "rrelu", "rrelu_", "selu", "selu_", "threshold", "threshold_", "triplet_margin_loss",
+    "cosine_similarity", 
+    "hardshrink", 
+    "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
+    "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
+    "selu", "selu_", "threshold", "threshold_", 
 })  # fmt: skip
 
 
@@ -248,6 +257,7 @@ __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor
     "int32",
     "int64",
     "is_complex",
+    "is_deterministic_algorithms_warn_only_enabled",
     "is_floating_point",
     "is_grad_enabled",
     "is_inference",
@@ -259,6 +269,7 @@ __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor
     "logspace",
     "long",
     "manual_seed",
+    "memory_format",
     "multinomial",
     "nan",
     "no_grad",

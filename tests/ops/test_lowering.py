@@ -13,7 +13,11 @@ from autojit.ir import Op
 from autojit.ops.base import Elementwise
 from autojit.ops.reductions import Fold
 
-LOWERED = [op for op in Op.registry.values() if issubclass(op, Elementwise) and getattr(op, "lowering", "") != "opaque"]
+LOWERED = [
+    op
+    for op in Op.registry.values()
+    if issubclass(op, Elementwise) and getattr(op, "lowering", "") not in ("opaque", "composite")
+]
 REAL = [dtype for dtype in ALL_DTYPES if not dtype.is_complex]
 
 

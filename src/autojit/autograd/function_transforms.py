@@ -183,6 +183,7 @@ def _batch(
                 "implement the vmap staticmethod or set generate_vmap_rule=True."
             )
         called = call(_over_batch(cls, layer, flags, tuple(options)), args, {})
+        called.ctx.saved_for_forward = None  # jvp has run: from now on ``saved_tensors`` are those for backward
         batched = called.ctx.batched_results
         elements = [layer.element(y) if flag else y for y, flag in zip(called.results, batched, strict=True)]
         return Called(called.ctx.of_elements, elements, called.is_tuple)

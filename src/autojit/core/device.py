@@ -27,6 +27,14 @@ class Device:
     type: str
     index: int | None = None
 
+    def __enter__(self) -> Device:
+        """New tensors lie on this device, until the block ends, when none is given."""
+        _places.append(require_available(self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _places.pop()
+
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
@@ -37,6 +45,17 @@ class Device:
 
 
 CPU = Device("cpu")
+_places: list[Device] = [CPU]  # the last one is where tensors lie that are made without a device
+
+
+def default_device() -> Device:
+    """Where tensors lie that are made without a device."""
+    return _places[-1]
+
+
+def set_default_device(place: Device | None) -> None:
+    """Choose it, for what no ``with device(..)`` block says otherwise; None means the CPU."""
+    _places[0] = CPU if place is None else place
 
 
 def device(spec: str | Device | int, index: int | None = None) -> Device:

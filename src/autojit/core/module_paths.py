@@ -1,7 +1,7 @@
 """Modules under further import paths: ``autojit.nn.modules.conv`` for what lives in ``autojit.nn.convolution``.
 
-torch's file layout is part of many programs (``from torch.nn.modules.batchnorm import _BatchNorm``). A table in the package
-says which of our modules hold the names of such a path; the names are looked up there when they are asked for.
+torch's file layout is part of many programs (``from torch.nn.modules.batchnorm import _BatchNorm``). A table in the
+package says which of our modules hold the names of such a path; the names are looked up there when they are asked for.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def quotient(a: Expression, b: Expression) -> Expression:
     exact, rest, b = _split(a, b)
     if rest is None:
         return exact
-    if {c < 0 for m, c in rest.terms if m} == {True} and (b.lower_bound() or 0) >= 1:  # rounding up has one form
+    if {c < 0 for m, c in rest.terms if m} == {True} and _is_at_least(b, 1):  # rounding up has one form
         return subtract(exact, quotient(add(scale(rest, -1), subtract(b, constant(1))), b))
     return add(exact, _of(Atom("quotient", (rest, b))))
 
@@ -255,6 +255,11 @@ def sign_of(a: Expression) -> int | None:
     return -1 if high is not None and high <= 0 else None
 
 
+def _is_at_least(a: Expression, least: int) -> bool:
+    low = a.lower_bound()
+    return low is not None and low >= least
+
+
 def _split(a: Expression, b: Expression, reduce: bool = True) -> tuple[Expression, Expression | None, Expression]:
     """``a // b`` as (exact part, rest, divisor): exact + rest // divisor; rest None when its quotient is 0."""
     fixed = b.constant
@@ -270,6 +275,8 @@ def _split(a: Expression, b: Expression, reduce: bool = True) -> tuple[Expressio
             return exact, None, b
     if not rest.terms:
         return exact, None, b
+    if high is not None and high < 0 and _is_at_least(add(rest, b), 0):
+        return subtract(exact, constant(1)), None, b
     if reduce and fixed is not None and fixed > 1:
         shared = gcd(fixed, *(c for _, c in rest.terms))
         if shared > 1:
@@ -359,10 +366,10 @@ def _ceilings(atom: Atom) -> Iterator[Expression]:
     a, b = atom.operands
     if atom.kind == "minimum":
         yield from (a, b)
-    elif atom.kind in ("quotient", "remainder") and (b.lower_bound() or 0) >= 1:
+    elif atom.kind in ("quotient", "remainder") and _is_at_least(b, 1):
         if atom.kind == "remainder":
             yield subtract(b, constant(1))
-        if (a.lower_bound() or -1) >= 0:
+        if _is_at_least(a, 0):
             yield a
 
 

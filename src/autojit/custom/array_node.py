@@ -1,9 +1,12 @@
-"""LinkedArray: a user's function over whole arrays as an op of the graph, a kernel of its own."""
+"""LinkedArray: a user's function over whole arrays as an op of the graph, a kernel of its own.
+
+Its derivative is the user's rule, written for tensors: `array_op` attaches it as an ``autograd.Function``.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,14 +16,13 @@ import numpy as np
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.linked.array_function import print_array_call
 from autojit.core.dtypes import dtype_of_numpy
-from autojit.core.errors import DifferentiationError, UsageError
+from autojit.core.errors import UsageError
 from autojit.core.types import TensorType
 from autojit.custom.numba_compiler import CompiledArray
 from autojit.ir.graph import Node
-from autojit.ir.op import Operands, bind
+from autojit.ir.op import Operands, bind, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.joining import select, stack
-from autojit.ops.sources import zeros_like
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,13 +40,11 @@ class ArrayFunction:
         name: what messages call it.
         compiled: its code.
         results: the results' types from the operands'.
-        vjp: the user's rule, or None.
     """
 
     name: str
     compiled: CompiledArray
     results: Callable[..., tuple[TensorType, ...]]
-    vjp: Callable[..., Any] | None
     key: str = ""
 
     def failure(self, number: int) -> Exception:
@@ -88,34 +88,11 @@ class LinkedArray(Structured):
     def eager(self, *arrays: NDArray[Any]) -> Any:
         types = [TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays]
         results = [np.empty(t.shape, t.dtype.numpy) for t in self.made.results(*types)]
-        operands = [a[()] if a.ndim == 0 else np.require(a, requirements="CA") for a in arrays]
+        operands = [a[()] if a.ndim == 0 else np.require(a, requirements=("C", "A")) for a in arrays]
         self.made.compiled.dispatcher(*operands, *results)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        rule = self.made.vjp
-        if rule is None:
-            raise DifferentiationError(
-                f"{self.made.name}: an op over arrays has the derivative that it is given",
-                fix="aj.op(kernel, out=..., vjp=lambda grad, result, *operands: ...)",
-            )
-        bars = y_bar
-        if isinstance(y_bar, tuple | list):
-            bars = tuple(zeros_like(y) if bar is None else bar for bar, y in zip(y_bar, result, strict=True))
-        found = rule(bars, result, *primals)
-        cotangents = tuple(found) if isinstance(found, tuple | list) else (found,)
-        if len(cotangents) != len(primals):
-            raise DifferentiationError(
-                f"{self.made.name}: vjp returned {len(cotangents)} cotangents for {len(primals)} operands",
-                fix="return one per operand, None for those without",
-            )
-        return cotangents
-
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        raise DifferentiationError(
-            f"{self.made.name}: an op over arrays has no forward-mode derivative",
-            fix="use reverse mode (backward, grad, vjp)",
-        )
+    vjp = jvp = not_differentiable("the derivative is the one its caller, ArrayOp, was given", is_missing=True)
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         extent = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)

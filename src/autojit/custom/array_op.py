@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from autojit.autograd.function import Function
 from autojit.core.dtypes import DType
-from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.errors import ArgumentError, DifferentiationError, UsageError
 from autojit.core.types import Shape, TensorType
 from autojit.custom.array_node import ArrayFunction, LinkedArray, registered_array
 from autojit.custom.numba_compiler import compile_array
@@ -35,6 +36,7 @@ class ArrayOp:
         self.vjp = vjp
         self._made: dict[tuple[tuple[DType, int], ...], ArrayFunction] = {}
         self._lock = threading.RLock()
+        self._differentiable = _function_of(self)
         functools.update_wrapper(self, getattr(function, "py_func", function))
 
     def __repr__(self) -> str:
@@ -49,7 +51,25 @@ class ArrayOp:
         if not tensors:
             raise UsageError(f"{self.name}: an op takes at least one operand")
         made = self._function([type_of(t) for t in tensors])
-        return bind(LinkedArray(made.key), *tensors)
+        return self._differentiable.apply(LinkedArray(made.key), *tensors)
+
+    def _backward(self, bars: tuple[Any, ...], saved: Sequence[Any], count: int) -> tuple[Any, ...]:
+        """The cotangents of ``count`` operands by the user's rule; ``saved`` are operands and results."""
+        if self.vjp is None:
+            raise DifferentiationError(
+                f"{self.name}: an op over arrays has the derivative that it is given",
+                fix="aj.op(kernel, out=..., vjp=lambda grad, result, *operands: ...)",
+            )
+        operands, results = saved[:count], tuple(saved[count:])
+        is_single = len(results) == 1
+        found = self.vjp(bars[0] if is_single else bars, results[0] if is_single else results, *operands)
+        cotangents = tuple(found) if isinstance(found, tuple | list) else (found,)
+        if len(cotangents) != count:
+            raise DifferentiationError(
+                f"{self.name}: vjp returned {len(cotangents)} cotangents for {count} operands",
+                fix="return one per operand, None for those without",
+            )
+        return cotangents
 
     def _function(self, types: list[TensorType]) -> ArrayFunction:
         key = tuple((t.dtype, t.ndim) for t in types)
@@ -58,7 +78,7 @@ class ArrayOp:
             if found is None:
                 results = self.results(*types)
                 compiled = compile_array(self.function, key, [(t.dtype, t.ndim) for t in results])
-                found = self._made[key] = registered_array(ArrayFunction(self.name, compiled, self.results, self.vjp))
+                found = self._made[key] = registered_array(ArrayFunction(self.name, compiled, self.results))
             return found
 
     def results(self, *types: TensorType) -> tuple[TensorType, ...]:
@@ -78,3 +98,29 @@ class ArrayOp:
             )
         checked: Shape = shape
         return TensorType(checked, dtype, first.device)
+
+
+def _function_of(op: ArrayOp) -> type[Function]:
+    """The differentiable function that applies the op's node."""
+
+    class Linked(Function):
+        """A linked function over arrays with the user's derivative."""
+
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(node: LinkedArray, *operands: Any) -> Any:
+            return bind(node, *operands)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            results = output if isinstance(output, tuple) else (output,)
+            ctx.count = len(inputs) - 1
+            ctx.mark_non_differentiable(*[y for y in results if not type_of(y).dtype.is_differentiable])
+            ctx.save_for_backward(*inputs[1:], *results)
+
+        @staticmethod
+        def backward(ctx: Any, *bars: Any) -> Any:
+            return (None, *op._backward(bars, ctx.saved_tensors, ctx.count))
+
+    return Linked

@@ -22,13 +22,18 @@ def op(
 
 
 @overload
-def op(
-    function: Callable[..., Any], *, out: Callable[..., Any], vjp: Callable[..., Any] | None = None
-) -> ArrayOp: ...
+def op(function: Callable[..., Any], *, out: Callable[..., Any], vjp: Callable[..., Any] | None = None) -> ArrayOp: ...
 
 
 @overload
-def op(function: None = None, **options: Any) -> Callable[[Callable[..., Any]], Any]: ...
+def op(
+    function: None = None,
+    *,
+    derivatives: Sequence[Any] | None = None,
+    single_precision: bool = False,
+    out: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+) -> Callable[[Callable[..., Any]], Any]: ...
 
 
 def op(

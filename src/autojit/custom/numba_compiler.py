@@ -22,6 +22,7 @@ from autojit.core.errors import UnsupportedError, UsageError
 from autojit.runtime.loader import library_address
 
 _RUN_TIME = ("NRT_",)  # of Numba: memory for arrays that a function makes for itself
+_HELPERS = ("numba_frexp", "numba_ldexp", "numba_gamma")  # of Numba: plain C functions
 _LLVM_TYPES = {
     "float64": "double", "float32": "float", "bool": "i8", "int8": "i8", "uint8": "i8", "int16": "i16",
     "uint16": "i16", "int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64",
@@ -185,12 +186,16 @@ def _compile_for(dispatcher: Any, kinds: tuple[Any, ...], name: str) -> Any:
 
 
 def _has_text(found: Any) -> bool:
-    return f'@{found.fndesc.llvm_func_name}(' in found.library.get_llvm_str()
+    return f"@{found.fndesc.llvm_func_name}(" in found.library.get_llvm_str()
 
 
 def _options(dispatcher: Any) -> dict[str, Any]:
     """The options a function was compiled with that change what it computes."""
-    return {key: value for key, value in dispatcher.targetoptions.items() if key in ("fastmath", "error_model", "boundscheck")}
+    return {
+        key: value
+        for key, value in dispatcher.targetoptions.items()
+        if key in ("fastmath", "error_model", "boundscheck")
+    }
 
 
 def _numba_type(dtype: DType) -> Any:
@@ -220,13 +225,14 @@ def _dtype(kind: Any, name: str) -> DType:
 def check_linkable(code: Linked, name: str, allowed: tuple[str, ...] = ()) -> None:
     """UnsupportedError when the function calls what is not there: Python, or Numba's run time unless allowed."""
     for called in sorted(called_names(code)):
-        if called.startswith(("llvm.", "aj.op.", *allowed)) or is_mathematical(called):
+        if called.startswith(("llvm.", "aj.op.", *_HELPERS, *allowed)) or is_mathematical(called):
             continue
         if called.startswith(("Py", "_Py", "NRT", "numba", "_ZN")) or not library_address(called):
             raise UnsupportedError(
                 f"op: {name} cannot be linked into a kernel",
                 {"it calls": called},
-                "a scalar function computes with numbers and tuples of numbers only: no arrays, strings, printing",
+                "compute with numbers and tuples of numbers only: no arrays, strings, printing, and no recursion "
+                "through other functions",
             )
 
 
@@ -235,8 +241,12 @@ def _exception(module: ModuleText, failure: str) -> Exception:
     text = module.globals[failure.replace("picklebuf", "pickledata")]
     found = re.search(r'c"(.*)"', text)
     assert found is not None, text
-    data = re.sub(rb"\\([0-9A-Fa-f]{2})", lambda hexadecimal: bytes([int(hexadecimal.group(1), 16)]), found.group(1).encode("latin-1"))
-    described = pickle.loads(data)  # noqa: S301  (made by Numba in this process)
+    data = re.sub(
+        rb"\\([0-9A-Fa-f]{2})",
+        lambda hexadecimal: bytes([int(hexadecimal.group(1), 16)]),
+        found.group(1).encode("latin-1"),
+    )
+    described = pickle.loads(data)
     kind, arguments = described[0], described[1]
     error: Exception = kind(*(arguments or ()))
     return error

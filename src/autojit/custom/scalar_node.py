@@ -23,6 +23,7 @@ class LinkedScalar(Elementwise):
     """Result ``output`` of the function of key ``function``, as ``dtype``. Operands may differ in dtype."""
 
     is_cheap: ClassVar[bool] = False
+    reads_operands: ClassVar[bool] = True
 
     function: str
     output: int

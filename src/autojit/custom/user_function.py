@@ -48,7 +48,7 @@ class UserFunction:
         self.failures = failures
         self.given = given
         self.key = _key(name, code, given)
-        self._partials: dict[int, UserFunction | None | DifferentiationError] = {}
+        self._partials: dict[int, UserFunction | DifferentiationError | None] = {}
         self._loops: dict[object, Any] = {}
 
     def partial(self, operand: int) -> UserFunction | None:
@@ -74,7 +74,7 @@ class UserFunction:
         except DifferentiationError:
             return True
 
-    def _differentiated(self, operand: int) -> UserFunction | None | DifferentiationError:
+    def _differentiated(self, operand: int) -> UserFunction | DifferentiationError | None:
         try:
             code = partial(self.code, operand)
         except DifferentiationError as error:
@@ -100,7 +100,7 @@ class UserFunction:
         result = np.empty(shape, op.dtype.numpy)
         singles = tuple(a.size == 1 for a in arrays)
         held = [
-            np.require(a if is_single else np.broadcast_to(a, shape), requirements="CA")
+            np.require(a if is_single else np.broadcast_to(a, shape), requirements=("C", "A"))
             for a, is_single in zip(arrays, singles, strict=True)
         ]
         code = self._loop(op, tuple((dtype_of_numpy(a.dtype), s) for a, s in zip(arrays, singles, strict=True)))

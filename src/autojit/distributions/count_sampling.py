@@ -28,9 +28,7 @@ _COUNTS = 64
 _PROPOSALS = 24
 
 
-def _by_inversion(
-    shape: tuple[int, ...], log_probability: LogProbability, generator: Generator | None
-) -> Tensor:
+def _by_inversion(shape: tuple[int, ...], log_probability: LogProbability, generator: Generator | None) -> Tensor:
     counts = arange(_COUNTS, dtype=float64).reshape(-1, *[1] * len(shape))
     below = cumsum(exp(log_probability(counts)), 0)
     return (rand(shape, dtype=float64, generator=generator) > below).to(float64).sum(0)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""``aj.save`` and ``aj.load``: nested dicts, lists and tuples of tensors and plain values in one safetensors file.
+"""Nested dicts, lists and tuples of tensors and plain values in one safetensors file.
 
 Tensors go into the file under their path (``model.0.weight``), so any safetensors reader finds them; a flat dict of
 tensors becomes an ordinary safetensors file. The structure around them is JSON in the metadata under ``autojit``:
@@ -67,15 +67,8 @@ def _key(key: Any, path: tuple[str, ...]) -> str | int:
     return key
 
 
-def save(obj: Any, f: Path | BinaryIO) -> None:
-    """Save tensors and plain values, nested in dicts, lists and tuples, to a path or an open binary file.
-
-    Example:
-        >>> import autojit as aj, io
-        >>> file = io.BytesIO()
-        >>> aj.save({"weight": aj.ones(2), "epoch": 3}, file)
-        >>> aj.load(file)["epoch"]
-        3
+def save_archive(obj: Any, f: Path | BinaryIO) -> None:
+    """Save tensors and plain values to a path or an open binary file.
 
     Raises:
         TypeError: a value of another type; names its place.
@@ -90,31 +83,12 @@ def save(obj: Any, f: Path | BinaryIO) -> None:
         f.flush()
 
 
-def load(f: Path | BinaryIO, map_location: Any = None, *, weights_only: bool = True) -> Any:
-    """Read back what ``save`` wrote; a plain safetensors file gives a dict of tensors.
-
-    An open file is read from its beginning. Nothing in a file is ever executed, whatever ``weights_only`` says.
-
-    Raises:
-        SafetensorsError: the file is damaged or of another format (torch's pickled files among them).
-    """
-    if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as file:
-            return _unpack(file, map_location)
-    return _unpack(f, map_location)
-
-
-def _unpack(file: BinaryIO, map_location: Any) -> Any:
+def load_archive(file: BinaryIO, map_location: Any) -> Any:
+    """What ``save_archive`` wrote; a plain safetensors file gives a dict of tensors."""
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(0)
-    start = file.read(4)
-    file.seek(0)
-    if start[:2] == b"PK" or start[:2] == b"\x80\x02":
-        raise SafetensorsError(
-            "load: this is a pickled file of torch's, which can execute code; save it as safetensors in torch first"
-        )
     tensors, metadata = read(file, size_bytes)
-    if map_location is not None:
+    if map_location is not None and not callable(map_location) and not isinstance(map_location, dict):
         tensors = {name: tensor.to(map_location) for name, tensor in tensors.items()}
     if _STRUCTURE not in metadata:
         return tensors

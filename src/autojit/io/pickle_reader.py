@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.io.load_errors import LoadError, UnsafeGlobalError
-from autojit.io.safe_globals import allowed
+from autojit.io.safe_globals import allowed, is_forbidden
 from autojit.io.torch_names import FUNCTIONS, VALUES, PendingArray, PendingDType
 
 _MARK = object()
@@ -42,7 +42,9 @@ def _allowed_or_known(module: str, name: str) -> Any:
         return FUNCTIONS[full]
     raise UnsafeGlobalError(
         f"load: the file names {full}, which is not allowed; nothing of it was called",
-        fix=f"save a state_dict instead of whole objects; or, if you trust the file, "
+        fix="do not use the file: what it names can reach the system"
+        if is_forbidden(full)
+        else "save a state_dict instead of whole objects; or, if you trust the file, "
         f"autojit.serialization.add_safe_globals([{name}])",
     )
 
@@ -57,6 +59,7 @@ class PickleReader:
         self.encoding = encoding
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self._places: dict[int, int] = {}  # where the memo holds what is still pending
 
     def load(self) -> Any:
         """The object of the pickle.
@@ -67,7 +70,7 @@ class PickleReader:
         """
         try:
             return self._run()
-        except (IndexError, KeyError, struct.error, UnicodeDecodeError, OverflowError) as error:
+        except (LookupError, struct.error, ValueError, OverflowError, RecursionError) as error:
             raise LoadError(f"load: the pickle is damaged near byte {self.at}: {error!r}") from None
 
     def _run(self) -> Any:
@@ -126,7 +129,9 @@ class PickleReader:
 
     def remember(self, place: int) -> None:
         """Let later instructions refer to the top of the stack."""
-        self.memo[place] = self.stack[-1]
+        found = self.memo[place] = self.stack[-1]
+        if isinstance(found, PendingArray):
+            self._places[id(found)] = place
 
     def top(self, kinds: Any) -> Any:
         """The value on top, which must be a container."""
@@ -156,7 +161,7 @@ class PickleReader:
             raise LoadError("load: a call without arguments")
         if isinstance(function, Allowed):
             self.push(function.found(*_unwrapped(arguments)))
-        elif function in _CALLABLE:
+        elif id(function) in _CALLABLE:
             self.push(_called(function, arguments))
         else:
             raise LoadError(f"load: the pickle calls {str(function)[:60]}")
@@ -175,10 +180,9 @@ class PickleReader:
         if isinstance(target, PendingArray | PendingDType):
             made = target.set_state(state)
             self.stack[-1] = made
-            for place, value in self.memo.items():
-                if value is target:
-                    self.memo[place] = made
-                    break
+            place = self._places.pop(id(target), None)
+            if place is not None:
+                self.memo[place] = made
         elif type(target) is collections.OrderedDict:
             target.__dict__.update(_attributes(state))
         elif allowed(f"{type(target).__module__}.{type(target).__qualname__}") is not None:
@@ -187,11 +191,12 @@ class PickleReader:
             raise LoadError(f"load: the pickle sets the state of a {type(target).__name__}")
 
 
-_CALLABLE = frozenset(function for function in FUNCTIONS.values())
+_CALLABLE = frozenset(id(function) for function in FUNCTIONS.values())
+_OF_MEMBERS = frozenset(id(f) for f in (set, frozenset, collections.OrderedDict, FUNCTIONS["collections.Counter"]))
 
 
 def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    if function in (set, frozenset, collections.OrderedDict, FUNCTIONS["collections.Counter"]):
+    if id(function) in _OF_MEMBERS:
         arguments = tuple(_plain_members(a) for a in arguments)
     try:
         return function(*arguments)
@@ -276,6 +281,24 @@ def _add_items(r: PickleReader) -> None:
     r.top((set,)).update(plain(v) for v in values)
 
 
+def _drop(r: PickleReader) -> None:
+    r.stack.pop()
+
+
+def _drop_group(r: PickleReader) -> None:
+    r.above_mark()
+
+
+def _frame(r: PickleReader) -> None:
+    r.number("<Q")  # how far a buffer reaches, of no use here
+
+
+def _dict(r: PickleReader) -> None:
+    pairs = r.above_mark()
+    r.push({})
+    r.items(pairs)
+
+
 def _set_item(r: PickleReader) -> None:
     value, key = r.stack.pop(), r.stack.pop()
     r.items([key, value])
@@ -303,10 +326,10 @@ _ACTIONS: dict[int, Callable[[PickleReader], None]] = {
     ord(code): action
     for code, action in {
         "\x80": _protocol,
-        "\x95": lambda r: r._bytes(8) and None,  # FRAME: how far a buffer reaches, of no use here
+        "\x95": _frame,
         "(": lambda r: r.push(_MARK),
-        "0": lambda r: r.stack.pop() and None,
-        "1": lambda r: r.above_mark() and None,
+        "0": _drop,
+        "1": _drop_group,
         "N": lambda r: r.push(None),
         "\x88": lambda r: r.push(True),
         "\x89": lambda r: r.push(False),
@@ -334,7 +357,7 @@ _ACTIONS: dict[int, Callable[[PickleReader], None]] = {
         "\x86": _tuple_of(2),
         "\x87": _tuple_of(3),
         "l": lambda r: r.push(r.above_mark()),
-        "d": lambda r: (values := r.above_mark(), r.push({}), r.items(values)) and None,
+        "d": _dict,
         "a": _append,
         "e": _appends,
         "s": _set_item,

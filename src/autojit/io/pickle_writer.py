@@ -57,7 +57,7 @@ class PickleWriter(pickle._Pickler):
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=2)
         self.storages: dict[str, np.ndarray[Any, Any]] = {}
-        self._references: dict[tuple[int, DType], StorageReference] = {}
+        self._references: dict[tuple[int, int, DType], StorageReference] = {}  # by address, bytes, dtype
         self._kept: list[Any] = []  # arrays whose addresses are keys
 
     def save_name(self, obj: Name) -> None:
@@ -125,8 +125,8 @@ class PickleWriter(pickle._Pickler):
         return self._reference(root, t.dtype), start, strides
 
     def _reference(self, root: np.ndarray[Any, Any], dtype: DType) -> StorageReference:
-        key = (_address(root), root.nbytes)
-        known = self._references.get((hash(key), dtype)) if root.size else None
+        key = (_address(root), root.nbytes, dtype)
+        known = self._references.get(key) if root.size else None
         if known is not None:
             return known
         name = str(len(self.storages))
@@ -135,7 +135,7 @@ class PickleWriter(pickle._Pickler):
             made = StorageReference(name_of("torch", STORAGE_NAMES[dtype]), name, root.size)
         else:
             made = StorageReference(name_of("torch.storage", UNTYPED), name, root.nbytes)
-        self._references[hash(key), dtype] = made
+        self._references[key] = made
         self._kept.append(root)
         return made
 

@@ -25,6 +25,11 @@ def full_name(entry: Allowed) -> tuple[str, Callable[..., Any]]:
     return f"{entry.__module__}.{entry.__qualname__}", entry
 
 
+def is_forbidden(name: str) -> bool:
+    """Whether a name belongs to a module that nobody may allow."""
+    return name.partition(".")[0] in _NEVER
+
+
 def add_safe_globals(safe_globals: Sequence[Allowed]) -> None:
     """Let files name these classes and functions: ``load`` will call them with what the file gives them.
 
@@ -45,7 +50,7 @@ def add_safe_globals(safe_globals: Sequence[Allowed]) -> None:
     named = dict(full_name(entry) for entry in safe_globals)
     for name, found in named.items():
         for module in (name, getattr(found, "__module__", "") or ""):
-            if module.partition(".")[0] in _NEVER:
+            if is_forbidden(module):
                 raise ArgumentError(f"add_safe_globals: {name} can do anything to this computer; it stays forbidden")
     with _lock:
         _allowed.update(named)

@@ -13,7 +13,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, BinaryIO, NamedTuple
 
@@ -75,11 +75,18 @@ def save_file(tensors: Mapping[str, Tensor], filename: Path, metadata: Mapping[s
     Raises:
         SafetensorsError: a dtype the format lacks, a name that is no string, or a header above the limit.
     """
+    with written_whole(filename) as file:
+        write(tensors, file, metadata)
+
+
+@contextlib.contextmanager
+def written_whole(filename: Path) -> Iterator[BinaryIO]:
+    """A file to write, which appears under its name when it is complete, or not at all."""
     path = os.fspath(filename)
     descriptor, temporary = tempfile.mkstemp(prefix=".aj-", dir=os.path.dirname(path) or ".")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            write(tensors, file, metadata)
+            yield file
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:

@@ -48,7 +48,18 @@ class Opaque:
     extent: int
 
 
-Term = LoopVariable | Quotient | Remainder | Opaque
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """``base`` where it is known to lie in [0, extent), because a guard keeps other positions out.
+
+    It lets divisions further down simplify; `Index.opened` then puts the base in its place.
+    """
+
+    base: Index
+    extent: int
+
+
+Term = LoopVariable | Quotient | Remainder | Opaque | Bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ class Index:
 
     @staticmethod
     def of(term: Term) -> Index:
-        if isinstance(term, LoopVariable) and term.extent == 1:
+        if isinstance(term, LoopVariable | Bounded) and term.extent == 1:
             return Index()
         return Index(((term, 1),), 0)
 
@@ -98,6 +109,27 @@ class Index:
                 part = term.base.substitute(values) // term.divisor
             elif isinstance(term, Remainder):
                 part = term.base.substitute(values) % term.divisor
+            else:
+                part = Index.of(term)
+            total = total + part * coefficient
+        return total
+
+    def within(self, extent: int) -> Index:
+        """This index, known to lie in [0, extent) where it is used."""
+        return self if self._fits(extent) else Index.of(Bounded(self, extent))
+
+    def opened(self) -> Index:
+        """With every `Bounded` term replaced by what it stands for."""
+        if not _has_bounded(self):
+            return self
+        total = Index((), self.offset)
+        for term, coefficient in self.terms:
+            if isinstance(term, Bounded):
+                part = term.base.opened()
+            elif isinstance(term, Quotient):
+                part = term.base.opened() // term.divisor
+            elif isinstance(term, Remainder):
+                part = term.base.opened() % term.divisor
             else:
                 part = Index.of(term)
             total = total + part * coefficient
@@ -176,6 +208,13 @@ class Index:
     @property
     def is_constant(self) -> bool:
         return not self.terms
+
+
+def _has_bounded(index: Index) -> bool:
+    for term, _ in index.terms:
+        if isinstance(term, Bounded) or (isinstance(term, Quotient | Remainder) and _has_bounded(term.base)):
+            return True
+    return False
 
 
 def _common(divisor: int, coefficient: int) -> int:

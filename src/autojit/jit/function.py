@@ -29,6 +29,7 @@ from autojit.jit.guards import Guard, collect, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
+from autojit.jit.rebinding import Finished, Rebinding, Rebinds, Snapshot
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
@@ -109,6 +110,7 @@ class JitFunction:
         self.roots: dict[Any, Captures] = {}
         self.dynamic_floats: set[int] = set()
         self.open_sizes = OpenSizes(dynamic)
+        self.rebinding: Rebinding | None = None
         self.gathering = Gathering()
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
@@ -164,6 +166,26 @@ class JitFunction:
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
+        with self._lock:
+            while True:
+                rebinding = self.rebinding
+                try:
+                    if rebinding is None:
+                        return self._through_python(args, kwargs)
+                    return rebinding.store(self._through_python((rebinding.values(), args, kwargs), {}))
+                except Rebinds as found:
+                    self._take_over(found)
+
+    def _take_over(self, found: Rebinds) -> None:
+        """What the function assigns anew becomes arguments and results of its steps."""
+        known = () if self.rebinding is None else self.rebinding.locations
+        self.rebinding = Rebinding(self.function, (*known, *found.locations))
+        self.roots.clear()
+        self.dynamic_floats.clear()
+        self._entries = [None] * 4
+        self.counts.note(f"assigned by the function: {', '.join(place.name for place in found.locations)}")
+
+    def _through_python(self, args: Any, kwargs: Any) -> Any:
         call = _Call(args, kwargs)
         with self._lock:
             call.bound = self.gathering.again(call.leaves)
@@ -203,7 +225,7 @@ class JitFunction:
 
     def _finish(self, step: CompiledStep, call: _Call, arrays: Sequence[Any]) -> Any:
         if self.verify is not None and step.calls == 0:
-            result = run_verified(self.function, step, call.leaves, arrays)
+            result = run_verified(self.rebinding or self.function, step, call.leaves, arrays)
         else:
             result = step.run(call.leaves, arrays)
             self.gathering.note(step, call.leaves)
@@ -352,13 +374,19 @@ class JitFunction:
         made = make_leaves(trace, call.leaves, self.dynamic_floats, call.bound, call.shapes)
         args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
         objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
-        collector = collect(self.function, objects)
+        rebinding = self.rebinding
+        rebound = frozenset() if rebinding is None else rebinding.identities
+        collector = collect(self.function, objects, rebound)
+        snapshot, changed = Snapshot(collector), []
         hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in collector.tensors]
         modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
             set_trace(trace)
             with recording(trace):
-                result = self.function(*args, **kwargs)
+                result = (rebinding or self.function)(*args, **kwargs)
+                changed = snapshot.take_back()
+                if changed:
+                    raise Rebinds(changed)
                 outputs, output_tree = flatten(result)
                 capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
             if modes != (state.grad_enabled, state.inference):
@@ -384,11 +412,14 @@ class JitFunction:
             return
         native = step.entry
         if native is None or not native.fits(leaves):
-            native = step.entry = NativeStep(step, leaves, self._slow)
+            native = step.entry = NativeStep(step, leaves, self._slow if self.rebinding is None else self._slow_rebound)
             self._natives.append(native)
         else:
             native.refresh()
-        self._entries[mode] = native.call
+        self._entries[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
+
+    def _slow_rebound(self, values: Any, args: Any, kwargs: Any) -> Finished:
+        return Finished(self._slow(*args, **kwargs))
 
     # -- telling
 

@@ -29,7 +29,7 @@ from autojit.tensor.gradients import hook_keys
 from autojit.tensor.tensor import Tensor, type_of
 
 PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
-GLOBAL_READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+GLOBAL_READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL"})
 CONTAINER_LIMIT = 256
 DEPTH_LIMIT = 6
 CALLED_METHODS = frozenset({"__init__", "__call__", "forward", "setup_context", "backward", "vjp", "jvp"})
@@ -102,9 +102,11 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Collector:
-    """Walks what a function reaches."""
+    """Walks what a function reaches. ``rebound``: (id of the holder, key) of places that are arguments of the step."""
 
-    def __init__(self) -> None:
+    def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset()) -> None:
+        self.rebound = rebound
+        self.tables: list[tuple[str, dict[str, Any]]] = []  # attributes and dictionaries that were looked into
         self.guards: list[Guard] = []
         self.seen: set[Any] = set()
         self.kept: list[Any] = []
@@ -157,11 +159,15 @@ class Collector:
             except ValueError:
                 return MISSING
 
+        if (id(cell), None) in self.rebound:
+            return
         self._add(f"{function.__name__}: {name}", read, value, CellGuard(cell, value))
         self.follow(value, name, names, depth)
 
     def _global(self, name: str, table: dict[str, Any], names: frozenset[str], depth: int) -> None:
         value = table[name]
+        if (id(table), name) in self.rebound:
+            return
         self._add(f"global {name}", lambda: table.get(name, MISSING), value, DictGuard(table, name, value))
         self.follow(value, name, names, depth)
 
@@ -231,9 +237,12 @@ class Collector:
 
     def _dict(self, table: dict[Any, Any], name: str, names: frozenset[str], depth: int) -> None:
         self._add(f"keys of {name}", lambda: tuple(table), tuple(table), None)
+        self.tables.append((name, table))
         for k, (key, item) in enumerate(table.items()):
             if k >= CONTAINER_LIMIT:
                 break
+            if (id(table), key) in self.rebound:
+                continue
             where = f"{name}[{key!r}]"
             native = DictGuard(table, key, item) if type(key) is str and type(table) is dict else None
             self._add(where, lambda key=key: table.get(key, MISSING), item, native)  # type: ignore[misc]
@@ -262,8 +271,12 @@ class Collector:
     def _instance(self, value: Any, name: str, names: frozenset[str], depth: int) -> None:
         names = self._methods(value, names, depth)
         table = getattr(value, "__dict__", None)
+        if isinstance(table, dict):
+            self.tables.append((name, table))
         for attribute in sorted(names):
             where = f"{name}.{attribute}"
+            if (id(table), attribute) in self.rebound:
+                continue
             if isinstance(table, dict) and attribute in table:
                 found = table[attribute]
                 read = lambda a=attribute, t=table: t.get(a, MISSING)
@@ -308,12 +321,16 @@ class Collector:
             self.kept.append(part)
             where = f"{name}.{path}" if path else name
             table = part.__dict__
+            self.tables += [(where, table), (where, part._parameters), (where, part._buffers)]
             for attribute, found in table.items():
+                if (id(table), attribute) in self.rebound:
+                    continue
                 if isinstance(found, PRIMITIVES):
                     self._add(f"{where}.{attribute}", lambda t=table, a=attribute: t.get(a, MISSING), found, None, True)  # type: ignore[misc]
                 elif not is_own_class(type(part)) and not attribute.startswith("_"):
                     self._module_attribute(part, attribute, found, where, names, depth)
-            self._add(f"members of {where}", lambda part=part: _members(part), _members(part), None, True)  # type: ignore[misc]
+            read = functools.partial(_members, part, self.rebound)
+            self._add(f"members of {where}", read, read(), None, True)
             self.tensors += [p for p in part._parameters.values() if p is not None]
             if not is_own_class(type(part)):
                 self._methods(part, frozenset({"forward"}), depth)
@@ -344,8 +361,9 @@ def _head(items: list[Any]) -> tuple[Any, ...]:
     return (len(items), *items[:CONTAINER_LIMIT])
 
 
-def _members(part: Any) -> tuple[Any, ...]:
-    return (*part._parameters.values(), *part._buffers.values(), *part._modules.values())
+def _members(part: Any, rebound: frozenset[tuple[int, Any]]) -> tuple[Any, ...]:
+    tables = (part._parameters, part._buffers, part._modules)
+    return tuple([t[key] for t in tables for key in t if not rebound or (id(t), key) not in rebound])
 
 
 def is_own_class(cls: type) -> bool:
@@ -400,9 +418,11 @@ def _global_names(code: CodeType) -> frozenset[str]:
     return frozenset(own.union(*(_global_names(c) for c in code.co_consts if isinstance(c, CodeType))))
 
 
-def collect(function: Any, objects: Sequence[tuple[str, Any]] = ()) -> Collector:
+def collect(
+    function: Any, objects: Sequence[tuple[str, Any]] = (), rebound: frozenset[tuple[int, Any]] = frozenset()
+) -> Collector:
     """Guards of everything ``function`` reads from outside its tensor arguments; ``objects`` are baked-in arguments."""
-    collector = Collector()
+    collector = Collector(rebound)
     collector.function(function)
     for name, value in objects:
         collector.follow(value, name, _names_of(function), 0)

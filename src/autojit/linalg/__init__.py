@@ -15,6 +15,7 @@ from autojit.linalg.factorizations import (
     svd,
     svdvals,
 )  # fmt: skip
+from autojit.linalg.indefinite import ldl_factor, ldl_factor_ex, ldl_solve
 from autojit.linalg.products import (
     cond,
     cross,
@@ -31,7 +32,6 @@ from autojit.linalg.products import (
     vecdot,
     vector_norm,
 )  # fmt: skip
-from autojit.linalg.indefinite import ldl_factor, ldl_factor_ex, ldl_solve
 from autojit.linalg.reporting import cholesky_ex, inv_ex, solve_ex
 from autojit.linalg.triangular import (
     householder_product,

@@ -173,8 +173,8 @@ class LocalResponseNorm(Module):
 class CrossMapLRN2d(Module):
     """x / (k + alpha / size * sum of x^2 over the channels around)^beta, of images ``f[n, c, h, w]``.
 
-    The window reaches ``(size - 1) // 2`` channels to either side, so an even size counts as the odd one below it. As in
-    torch, the first channel counts in the windows of all channels.
+    The window reaches ``(size - 1) // 2`` channels to either side, so an even size counts as the odd one below it. As
+    in torch, the first channel counts in the windows of all channels.
 
     Example:
         >>> import autojit as aj

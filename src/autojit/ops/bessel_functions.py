@@ -116,11 +116,11 @@ _HIGHEST = 90  # J of this order is below 1e-40 up to _FAR
 def _y(order: int) -> Callable[[Doubles], Doubles]:
     def near(x: Doubles) -> Doubles:
         above, here, norm = np.zeros_like(x), np.full_like(x, 1e-280), np.zeros_like(x)
-        total, low = np.zeros_like(x), here
+        total = np.zeros_like(x)
         for n in range(_HIGHEST, 0, -1):  # here is J_n
             k = n // 2
             if n % 2 == order and k:
-                total += (-1) ** k * ((2 * k + 1) / (k * (k + 1)) if order else 1 / k) * here
+                total += (-1) ** k * ((2 * k + 1) / (2 * k * (k + 1)) if order else 1 / k) * here
             norm = norm + (2 * here if n % 2 == 0 else 0)
             above, here = here, 2 * n / x * here - above
             large = np.abs(here) > 1e150
@@ -129,7 +129,7 @@ def _y(order: int) -> Callable[[Doubles], Doubles]:
         norm = norm + here
         low = (above if order else here) / norm
         found = (2 * (np.log(x / 2) + _EULER - order) * low - 4 * total / norm) / math.pi
-        return found - 2 / (math.pi * x) if order else found
+        return found - 2 * here / (math.pi * x * norm) if order else found
 
     def far(x: Doubles) -> Doubles:
         p, q, (cosine, sine) = _phases(order, x)

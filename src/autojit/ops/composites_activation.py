@@ -74,7 +74,7 @@ def softplus(x: Operand, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 def mish(x: Operand) -> Any:
     """``x * tanh(softplus(x))``."""
-    return mul(x, tanh(softplus(x)))
+    return mul(x, tanh(logaddexp(x, 0)))
 
 
 def logsigmoid(x: Operand) -> Any:

@@ -184,7 +184,7 @@ class Scan(HoldsGraphs):
             f"d: {t}[3] = sin(b); e: {t}[3] = mul(d, x); one: i64[] = full[value=1, dtype=i64, shape=()](); "
             f"m: i64[] = add(n, one); return d, m, e, n }}"
         )
-        operands = draws((3,), dtype, 1), np.asarray(0), draws((4, 3), dtype, 2), draws((3,), dtype, 3)
+        operands = draws((3,), dtype, 1), np.asarray(0), draws((4, 3), dtype, 2), draws((3,), dtype, 3) / 4
         return [(Scan(body, 2, 1, 4, reverse), operands) for reverse in (False, True)]
 
 

@@ -301,7 +301,7 @@ class WhileLoop(HoldsGraphs):
             "one: i64[] = full[value=1, dtype=i64, shape=()](); m: i64[] = add(n, one); "
             "last: i64[] = full[value=3, dtype=i64, shape=()](); more: bool[] = lt(m, last); return more, m, b }"
         )
-        operands = np.asarray(0), draws((3,), dtype, 1), draws((3,), dtype, 3)
+        operands = np.asarray(0), draws((3,), dtype, 1), draws((3,), dtype, 3) / 2
         op = WhileLoop((body,), (3,), ((),), (False,))
         return [(op, (np.asarray(go), *operands)) for go in (True, False)]
 

@@ -14,6 +14,7 @@ from autojit.passes.dead_code import eliminate_dead_code
 from autojit.passes.expand import expand
 from autojit.passes.fill_empty import fill_empty
 from autojit.passes.layout import transpose_products
+from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.simplify import simplify
 
 Pass = Callable[[Graph], Graph]
@@ -35,7 +36,11 @@ PASSES: tuple[Pass, ...] = (
 
 
 def optimize(graph: Graph) -> Graph:
-    """Run every pass; under ``AUTOJIT_CHECK=1`` the verifier looks at the graph after each."""
+    """Run every pass, on bodies of branches and loops first.
+
+    Under ``AUTOJIT_CHECK=1`` the verifier looks at the graph after each.
+    """
+    graph = optimize_bodies(graph, optimize)
     for run in PASSES:
         graph = run(graph)
         if config.check:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.codegen.cpu.control_ir import INTERRUPTED
 from autojit.codegen.cpu.kernel_text import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.cpu.lowered import Reporter
 from autojit.core.errors import CompileError, IndexOutOfRangeError
@@ -29,11 +30,21 @@ class Failures:
         self._answers = 0
         self._reporters = reporters
         self.expected_answers = 0
+        self._in_loops: list[tuple[int, Any]] = []  # per run of a nested plan, counted by a word
         self.address = int(self._words.ctypes.data)
+
+    def expect(self, answers: int, runs: Any = None) -> None:
+        """Ops will be called back so many times in a call, or in every run that the word ``runs`` counts."""
+        if runs is None:
+            self.expected_answers += answers
+        else:
+            self._in_loops.append((answers, runs))
 
     def begin(self) -> None:
         """A call begins: no op has answered yet."""
         self._answers = 0
+        for _, runs in self._in_loops:
+            runs[0] = 0
 
     def answered(self) -> None:
         """An op that was called back has finished."""
@@ -48,7 +59,8 @@ class Failures:
         """A call has ended: raise what it met."""
         if self._words[0]:
             self.raise_errors()
-        if self._answers != self.expected_answers:
+        in_loops = sum(answers * int(runs[0]) for answers, runs in self._in_loops)
+        if self._answers != self.expected_answers + in_loops:
             # A signal that came during native code is handled on entry to the next call back, before its first line,
             # and ctypes drops what the handler raised.
             raise KeyboardInterrupt("during an op that is called back")
@@ -63,6 +75,8 @@ class Failures:
             raise failure
         if word == 0:
             return
+        if word == INTERRUPTED:
+            raise KeyboardInterrupt("during a loop")
         site = word & 0xFFFFFFFF
         raise reported_error(self._reporters[word >> 32], site, position)
 

@@ -14,22 +14,28 @@ from typing import Any
 
 import numpy as np
 
-from autojit.codegen.cpu.lower import (
+from autojit.codegen.cpu.control_ir import control_ir
+from autojit.codegen.cpu.lowered import (
     Argument,
     BandEntry,
     BatchEntry,
     Callback,
+    Counter,
     Entry,
     ErrorWords,
     Immediate,
     LoweredStep,
+    Nested,
     Offset,
     Scratch,
     Sliced,
+    Tape,
+    Word,
     Words,
 )  # fmt: skip
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
+from autojit.core.errors import SpecializeSize
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
@@ -38,10 +44,14 @@ from autojit.runtime.failures import Failures
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.memory import Arena
+from autojit.runtime.nested_plans import NestedMemory
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import get_num_threads, parallel_for_address
 from autojit.runtime.size_program import SizeProgram
 from autojit.schedule.memory import aligned
+
+WORD = 0xFFFFFFFFFFFFFFFF
+"""Numbers modulo this one more are what words hold."""
 
 _kernels: dict[str, LoadedObject] = {}
 _lock = threading.Lock()
@@ -99,28 +109,49 @@ def _matmul_object(short: str) -> LoadedObject:
     return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
 
 
+@cache
+def _control_object() -> LoadedObject:
+    content = default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)
+    return load(content, {"aj_step": _plan_object().address("aj_step")})
+
+
 def builtin_address(name: str) -> int:
-    """Address of a body of the plan runner or of a matrix product."""
+    """Address of a body of the plan runner, of a branch or loop, or of a matrix product."""
+    if name in ("aj_loop", "aj_branch"):
+        return _control_object().address(name)
     if name.startswith("aj_matmul_"):
         return _matmul_object(name.rpartition("_")[2]).address(name)
     return _plan_object().address(name)
 
 
 class PlanBuilder:
-    """Writes one plan. Keeps everything the native side points to."""
+    """Writes one plan. Keeps everything the native side points to.
 
-    def __init__(self, lowered: LoweredStep, fixed: dict[Value, int]) -> None:
+    ``parent`` writes the plan around it, for a plan that is run as often as ``counter`` counts.
+    """
+
+    def __init__(
+        self,
+        lowered: LoweredStep,
+        fixed: dict[Value, int],
+        parent: PlanBuilder | None = None,
+        counter: Counter | None = None,
+    ) -> None:
         self.lowered = lowered
         self.graph = lowered.schedule.graph
         self.memory = lowered.schedule.memory
         self.keep: list[Any] = []
-        self.failures = Failures(lowered.reporters)
+        self.parent, self.counter = parent, counter
+        self.failures = Failures(lowered.reporters) if parent is None else parent.failures
+        self.nested = NestedMemory(self.failures) if parent is None else parent.nested
         self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
         self.workers = max(get_num_threads(), 1)
         self.table = self._table_indices(fixed)
         self.fixed = fixed
         types = [v.type for v in self.graph.inputs]
-        self.sizes = SizeProgram(types, self.failures.caught) if any(is_symbolic(t.size) for t in types) else None
+        self.sizes: SizeProgram | None = None if parent is None else parent.sizes
+        if parent is None and any(is_symbolic(t.size) for t in types):
+            self.sizes = SizeProgram(types, self.failures.caught)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
 
@@ -161,6 +192,9 @@ class PlanBuilder:
             peak = max(peak, moving + workers)
         if regions or is_symbolic(shared):
             assert self.sizes is not None
+            if self.parent is not None:
+                reason = "the memory of a loop's or a branch's temporaries depends on it"
+                raise SpecializeSize(self.sizes.symbols, reason)
             regions.insert(len(self.memory.regions), shared)
             self.regions = self.sizes.lay_regions(regions)
         self.worker_offset = start + kept
@@ -174,7 +208,7 @@ class PlanBuilder:
         block = np.zeros(len(values), np.uint64)
         self.keep.append(block)
         base = int(block.ctypes.data)
-        block[:] = [self._word(v, base + 8 * k) & 0xFFFFFFFFFFFFFFFF for k, v in enumerate(values)]
+        block[:] = [self._word(v, base + 8 * k) & WORD for k, v in enumerate(values)]
         return base
 
     def _word(self, value: int, address: int) -> int:
@@ -203,7 +237,8 @@ class PlanBuilder:
 
     def _body(self, entry: Entry) -> int:
         if isinstance(entry.body, Callback):
-            self.failures.expected_answers += entry.chunks
+            runs = None if self.counter is None else self.nested.word(self.counter)
+            self.failures.expect(entry.chunks, runs)
             return self._callback(entry.body)
         if entry.body.startswith("@"):
             return builtin_address(entry.body[1:])
@@ -216,7 +251,7 @@ class PlanBuilder:
         self.keep.append(block)
         base = int(block.ctypes.data)
         for position, argument in enumerate(entry.arguments):
-            block[position] = self._argument(argument, base + 8 * position)
+            block[position] = self._argument(argument, base + 8 * position) & WORD
         return base
 
     def _batch(self, batch: BatchEntry) -> int:
@@ -268,6 +303,12 @@ class PlanBuilder:
             return self.words(argument.words)
         if isinstance(argument, ErrorWords):
             return self.failures.address
+        if isinstance(argument, Word | Counter):
+            return int(self.nested.word(argument).ctypes.data)
+        if isinstance(argument, Tape):
+            return self.nested.tape(argument).address
+        if isinstance(argument, Nested):
+            return self._table(argument)
         value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
         assert isinstance(value, Value)
         value = self.memory.home(value)
@@ -279,6 +320,26 @@ class PlanBuilder:
         if value in self.memory.region_of:
             return self._in_region(self.memory.region_of[value], offset, slot)
         return self._word(self.arena.address + self.memory.offsets[value] + offset, slot)
+
+    def _table(self, nested: Nested) -> int:
+        """Address of the pointer table of a plan inside this one; the word before it holds the plan's."""
+        block = np.zeros(1 + len(nested.arguments), np.uint64)
+        self.keep.append(block)
+        inner = PlanBuilder(nested.lowered, {}, self, nested.counter)
+        self.keep.append(inner)
+        base = int(block.ctypes.data)
+        block[0] = inner.plan()
+        for position, argument in enumerate(nested.arguments, 1):
+            block[position] = self._argument(argument, base + 8 * position)
+        return base + 8
+
+    def plan(self) -> int:
+        """Write the plan; its address."""
+        count, entries = self.entries()
+        patches = self.words([w for patch in self.patches for w in patch])
+        program = 0 if self.sizes is None or self.parent is not None else self.sizes.finish()
+        errors = self.failures.address
+        return self.words([len(self.patches), patches, count, entries, self.workers, errors, program])
 
     def _in_region(self, region: int, offset: int, slot: int) -> int:
         """An address in memory of symbolic size, which the size program writes."""
@@ -328,7 +389,9 @@ def _scratch_of(entry: Entry) -> list[Scratch]:
 
 def _kernel_texts(lowered: LoweredStep) -> list[str]:
     parts = [p for e in lowered.entries for p in ((e,) if isinstance(e, Entry) else e.entries)]
-    return [p.body for p in parts if isinstance(p.body, str) and not p.body.startswith("@")]
+    inner = [a.lowered for p in parts for a in p.arguments if isinstance(a, Nested)]
+    mine = [p.body for p in parts if isinstance(p.body, str) and not p.body.startswith("@")]
+    return [*mine, *(text for nested in inner for text in _kernel_texts(nested))]
 
 
 def _array_at(address: int, type: Any) -> Any:
@@ -346,12 +409,8 @@ def build_executable(
     fixed = {schedule.graph.inputs[k]: address for k, address in fixed_inputs.items()}
     fixed.update((schedule.outputs[k], address) for k, address in fixed_outputs.items())
     builder = PlanBuilder(lowered, fixed)
-    count, entries = builder.entries()
-    patches = builder.words([w for patch in builder.patches for w in patch])
+    plan = builder.plan()
     sizes = builder.sizes
-    program = 0 if sizes is None else sizes.finish()
-    errors = builder.failures.address
-    plan = builder.words([len(builder.patches), patches, count, entries, builder.workers, errors, program])
     specs = [OutputSpec(v.type.shape, v.type.dtype.numpy) for v in schedule.graph.outputs]
     return Executable(
         _plan_object(),

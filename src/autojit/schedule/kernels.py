@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from autojit.core.dtypes import float32, float64
 from autojit.core.sizes import surely_less
@@ -14,6 +15,9 @@ from autojit.ops.base import Reindex
 from autojit.schedule.fusion import Fuser
 from autojit.schedule.loops import LoopProgram
 from autojit.schedule.pull import leaves, loop_indices
+
+if TYPE_CHECKING:
+    from autojit.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,26 @@ class CopyKernel:
         return [self.target]
 
 
-Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel
+@dataclass(eq=False)
+class NestedKernel:
+    """A branch or loop on contiguous operands: its graphs have schedules of their own, run as often as it takes."""
+
+    node: Node
+    operands: tuple[Value, ...]  # the stored values behind the node's inputs
+    schedules: tuple[Schedule, ...]
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [self.node]
+
+    def reads(self) -> list[Value]:
+        return list(dict.fromkeys(self.operands))
+
+    def writes(self) -> list[Value]:
+        return list(self.node.outputs)
+
+
+Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel | NestedKernel
 
 
 MAX_BATCH_AXES = 2  # strides of the batch that a product's kernel takes

@@ -154,7 +154,7 @@ class ExprBuilder:
 
     def load(self, value: Value, index: Indices) -> Expr:
         slot = self.loads.setdefault(value, len(self.loads))
-        return self._intern("load", value.type.dtype, slot=slot, index=(linearize(index, value.type.shape),))
+        return self._intern("load", value.type.dtype, slot=slot, index=(linearize(index, value.type.shape).opened(),))
 
     def member(self, value: Value) -> Expr:
         found = self.members.get(value)
@@ -188,16 +188,17 @@ class ExprBuilder:
         op = node.op
         if isinstance(op, Reindex):
             (x,) = node.inputs
-            guards = tuple(g for g in op.valid(index, x.type) if not _always(g))
+            guards = _open_guards(op.valid(index, x.type))
             source = op.source_index(index, x.type)
             if not guards:
                 return self.value(x, source)
+            source = tuple(i.within(n) for i, n in zip(source, x.type.shape, strict=True))
             fill = self._intern("const", x.type.dtype, slot=_number_key(op.fill), op=None)  # type: ignore[attr-defined]
             return self._guard(guards, self.value(x, source), fill)
         if isinstance(op, Elementwise):
             return self.computed(node, index)
         if isinstance(op, Source):
-            return self._intern("source", node.outputs[0].type.dtype, op=op, index=index)
+            return self._intern("source", node.outputs[0].type.dtype, op=op, index=tuple(i.opened() for i in index))
         return self._gather(node, index)
 
     def _guard(self, guards: tuple[tuple[Index, int, int], ...], inside: Expr, outside: Expr) -> Expr:
@@ -229,11 +230,12 @@ class ExprBuilder:
             extent = piece.type.shape[axis]
             if extent == 0:
                 continue
-            inside = self.value(piece, tuple(i - start if a == axis else i for a, i in enumerate(index)))
-            guard = (index[axis], start, start + extent)
-            if expr is None and not _always(guard):
+            shifted = (index[axis] - start).within(extent)
+            inside = self.value(piece, tuple(shifted if a == axis else i for a, i in enumerate(index)))
+            guards = _open_guards(((index[axis], start, start + extent),))
+            if expr is None and guards:
                 expr = self._intern("const", inside.dtype, slot=("int", 0), op=None)
-            expr = inside if expr is None else self._guard((guard,), inside, expr)
+            expr = inside if expr is None or not guards else self._guard(guards, inside, expr)
         assert expr is not None
         return expr
 
@@ -249,8 +251,8 @@ class ExprBuilder:
             if step != 1:
                 guards.append((Index.of(Remainder(shifted, step)), 0, 1))
                 shifted = Index.of(Quotient(shifted, step))
-            inner.append(shifted)
-        kept = tuple(g for g in guards if not _always(g))
+            inner.append(shifted.within(extent))
+        kept = _open_guards(guards)
         outside = self.value(base, index)
         if not kept:
             return self.value(piece, tuple(inner))
@@ -259,7 +261,7 @@ class ExprBuilder:
     def _random(self, node: Node, index: Indices) -> Expr:
         (key,) = node.inputs
         words = tuple(self.value(key, (Index((), k),)) for k in range(key.type.shape[0]))
-        position = linearize(index, node.outputs[0].type.shape)
+        position = linearize(index, node.outputs[0].type.shape).opened()
         expr = self._intern("random", node.outputs[0].type.dtype, op=node.op, args=words, index=(position,))
         expr.cost = 40
         return expr
@@ -274,6 +276,11 @@ def _terms(index: Index) -> Iterable[Any]:
         yield term
         if isinstance(term, Quotient | Remainder):
             yield from _terms(term.base)
+
+
+def _open_guards(guards: Iterable[tuple[Index, int, int]]) -> tuple[tuple[Index, int, int], ...]:
+    """The guards that do not always hold."""
+    return tuple((index.opened(), low, high) for index, low, high in guards if not _always((index, low, high)))
 
 
 def _always(guard: tuple[Index, int, int]) -> bool:

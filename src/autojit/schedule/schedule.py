@@ -27,6 +27,7 @@ from autojit.schedule.kernels import (
     Kernel,
     LoopKernel,
     MatmulKernel,
+    NestedKernel,
     StructuredKernel,
     contiguous_access,
     is_gemm,
@@ -37,6 +38,10 @@ from autojit.schedule.loops import build_program
 from autojit.schedule.memory import MemoryPlan, plan_memory
 from autojit.schedule.pull import is_inline, is_opaque
 from autojit.schedule.refine import settle
+
+
+NESTED = ("cond", "scan", "while_loop")
+"""Ops that hold graphs."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,9 @@ class Scheduler:
             program = build_program(unit, wanted, self.definitions, fuser.inline)
             settle(program)
             return LoopKernel(program, unit.members)
+        if unit.op.name in NESTED:
+            operands = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs)
+            return NestedKernel(unit, operands, tuple(schedule(g) for g in unit.op.graphs()))  # type: ignore[attr-defined]
         if is_gemm(unit):
             a, b = (self._access(x, fuser) for x in unit.inputs[:2])
             init = self._reshape_root_of(unit.inputs[2], fuser) if len(unit.inputs) == 3 else None

@@ -9,6 +9,7 @@ from autojit.special.functions import (
     entr,
     erfcx,
     i0,
+    i0_,
     i0e,
     i1,
     i1e,
@@ -41,7 +42,8 @@ from autojit.special.polynomials import (
     shifted_chebyshev_polynomial_v,
     shifted_chebyshev_polynomial_w,
 )  # fmt: skip
-from autojit.tensor.functions_elementwise import exp2, expm1, log1p, logit, round, xlogy
+from autojit.tensor.functions_derived import logit
+from autojit.tensor.functions_elementwise import exp2, expm1, log1p, round, xlogy
 from autojit.tensor.functions_elementwise import sigmoid as expit
 from autojit.tensor.functions_reduction import log_softmax, logsumexp, softmax
 from autojit.tensor.functions_special import digamma, erf, erfc, erfinv, polygamma

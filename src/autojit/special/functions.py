@@ -16,6 +16,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.factories import full_like
 from autojit.tensor.functions_elementwise import log1p, where
 from autojit.tensor.functions_special import erfc, lgamma
+from autojit.tensor.inplace import in_place_method
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import floating, floating_together
 
@@ -137,6 +138,7 @@ erfcx = _unary("erfcx", ops.erfcx, "``exp(x**2) * erfc(x)``, which neither overf
 ndtri = _unary("ndtri", ops.ndtri, "The inverse of ``ndtr`` on [0, 1]; NaN elsewhere.")
 spherical_bessel_j0 = _unary("spherical_bessel_j0", _spherical, "``sin(x) / x``, 1 at 0.")
 i0 = _bessel("i0", "i0", "The modified Bessel function of the first kind, order 0.")
+i0_ = in_place_method("i0_", i0)
 i0e = _bessel("i0e", "i0e", "``exp(-abs(x)) * i0(x)``.")
 i1 = _bessel("i1", "i1", "The modified Bessel function of the first kind, order 1.")
 i1e = _bessel("i1e", "i1e", "``exp(-abs(x)) * i1(x)``.")
@@ -160,7 +162,7 @@ def sinc(input: Tensor) -> Tensor:
 
 
 __all__ = [
-    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "entr", "erfcx", "i0", "i0e", "i1", "i1e", "log_ndtr", "modified_bessel_i0",
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "entr", "erfcx", "i0", "i0_", "i0e", "i1", "i1e", "log_ndtr", "modified_bessel_i0",
     "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri",
     "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "sinc", "spherical_bessel_j0", "xlog1py",
     "zeta",

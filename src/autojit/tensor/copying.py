@@ -69,11 +69,12 @@ def _same_memory_again(t: Tensor, memo: dict[int, Any]) -> Tensor:
 
 def reduce_ex(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     """How a tensor is pickled: its elements and whether it requires gradients; history and hooks are left behind."""
-    _warn_of_hooks(self)
+    warn_of_hooks(self)
     return _rebuild, (np.array(array_of(self)), wants_grad(self))
 
 
-def _warn_of_hooks(t: Tensor) -> None:
+def warn_of_hooks(t: Tensor) -> None:
+    """Say that the hooks of a tensor stay behind when it is pickled or saved."""
     hooks = getattr(t, "_backward_hooks", None) or {}
     for hook in hooks.values():
         if not getattr(hook, "__torch_unserializable__", False):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.device import device, require_available
+from autojit.core.device import CPU, default_device, device, require_available
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.types import TensorType
@@ -30,6 +30,8 @@ def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
     """Set the flag on a fresh tensor after checking dtype and device."""
     if place is not None:
         placed(t, require_available(device(place)))
+    elif default_device() is not CPU:
+        placed(t, default_device())
     if state.inference and t._storage is None and t._view is None:
         mark_inference(t)
     if requires_grad:

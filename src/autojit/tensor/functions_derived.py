@@ -10,17 +10,74 @@ from typing import Any
 
 import numpy as np
 
+from autojit import ops
 from autojit.core.dtypes import DType, bool_, int64
 from autojit.core.errors import UsageError
 from autojit.tensor.factories import finish
-from autojit.tensor.functions_elementwise import add, div, eq, exp2, log, mul, pow, where
+from autojit.tensor.functions_elementwise import add, clamp, clone, div, eq, exp2, log, mul, pow, where
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
 from autojit.tensor.functions_special import lgamma
+from autojit.tensor.kernels import in_one_pass
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, floating, refuse_numbers, together
 from autojit.tensor.tensor import Tensor, type_of, wrap
+
+
+def frac(input: Any) -> Tensor:
+    """What is left of a number without its whole part."""
+    x = as_operand(input, "frac")
+    if type_of(x).dtype.category < 2:
+        raise UsageError(f'"frac" not implemented for {type_of(x).dtype}')
+    return in_one_pass("fraction", (), x, node="FracBackward0")  # type: ignore[no-any-return]
+
+
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """``input + weight * (end - input)``."""
+    return ops.lerp(input, end, weight)  # type: ignore[no-any-return]
+
+
+def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 * tensor2``."""
+    if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
+        return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")  # type: ignore[no-any-return]
+    product = mul(tensor1, tensor2)
+    return add(input, product if _is_one(value) else mul(product, value))
+
+
+def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 / tensor2``."""
+    if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
+        return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")  # type: ignore[no-any-return]
+    quotient = div(tensor1, tensor2)
+    return add(input, quotient if _is_one(value) else mul(quotient, value))
+
+
+def _all_floats(*operands: Any) -> bool:
+    """Whether these are tensors of one floating dtype, which nothing needs to be promoted to."""
+    if not all(type(t) is Tensor for t in operands):
+        return False
+    dtype = type_of(operands[0]).dtype
+    return dtype.is_floating_point and all(type_of(t).dtype is dtype for t in operands[1:])
+
+
+def _is_one(value: Any) -> bool:
+    return not isinstance(value, Tensor) and value == 1
+
+
+def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
+    """Replace NaN and infinities by numbers (the dtype's extremes by default)."""
+    if type_of(input).dtype.category < 2:
+        return clone(input)
+    return in_one_pass("nan_to_num", (0.0 if nan is None else nan, posinf, neginf), input)  # type: ignore[no-any-return]
+
+
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
+    x = floating(input, "logit")
+    x = x if eps is None else clamp(x, eps, 1 - eps)
+    return in_one_pass("logit", (), x, node="LogitBackward0", eps=None if eps is None else float(eps))  # type: ignore[no-any-return]
 
 
 def deg2rad(input: Tensor) -> Tensor:

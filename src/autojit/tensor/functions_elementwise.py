@@ -12,9 +12,9 @@ from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.ir.op import Op
-from autojit.ops.base import broadcast_shapes
 from autojit.ops.elementwise_exponential import PowNumber
 from autojit.tensor.dispatch import apply, apply_single, number
+from autojit.tensor.kernels import in_one_pass
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import (
     NUMBERS,
@@ -273,7 +273,6 @@ signbit = _through_ops("signbit", ops.signbit)
 floor = _through_ops("floor", ops.floor)
 ceil = _through_ops("ceil", ops.ceil)
 trunc = _through_ops("trunc", ops.trunc)
-frac = _through_ops("frac", ops.frac)
 sign_op = _through_ops("sign", ops.sign)
 angle = _through_ops("angle", ops.angle, floats=True)
 conj = _through_ops("conj", ops.conj)
@@ -402,6 +401,9 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
         refuse_numbers("clamp", input, min)
     if min is None and max is None:
         raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    by_numbers = type(input) is Tensor and all(v is None or isinstance(v, NUMBERS) for v in (min, max))
+    if by_numbers and type_of(input).dtype.is_floating_point:
+        return in_one_pass("clamp", (min, max), input, node="ClampBackward1")  # type: ignore[no-any-return]
     values = all_together([v for v in (input, min, max) if v is not None], "clamp")
     rest = iter(values[1:])
     low: Any = None if min is None else next(rest)
@@ -425,49 +427,14 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     return clamp(input, max=max)
 
 
-def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """``input + weight * (end - input)``."""
-    return ops.lerp(input, end, weight)  # type: ignore[no-any-return]
-
-
-def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-    """``input + value * tensor1 * tensor2``."""
-    product = mul(tensor1, tensor2)
-    return add(input, product if _is_one(value) else mul(product, value))
-
-
-def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-    """``input + value * tensor1 / tensor2``."""
-    quotient = div(tensor1, tensor2)
-    return add(input, quotient if _is_one(value) else mul(quotient, value))
-
-
-def _is_one(value: Any) -> bool:
-    return not isinstance(value, Tensor) and value == 1
-
-
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below 0, 1 above, ``values`` at 0."""
     return ops.heaviside(*together(input, values, "heaviside"))  # type: ignore[no-any-return]
 
 
-def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """Replace NaN and infinities by numbers (the dtype's extremes by default)."""
-    if type_of(input).dtype.category < 2:
-        return clone(input)
-    return ops.nan_to_num(input, 0.0 if nan is None else nan, posinf, neginf)  # type: ignore[no-any-return]
-
-
 def xlogy(input: Any, other: Any) -> Tensor:
     """``x * log(y)``, 0 where ``x`` is 0 (and ``y`` is not NaN)."""
     return ops.xlogy(*floating_together(input, other, "xlogy"))  # type: ignore[no-any-return]
-
-
-def logit(input: Tensor, eps: float | None = None) -> Tensor:
-    """``log(x / (1 - x))``; ``eps`` clamps to [eps, 1 - eps] first."""
-    x = floating(input, "logit")
-    x = x if eps is None else clamp(x, eps, 1 - eps)
-    return rename_node(log(div(x, sub(1, x))), "LogitBackward0", eps=None if eps is None else float(eps))
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:

@@ -20,6 +20,11 @@ from autojit.core.sizes import named_size
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.op import Op, bind
+from autojit.ops.fused import COMPOSITES, Fused
+from autojit.tensor.dispatch import apply
+from autojit.tensor.op_node import rename_node
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +57,33 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     form = _form_of(arrays)
     if form is None:
         return None
-    return run(_kernel_of_op(op, form), arrays)[0]
+    found = run(_kernel_of_op(op, form), arrays)
+    return found[0] if op.n_outputs == 1 else tuple(found)
+
+
+def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", **shown: Any) -> Any:
+    """The composite ``name`` of ``ops.fused``: of large arrays by one kernel, and then recorded as one node.
+
+    Args:
+        node: the node's name, as torch calls it.
+        shown: what the node shows as ``_saved_<name>``.
+    """
+    if state.divert is None and all(type(t) is Tensor for t in operands) and _serves([t._array for t in operands]):
+        found = apply(_fused(name, parameters), *operands)
+    else:
+        found = COMPOSITES[name](*operands, *parameters)
+    return rename_node(found, node, **shown) if node else found
+
+
+@lru_cache(maxsize=1024)
+def _fused(name: str, parameters: tuple[Any, ...]) -> Fused:
+    return Fused(name, parameters)
+
+
+def _serves(arrays: Sequence[Any]) -> bool:
+    if not all(type(a) is np.ndarray and a.dtype.kind == "f" and a.dtype.itemsize >= 4 for a in arrays):
+        return False
+    return arrays[0].size >= LARGE and len({a.dtype for a in arrays}) == 1 and _form_of(arrays) is not None
 
 
 def _form_of(arrays: Sequence[NDArray[Any]]) -> tuple[Operand, ...] | None:
@@ -83,4 +114,3 @@ def run(kernel: Executable, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]
 
 
 evaluating.by_kernel = evaluate_by_kernel
-__all__ = ["LARGE", "evaluate_by_kernel", "kernel_of", "run"]

@@ -95,3 +95,4 @@ METHODS: dict[str, Any] = {
 METHODS |= {n: _refusing(n, "sparse coordinate tensor") for n in ("indices", "coalesce", "is_coalesced")}
 METHODS |= {n: _refusing(n, "sparse tensor") for n in ("values", "_indices", "_values", "_nnz")}
 METHODS |= {n: _refusing(n, "sparse row compressed tensor") for n in ("crow_indices", "col_indices")}
+METHODS |= {n: _refusing(n, "sparse column compressed tensor") for n in ("ccol_indices", "row_indices")}

@@ -100,7 +100,7 @@ def is_warn_always_enabled() -> bool:
     return _warns_always
 
 
-_deterministic = False
+_deterministic = _only_warns = False
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -113,10 +113,15 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
         True
         >>> aj.use_deterministic_algorithms(False)
     """
-    global _deterministic
-    _deterministic = bool(mode)
+    global _deterministic, _only_warns
+    _deterministic, _only_warns = bool(mode), bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
     """What ``use_deterministic_algorithms`` was told last."""
     return _deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether ``use_deterministic_algorithms`` was told last to warn only."""
+    return _deterministic and _only_warns

@@ -161,7 +161,7 @@ def factories_with_out() -> dict[str, Callable[..., Any]]:
 
 
 def with_layout(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The factory with the keywords ``layout`` (of a sparse one the result is converted) and ``pin_memory`` (no effect).
+    """The factory with the keywords ``layout`` (a sparse one converts the result) and ``pin_memory`` (no effect).
 
     Example:
         >>> import autojit as aj

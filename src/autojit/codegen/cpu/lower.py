@@ -16,6 +16,7 @@ from autojit.codegen.cpu import gemm
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import print_loops
+from autojit.codegen.cpu.nested import nested_entries
 from autojit.codegen.cpu.lowered import (
     Argument,
     BandEntry,
@@ -45,6 +46,7 @@ from autojit.schedule.kernels import (
     Kernel,
     LoopKernel,
     MatmulKernel,
+    NestedKernel,
     StructuredKernel,
     joint_batch,
 )
@@ -100,8 +102,18 @@ class _Lowering:
             self._matmul(kernel)
         elif isinstance(kernel, CopyKernel):
             self._copy(kernel.target, kernel.source)
+        elif isinstance(kernel, NestedKernel):
+            self.entries += nested_entries(kernel, self._nested)
         else:
             self._structured(kernel)
+
+    def _nested(self, schedule: Schedule) -> LoweredStep:
+        """A schedule inside this one, which shares its kernels and reports."""
+        inner = _Lowering(schedule)
+        inner.gemms, inner.fallbacks, inner.reporters, inner.printed = (
+            self.gemms, self.fallbacks, self.reporters, self.printed
+        )  # fmt: skip
+        return inner.run()
 
     def _band(self, band: Band) -> None:
         """The band's entries on slices, then what combines the slices' partial results."""

@@ -31,7 +31,11 @@ def print_array_call(op: Op, code: Linked, operands: Sequence[TensorType], resul
     for k, type in enumerate((*operands, *results)):
         is_number = k < len(operands) and type.ndim == 0
         parts += [_number(kernel, k, type)] if is_number else _array(kernel, k, type)
-    kernel.entry += ["  %results = alloca i64, align 16", "  %failure = alloca i64, align 8", "  store i64 0, ptr %failure"]
+    kernel.entry += [
+        "  %results = alloca i64, align 16",
+        "  %failure = alloca i64, align 8",
+        "  store i64 0, ptr %failure",
+    ]
     status = kernel.line(f"call i32 @{code.functions[0].name}({', '.join(parts)})")
     number = kernel.line(f"trunc i64 {kernel.line('load i64, ptr %failure')} to i32")
     least = kernel.line(f"call i32 @llvm.umax.i32(i32 {number}, i32 1)")

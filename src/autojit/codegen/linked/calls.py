@@ -15,7 +15,9 @@ _RESULTS: dict[str, DType] = {
 }  # fmt: skip
 
 
-def call(emit: ScalarEmitter, function: ScalarFunction, operands: Sequence[Scalar], output: int, dtype: DType) -> Scalar:
+def call(
+    emit: ScalarEmitter, function: ScalarFunction, operands: Sequence[Scalar], output: int, dtype: DType
+) -> Scalar:
     """Result ``output`` of the function as a value of ``dtype``, which may be narrower than what it returns.
 
     A result of type ``bool`` is a byte in LLVM's text; integers of the same width have one LLVM type, signed or not.

@@ -18,7 +18,12 @@ from autojit.codegen.linked.scalar_function import ScalarFunction
 from autojit.codegen.linked.tangent_rules import plain_name
 from autojit.core.dtypes import float32, float64
 
-_INTRINSICS = frozenset("sqrt fabs floor ceil trunc rint nearbyint round roundeven copysign minnum maxnum fma".split())
+_INTRINSICS = frozenset(
+    {
+        "sqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "round", "roundeven", "copysign", "minnum",
+        "maxnum", "fma",
+    }
+)  # fmt: skip
 _BY_TYPE = {"double": float64, "float": float32}
 _CALL = re.compile(r"^(?:%\S+ = )?(?:(?:tail|musttail|notail) )?call ")
 _PURE = "nounwind willreturn memory(none)"

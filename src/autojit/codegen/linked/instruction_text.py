@@ -18,11 +18,14 @@ _ATTRIBUTE = re.compile(
     r"\((?:[^()]|\([^()]*\))*\))"
 )
 FLAGS = frozenset(
-    "fast nnan ninf nsz arcp contract afn reassoc nuw nsw exact disjoint nneg samesign inbounds nusw".split()
-)
+    {
+        "fast", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "nuw", "nsw", "exact", "disjoint", "nneg",
+        "samesign", "inbounds", "nusw",
+    }
+)  # fmt: skip
 _OPENING, _CLOSING = "([{<", ")]}>"
 _CALLING = re.compile(r"(?:(?:tail|musttail|notail)\s+)?call\b")
-_WORDS_BEFORE_TYPE = frozenset("fastcc ccc coldcc".split())
+_WORDS_BEFORE_TYPE = frozenset(["fastcc", "ccc", "coldcc"])
 
 
 class Instruction(NamedTuple):

@@ -20,6 +20,7 @@ _LABEL = re.compile(r'^(?:"([^"]*)"|([-\w$.]+)):')
 _METADATA = re.compile(r"(?:,\s*![\w.]+ !\d+)+|,\s*![\w.]+ ![\w.(){}, !]*$")
 _GROUP = re.compile(r" #\d+")
 _FAILURE = re.compile(r"@(\.const\.picklebuf\.\w+)")
+_LOOK_UP = re.compile(r'\s*(%(?:"[^"]*"|[-\w$.]+)) = load ptr, ptr @"\.numba\.unresolved\$([-\w$.]+)"')
 _LINKAGE = re.compile(
     r"^(@\S+|@\"[^\"]*\") = (?:(?:private|internal|common|linkonce_odr|weak|weak_odr|linkonce|external|dso_local|"
     r"local_unnamed_addr|unnamed_addr|hidden|available_externally)\s+)*"
@@ -76,12 +77,30 @@ def read_module(text: str) -> ModuleText:
                 if inner == "}":
                     break
                 body.append(inner)
-            module.functions[name] = (line, body)
+            module.functions[name] = (line, _with_direct_calls(body))
         elif line.startswith("@"):
             module.globals[_name_of(line)] = line
         elif re.match(r"%\S+ = type ", line):
             raise UnsupportedError("a linked function uses a named LLVM type", {"type": line})
     return module
+
+
+def _with_direct_calls(body: list[str]) -> list[str]:
+    """Calls of functions that Numba looks up when the module is loaded (recursive ones) as calls by name."""
+    known: dict[str, str] = {}
+    kept = []
+    for line in body:
+        looked_up = _LOOK_UP.match(line)
+        if looked_up:
+            known[looked_up.group(1)] = looked_up.group(2)
+        else:
+            kept.append(line)
+    if not known:
+        return body
+    return [
+        _LOCAL_NAME.sub(lambda name: f"@{known[name.group()]}" if name.group() in known else name.group(), line)
+        for line in kept
+    ]
 
 
 def _name_of(line: str) -> str:

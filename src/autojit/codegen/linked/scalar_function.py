@@ -72,4 +72,6 @@ def scalar_function(code: Linked, kinds: tuple[str, ...]) -> ScalarFunction:
 
 def called_names(code: Linked) -> set[str]:
     """Names without ``@`` that the functions refer to."""
-    return {name for function in code.functions for line in function.lines() for name in re.findall(r"@([-\w$.]+)", line)}
+    return {
+        name for function in code.functions for line in function.lines() for name in re.findall(r"@([-\w$.]+)", line)
+    }

@@ -15,9 +15,10 @@ from autojit.codegen.linked.instruction_text import scalar_of
 from autojit.codegen.scalar import literal
 from autojit.core.dtypes import float32, float64
 
-CONSTANT = frozenset("floor ceil trunc rint nearbyint round roundeven".split())
+CONSTANT = frozenset(["floor", "ceil", "trunc", "rint", "nearbyint", "round", "roundeven"])
 """Functions that are constant almost everywhere."""
 
+_NUMBAS = {"numba_gamma": "tgamma", "numba_gammaf": "tgammaf", "numba_ldexp": "ldexp", "numba_ldexpf": "ldexpf"}
 _LIBRARY = {"fmin": "minnum", "fmax": "maxnum", "fabs": "fabs"}  # C's name -> LLVM's, where they differ
 
 
@@ -101,6 +102,32 @@ def _gaussian(m: Maths, x: str, factor: float) -> str:
     return m.scaled(m.call("exp", m.neg(m.mul(x, x))), factor * 2.0 / math.sqrt(math.pi))
 
 
+def _trigamma(m: Maths, x: str, y: str) -> str:
+    """The derivative of digamma: its recurrence up to where the asymptotic series is exact, reflected left of 1/2.
+
+    Source: DLMF 5.5.2, 5.5.4 and 5.15.8.
+    """
+    is_left = m.compare("olt", x, m.constant(0.5))
+    t = m.select(is_left, m.sub(m.constant(1.0), x), x)
+    total = m.constant(0.0)
+    for step in range(_SHIFT):
+        term = m.reciprocal(m.add(t, m.constant(float(step))))
+        total = m.add(total, m.mul(term, term))
+    z = m.reciprocal(m.add(t, m.constant(float(_SHIFT))))
+    square = m.mul(z, z)
+    series = m.constant(_BERNOULLI[-1])
+    for coefficient in reversed(_BERNOULLI[:-1]):
+        series = m.add(m.mul(series, square), m.constant(coefficient))
+    tail = m.add(m.scaled(square, 0.5), m.add(z, m.mul(m.mul(z, square), series)))
+    right = m.add(total, tail)
+    sine = m.call("sin", m.scaled(x, math.pi))
+    left = m.sub(m.div(m.constant(math.pi**2), m.mul(sine, sine)), right)
+    return m.select(is_left, left, right)
+
+
+_SHIFT = 8
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+
 UNARY: dict[str, Unary] = {
     "exp": lambda m, x, y: y,
     "exp2": lambda m, x, y: m.scaled(y, math.log(2.0)),
@@ -127,6 +154,7 @@ UNARY: dict[str, Unary] = {
     "erfc": lambda m, x, y: _gaussian(m, x, -1.0),
     "lgamma": lambda m, x, y: m.call("digamma", x),
     "tgamma": lambda m, x, y: m.mul(y, m.call("digamma", x)),
+    "digamma": _trigamma,
     "fabs": lambda m, x, y: m.sign(x),
 }
 
@@ -174,7 +202,7 @@ BINARY: dict[str, Binary] = {
     "hypot": _hypot,
     "fmod": _fmod,
     "copysign": _copysign,
-    **{name: _extremum for name in ("minnum", "maxnum", "minimum", "maximum", "minimumnum", "maximumnum")},
+    **dict.fromkeys(("minnum", "maxnum", "minimum", "maximum", "minimumnum", "maximumnum"), _extremum),
 }
 
 
@@ -183,6 +211,7 @@ def plain_name(callee: str) -> str:
 
     Names that are no mathematical function's are given back as they are.
     """
+    callee = _NUMBAS.get(callee, callee)
     found = re.fullmatch(r"llvm\.([a-z0-9]+)\.(?:v\d+)?f(?:32|64)(?:\.i32)?", callee)
     if found:
         return found.group(1)

@@ -55,7 +55,9 @@ def partial(function: ScalarFunction, operand: int) -> ScalarFunction | None:
         return None
     name = work.tangent(root, mask)
     frame = _frame(function, name, operand)
-    unchanged = [f for f in function.code.functions if any(f"@{f.name}(" in line for t in work.made for line in t.lines())]
+    unchanged = [
+        f for f in function.code.functions if any(f"@{f.name}(" in line for t in work.made for line in t.lines())
+    ]
     code = canonical([frame, *work.made, *unchanged], function.code.globals, ())
     used = called_names(code)
     externals = tuple(sorted(n for n in used if not n.startswith(("llvm.", "aj.op."))))
@@ -429,10 +431,11 @@ class _TangentWriter:
 
     def _call(self, line: str, result: str, call: Call) -> None:
         activity = self.activity
-        if call.callee in self.work.functions:
-            if any(v in activity.active or (k == "ptr" and activity.has_shadow(v)) for k, v in call.operands):
-                self._inner_call(result, call)
-                return
+        if call.callee in self.work.functions and any(
+            value in activity.active or (kind == "ptr" and activity.has_shadow(value)) for kind, value in call.operands
+        ):
+            self._inner_call(result, call)
+            return
         self.lines.append(line)
         if call.callee.startswith(("llvm.memcpy", "llvm.memmove", "llvm.memset")):
             self._memory_call(call)
@@ -530,4 +533,3 @@ def _no_rule(what: str) -> DifferentiationError:
         {"it uses": what},
         "give the derivatives: aj.op(f, derivatives=(df_dx, ...))",
     )
-

@@ -13,13 +13,9 @@ from typing import Any
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
-from autojit.ops import composites_activation
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
-from autojit.tensor.op_node import rename_node
-
-_SELU_ALPHA = 1.6732632423543772848170429916717  # Klambauer et al., arXiv:1706.02515, eq. 14
-_SELU_SCALE = 1.0507009873554804934193349852946
+from autojit.tensor.kernels import in_one_pass
 
 
 def _maybe_in_place(function: Callable[[Tensor], Tensor], input: Tensor, inplace: bool) -> Tensor:
@@ -72,7 +68,8 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 def _thresholded(x: Tensor, threshold: complex | Tensor, value: complex | Tensor) -> Tensor:
     limit, other = (_real_number(v) for v in (threshold, value))
     given = threshold.item() if isinstance(threshold, Tensor) else threshold
-    return rename_node(aj.where(x <= limit, other, x), "ThresholdBackward0", threshold=given)
+    found: Tensor = in_one_pass("threshold", (limit, other), x, node="ThresholdBackward0", threshold=given)
+    return found
 
 
 def _real_number(value: Any) -> Any:
@@ -91,7 +88,9 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else ``negative_slope * x``."""
-    found = _maybe_in_place(lambda x: aj.where(x > 0, x, x * negative_slope), input, inplace)
+    found = _maybe_in_place(
+        lambda x: in_one_pass("leaky_relu", (negative_slope,), x, node="LeakyReluBackward0"), input, inplace
+    )
     return _without_backward(found, "leaky_relu", "slope") if inplace and negative_slope < 0 else found
 
 
@@ -132,15 +131,9 @@ def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, traini
     return rrelu(input, lower, upper, training, True)
 
 
-def _elu(x: Tensor, alpha: float, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
-    negative = x.clamp(max=0.0)
-    curve = aj.expm1(negative if input_scale == 1.0 else negative * input_scale) * (alpha * scale)
-    return aj.where(x > 0, x if scale == 1.0 else x * scale, curve)
-
-
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha (exp(x) - 1)."""
-    found = _maybe_in_place(lambda x: _elu(x, alpha), input, inplace)
+    found = _maybe_in_place(lambda x: in_one_pass("elu", (alpha,), x, node="EluBackward0"), input, inplace)
     return _without_backward(found, "elu", "alpha") if inplace and alpha < 0 else found
 
 
@@ -151,7 +144,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU with the self-normalising constants."""
-    return _maybe_in_place(lambda x: _elu(x, _SELU_ALPHA, _SELU_SCALE), input, inplace)
+    return _maybe_in_place(lambda x: in_one_pass("selu", (), x, node="EluBackward0"), input, inplace)
 
 
 def selu_(input: Tensor) -> Tensor:
@@ -163,7 +156,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     if alpha == 0:
         raise UsageError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    found = _maybe_in_place(lambda x: _elu(x, alpha, 1.0, 1.0 / alpha), input, inplace)
+    found = _maybe_in_place(lambda x: in_one_pass("celu", (alpha,), x, node="CeluBackward0"), input, inplace)
     return _without_backward(found, "celu", "alpha") if inplace and alpha < 0 else found
 
 
@@ -176,18 +169,18 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x Phi(x), exact or with ``approximate="tanh"`` by tanh. Source: arXiv:1606.08415."""
     if approximate not in ("none", "tanh"):
         raise UsageError("approximate argument must be either none or tanh.")
-    found: Tensor = composites_activation.gelu(input, approximate)
+    found: Tensor = in_one_pass("gelu", (approximate,), input, node="GeluBackward0")
     return found
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x)."""
-    return _maybe_in_place(lambda x: x * x.sigmoid(), input, inplace)
+    return _maybe_in_place(lambda x: in_one_pass("silu", (), x, node="SiluBackward0"), input, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x)). Source: arXiv:1908.08681."""
-    return _maybe_in_place(lambda x: x * aj.tanh(softplus_of(x)), input, inplace)
+    return _maybe_in_place(lambda x: in_one_pass("mish", (), x, node="MishBackward0"), input, inplace)
 
 
 def softplus_of(x: Tensor) -> Tensor:
@@ -198,39 +191,40 @@ def softplus_of(x: Tensor) -> Tensor:
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta; the identity where beta x > threshold."""
-    found: Tensor = composites_activation.softplus(input, beta, threshold)
+    found: Tensor = in_one_pass("softplus", (beta, threshold), input, node="SoftplusBackward0")
     return found
 
 
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), accurate at both ends."""
-    return -softplus_of(-input)
+    found: Tensor = in_one_pass("logsigmoid", (), input, node="LogSigmoidBackward0")
+    return found
 
 
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
-    return input / (input.abs() + 1)
+    found: Tensor = in_one_pass("softsign", (), input, node="DivBackward0")
+    return found
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
-    return input - input.tanh()
+    found: Tensor = in_one_pass("tanhshrink", (), input, node="SubBackward0")
+    return found
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x shrunk towards zero by ``lambd``."""
     if lambd < 0:
         raise UsageError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
-    return aj.where(input > lambd, input - lambd, aj.where(input < -lambd, input + lambd, input * 0.0))
+    found: Tensor = in_one_pass("softshrink", (lambd,), input, node="SoftshrinkBackward0")
+    return found
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
-    return aj.where((input >= -lambd) & (input <= lambd), 0.0, input)
-
-
-def _hardtanh(x: Tensor, low: float, high: float) -> Tensor:
-    return aj.where(x <= low, low, aj.where(x >= high, high, x))
+    found: Tensor = in_one_pass("hardshrink", (lambd,), input, node="HardshrinkBackward0")
+    return found
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
@@ -239,7 +233,9 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
         raise ArgumentError("min_val cannot be greater than max_val")
     if input.dtype.category < 2:  # integers stay integers, as in torch
         min_val, max_val = int(min_val), int(max_val)
-    return _maybe_in_place(lambda x: _hardtanh(x, min_val, max_val), input, inplace)
+    return _maybe_in_place(
+        lambda x: in_one_pass("hardtanh", (min_val, max_val), x, node="HardtanhBackward0"), input, inplace
+    )
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -254,14 +250,12 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
-    return _maybe_in_place(lambda x: _hardtanh(x + 3.0, 0.0, 6.0) / 6.0, input, inplace)
+    return _maybe_in_place(lambda x: in_one_pass("hardsigmoid", (), x, node="HardsigmoidBackward0"), input, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x relu6(x + 3) / 6."""
-    return _maybe_in_place(
-        lambda x: aj.where(x <= -3.0, x * 0.0, aj.where(x >= 3.0, x, x * (x + 3.0) / 6.0)), input, inplace
-    )
+    return _maybe_in_place(lambda x: in_one_pass("hardswish", (), x, node="HardswishBackward0"), input, inplace)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:

@@ -2,7 +2,8 @@
 
 How to read: positions of a grid run over -1 ... 1; ``_unnormalized`` turns them into places in samples along one axis,
 ``_inside`` brings those outside back by the padding mode. The value at a place is a weighted sum of neighbours
-(``_taps`` along each axis, ``_look_up`` for one corner), so derivatives of every order, of values and of positions, follow.
+(``_taps`` along each axis, ``_look_up`` for one corner), so derivatives of every order, of values and of positions,
+follow.
 """
 
 from __future__ import annotations

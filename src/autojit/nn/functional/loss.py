@@ -14,6 +14,7 @@ from autojit.nn.functional.reduction import at_hand, is_known, reduce_loss, reso
 from autojit.ops.composed import MseLoss
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
+from autojit.tensor.kernels import in_one_pass
 
 
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,8 +92,8 @@ def smooth_l1_loss(
     if beta == 0.0:
         return l1_loss(input, target, reduction=reduction)
     x, y = _same_shape(input, target)
-    size = (x - y).abs()
-    return reduce_loss(aj.where(size < beta, 0.5 / beta * (size * size), size - 0.5 * beta), reduction)
+    loss = in_one_pass("smooth_l1", (float(beta),), x, y, node="SmoothL1LossBackward0")
+    return reduce_loss(loss, reduction)
 
 
 def huber_loss(
@@ -102,8 +103,7 @@ def huber_loss(
     if delta <= 0:
         raise UsageError("huber_loss does not support non-positive values for delta.")
     x, y = _same_shape(input, target)
-    size = (x - y).abs()
-    loss = aj.where(size < delta, 0.5 * (size * size), delta * (size - 0.5 * delta))
+    loss = in_one_pass("huber", (float(delta),), x, y, node="HuberLossBackward0")
     return _weighted(loss, weight, reduction)
 
 

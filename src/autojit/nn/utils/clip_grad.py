@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 
 import autojit as aj
@@ -70,3 +71,19 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
         for parameter in _tensors(parameters):
             if parameter.grad is not None:
                 parameter.grad.clamp_(min=-bound, max=bound)
+
+
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """``clip_grad_norm_`` under its older name, with a warning that says so."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)

@@ -1,0 +1,155 @@
+"""Settings that programs ask for and that change nothing here, or the little they change.
+
+Products are always computed in the precision of their operands, one pool of threads runs compiled steps, and results
+do not depend on the run: these functions remember what they are told.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from autojit.core.errors import UsageError
+from autojit.tensor import Tensor
+from autojit.tensor.legacy import kind_name
+from autojit.tensor.memory import UntypedStorage
+from autojit.tensor.namespace import (
+    are_deterministic_algorithms_enabled,
+    is_deterministic_algorithms_warn_only_enabled,
+    use_deterministic_algorithms,
+)  # fmt: skip
+
+__all__ = [
+    "compiled_with_cxx11_abi", "get_deterministic_debug_mode", "get_float32_matmul_precision", "get_num_interop_threads",
+    "init_num_threads", "is_distributed", "is_storage", "set_deterministic_debug_mode", "set_float32_matmul_precision",
+    "set_flush_denormal", "set_num_interop_threads", "typename",
+]  # fmt: skip
+
+_PRECISIONS = ("highest", "high", "medium")
+_DEBUG_MODES = ("default", "warn", "error")
+_precision = "highest"
+_interop_threads = 1
+
+
+def get_float32_matmul_precision() -> str:
+    """What ``set_float32_matmul_precision`` was told last; products of float32 are computed in float32 in any case.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.get_float32_matmul_precision()
+        'highest'
+    """
+    return _precision
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Allow "high" or "medium" precision of products, or ask for the "highest", which they always have."""
+    global _precision
+    if precision not in _PRECISIONS:
+        warnings.warn(
+            f"{precision!r} is not one of 'highest', 'high', or 'medium'; the precision stays {_precision!r}",
+            UserWarning,
+            stacklevel=2,
+        )
+        return
+    _precision = precision
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2: whether deterministic results were asked for not at all, with warnings, or with errors."""
+    if not are_deterministic_algorithms_enabled():
+        return 0
+    return 1 if is_deterministic_algorithms_warn_only_enabled() else 2
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """``use_deterministic_algorithms`` by "default", "warn" or "error", or 0 to 2.
+
+    Raises:
+        TypeError: ``debug_mode`` is neither a number nor a name.
+        RuntimeError: it is none of these.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.set_deterministic_debug_mode("default")
+        >>> aj.get_deterministic_debug_mode()
+        0
+    """
+    if not isinstance(debug_mode, int | str):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    names: tuple[Any, ...] = _DEBUG_MODES if isinstance(debug_mode, str) else (0, 1, 2)
+    if debug_mode not in names:
+        raise UsageError(
+            f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+        )
+    level = names.index(debug_mode)
+    use_deterministic_algorithms(level > 0, warn_only=level == 1)
+
+
+def get_num_interop_threads() -> int:
+    """What ``set_num_interop_threads`` was told last; ops run one after another."""
+    return _interop_threads
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Remember a number of threads for running ops beside each other, which is never done.
+
+    Raises:
+        RuntimeError: ``num`` is not positive.
+    """
+    global _interop_threads
+    if num <= 0:
+        raise UsageError(f"set_num_interop_threads expects a positive integer, got {num}")
+    _interop_threads = num
+
+
+def init_num_threads() -> None:
+    """Nothing: threads start when a compiled step first uses them."""
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether the wish could be granted: the smallest numbers are always kept, so only ``False`` is.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.set_flush_denormal(False)
+        True
+    """
+    return not mode
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """True, which nothing here depends on."""
+    return True
+
+
+def is_storage(obj: Any, /) -> bool:
+    """Whether an object is a tensor's storage.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.is_storage(aj.ones(1).untyped_storage())
+        True
+    """
+    return isinstance(obj, UntypedStorage)
+
+
+def is_distributed(input: Tensor) -> bool:
+    """False: no tensor lies on several machines."""
+    return False
+
+
+def typename(obj: Any, /) -> str:
+    """The name of a tensor's type, or of an object's class with its module.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.typename(aj.ones(1))
+        'autojit.FloatTensor'
+    """
+    if isinstance(obj, Tensor):
+        return kind_name(obj)
+    owner: Any = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(owner, "__module__", "") or ""
+    name = owner.__qualname__
+    return name if module in ("", "builtins") else f"{module}.{name}"

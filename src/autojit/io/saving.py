@@ -1,0 +1,111 @@
+"""``save`` and ``load``: torch's zip format, or safetensors by the name of the file; never plain pickle."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any, BinaryIO
+
+from autojit.core.errors import ArgumentError, UsageError
+from autojit.io.archive import load_archive, save_archive
+from autojit.io.load_errors import LoadError
+from autojit.io.safetensors import Path, written_whole
+from autojit.io.torch_file import read_file, write_file
+
+_TAR_NAME = slice(257, 262)  # where a tar file says "ustar"
+
+
+def save(
+    obj: Any, f: Path | BinaryIO, pickle_module: Any = pickle, pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True, _disable_byteorder_record: bool = False,
+) -> None:  # fmt: skip
+    """Save tensors, parameters, state dicts and plain values, nested in containers, to a path or an open binary file.
+
+    The file is torch's: ``torch.load`` reads it. A path that ends in ``.safetensors`` gets that format instead, which
+    holds tensors, numbers, strings, None, and dicts, lists and tuples of them. A path appears complete or not at all.
+    Tensors that share memory share it again after ``load``.
+
+    Raises:
+        TypeError: a value that cannot be saved.
+        ValueError: another pickle module or protocol is asked for; there is one format.
+
+    Example:
+        >>> import autojit as aj, io
+        >>> file = io.BytesIO()
+        >>> aj.save({"weight": aj.ones(2), "epoch": 3}, file)
+        >>> aj.load(file)
+        {'weight': tensor([1., 1.]), 'epoch': 3}
+    """
+    if pickle_protocol != 2 or not _use_new_zipfile_serialization:
+        raise ArgumentError("save: the zip format with pickle protocol 2 is the only one", {"got": pickle_protocol})
+    if not isinstance(f, str | os.PathLike):
+        _written(obj, f, "archive")
+        f.flush()
+        return
+    path = os.fspath(f)
+    if str(path).endswith(".safetensors"):
+        save_archive(obj, f)
+        return
+    name = os.path.basename(str(path)).rpartition(".")[0] or "archive"
+    with written_whole(f) as file:
+        _written(obj, file, name)
+
+
+def _written(obj: Any, file: BinaryIO, name: str) -> None:
+    try:
+        write_file(obj, file, name)
+    except RecursionError:
+        raise UsageError("save: the value is nested too deeply to be saved") from None
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TypeError(
+            f"save: a value cannot be saved: {error}; save state_dict() of modules and optimisers, and numbers, strings "
+            "and containers"
+        ) from error
+
+
+def load(
+    f: Path | BinaryIO, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None,
+    mmap: bool | None = None, encoding: str = "utf-8",
+) -> Any:  # fmt: skip
+    """Read a file of ``save``, of ``torch.save`` or in the safetensors format (which gives a dict of tensors).
+
+    Nothing in a file is ever executed, whatever ``weights_only`` says: a class of yours comes back only after
+    ``serialization.add_safe_globals``. An open file is read from its beginning.
+
+    Args:
+        map_location: where tensors of other devices go: ``"cpu"``, a dict of places, or a function.
+        mmap: map the tensors' memory, so that it is read from the file when it is looked at; needs a path.
+
+    Raises:
+        LoadError: (a RuntimeError) the file is damaged, or in a format that can only be read by executing it.
+        UnsafeGlobalError: (a pickle.UnpicklingError) the file names a class or function that was not allowed.
+        SafetensorsError: (a ValueError) a damaged file in the safetensors format.
+
+    Example:
+        >>> import autojit as aj, io
+        >>> file = io.BytesIO()
+        >>> aj.save([aj.zeros(2), "text"], file)
+        >>> aj.load(file)
+        [tensor([0., 0.]), 'text']
+    """
+    if isinstance(f, str | os.PathLike):
+        path = os.fspath(f)
+        with open(path, "rb") as file:
+            return _read(file, map_location, str(path) if mmap else None, encoding)
+    if mmap:
+        raise ArgumentError("load: mmap=True needs a path, not an open file", {"got": type(f).__name__})
+    return _read(f, map_location, None, encoding)
+
+
+def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str) -> Any:
+    file.seek(0)
+    start = file.read(512)
+    file.seek(0)
+    if start[:2] == b"PK":
+        return read_file(file, map_location, path, encoding)
+    if start[_TAR_NAME] == b"ustar" or (start[:1] == b"\x80" and len(start) > 1 and 2 <= start[1] <= 5):
+        raise LoadError(
+            "load: this is a plain pickle, as torch wrote before version 1.6; reading it could execute code",
+            fix="in torch: torch.save(torch.load(file, weights_only=True), file)",
+        )
+    return load_archive(file, map_location)

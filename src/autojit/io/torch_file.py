@@ -1,0 +1,225 @@
+"""torch's zip files: ``data.pkl`` says what there is, ``data/0``, ``data/1``, ... are the bytes of the storages.
+
+Only files whose records are stored (not compressed) are read, as torch writes them: so no file can need more memory
+than it has bytes, and a record can be mapped instead of read.
+Source: https://docs.pytorch.org/docs/stable/notes/serialization.html
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+import zlib
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+import autojit as aj
+from autojit.core.dtypes import DType
+from autojit.core.errors import DeviceError
+from autojit.io.load_errors import LoadError
+from autojit.io.pickle_reader import PickleReader
+from autojit.io.pickle_writer import PickleWriter
+from autojit.io.torch_names import LoadedStorage, StorageKind
+
+_ALIGNMENT = 64
+_LOCAL_HEADER_BYTES = 30
+_MOST_RECORDS = 1 << 22
+_DAMAGED = (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error, ValueError, OverflowError, zlib.error)
+
+
+# ---- writing
+
+
+def write_file(obj: Any, file: BinaryIO, name: str) -> None:
+    """Write an object; ``name`` is the folder inside of the file, as torch takes it from the file's own name.
+
+    Raises:
+        RecursionError: containers are nested too deeply.
+    """
+    text = io.BytesIO()
+    writer = PickleWriter(text)
+    writer.dump(obj)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        out = _Records(archive, name)
+        out.add("data.pkl", text.getvalue())
+        out.add(".format_version", b"1")
+        out.add(".storage_alignment", str(_ALIGNMENT).encode())
+        out.add("byteorder", b"little")
+        for key, memory in writer.storages.items():
+            out.add(f"data/{key}", memory)
+        out.add("version", b"3\n")
+
+
+class _Records:
+    """The records of a zip file that is being written, each aligned for mapping."""
+
+    def __init__(self, archive: zipfile.ZipFile, folder: str) -> None:
+        self.archive = archive
+        self.folder = folder
+
+    def add(self, name: str, content: Any) -> None:
+        """One more record."""
+        info = zipfile.ZipInfo(f"{self.folder}/{name}", (1980, 1, 1, 0, 0, 0))
+        begin = self.archive.start_dir + _LOCAL_HEADER_BYTES + len(info.filename.encode()) + 4
+        padding = -begin % _ALIGNMENT
+        info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
+        view = memoryview(content)
+        info.file_size = view.nbytes
+        with self.archive.open(info, "w", force_zip64=view.nbytes > 1 << 31) as record:
+            record.write(view)
+        info.extra = b""  # the directory at the end needs no padding
+
+
+# ---- reading
+
+
+class _Source(NamedTuple):
+    """Where the bytes are: an open file, and its path when records are to be mapped."""
+
+    archive: zipfile.ZipFile
+    file: BinaryIO
+    size_bytes: int
+    path: str | None
+
+
+def read_file(file: BinaryIO, map_location: Any, path: str | None = None, encoding: str = "utf-8") -> Any:
+    """The object of an open file.
+
+    Args:
+        map_location: where storages of other devices go: a device, a dict of them, or a function of ``(storage, name)``.
+        path: the file's path, to map its storages copy-on-write instead of reading them.
+
+    Raises:
+        LoadError: the file is damaged.
+        UnsafeGlobalError: it names something that is not allowed.
+    """
+    size_bytes = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    try:
+        archive = zipfile.ZipFile(file)
+    except _DAMAGED as error:
+        raise LoadError(f"load: this is no zip file, or it is damaged: {error}") from None
+    return _Reader(_Source(archive, file, size_bytes, path), map_location).object(encoding)
+
+
+class _Reader:
+    """Reads one file; storages are read when the pickle first refers to them."""
+
+    def __init__(self, source: _Source, map_location: Any) -> None:
+        self.source = source
+        self.map_location = map_location
+        self.storages: dict[str, LoadedStorage] = {}
+        self.read_bytes = 0
+        self.folder = self._folder()
+        self.is_big = self._optional("byteorder") == b"big"
+
+    def _folder(self) -> str:
+        names = self.source.archive.namelist()
+        if len(names) > _MOST_RECORDS:
+            raise LoadError(f"load: the file has {len(names)} records")
+        found = [n for n in names if n.endswith("/data.pkl") and n.count("/") == 1]
+        if len(found) != 1:
+            raise LoadError("load: the zip file holds no data.pkl, so torch did not write it")
+        folder = found[0].removesuffix("/data.pkl")
+        if f"{folder}/constants.pkl" in names or any(n.startswith(f"{folder}/code/") for n in names):
+            raise LoadError(
+                "load: this is a TorchScript program, not a file of tensors",
+                fix="in torch: torch.save(torch.jit.load(file).state_dict(), file)",
+            )
+        return folder
+
+    def _optional(self, name: str) -> bytes:
+        full = f"{self.folder}/{name}"
+        return bytes(self._record(name)) if full in self.source.archive.NameToInfo else b""
+
+    def _record(self, name: str) -> Any:
+        """The bytes of a record in fresh memory; their checksum is verified."""
+        try:
+            info = self.source.archive.getinfo(f"{self.folder}/{name}")
+            self._check(info)
+            found = np.empty(info.file_size, np.uint8)
+            with self.source.archive.open(info) as record:
+                count = record.readinto(memoryview(found)) if info.file_size else 0  # type: ignore[attr-defined]
+                while 0 < count < info.file_size:
+                    more = record.readinto(memoryview(found)[count:])  # type: ignore[attr-defined]
+                    if not more:
+                        break
+                    count += more
+                if count != info.file_size or record.read(1):
+                    raise LoadError(f"load: the record {name} ends early")
+        except KeyError:
+            raise LoadError(f"load: the file has no record {name}") from None
+        except _DAMAGED as error:
+            raise LoadError(f"load: the record {name} is damaged: {error}") from None
+        return found
+
+    def _check(self, info: zipfile.ZipInfo) -> None:
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+            raise LoadError(f"load: the record {info.filename} is compressed or encrypted; torch stores records as is")
+        self.read_bytes += info.file_size
+        if info.file_size != info.compress_size or self.read_bytes > self.source.size_bytes:
+            raise LoadError(f"load: the record {info.filename} claims more bytes than the file has")
+
+    def _mapped(self, name: str) -> Any:
+        """The bytes of a record, mapped copy-on-write; read only when they are looked at."""
+        try:
+            info = self.source.archive.getinfo(f"{self.folder}/{name}")
+        except KeyError:
+            raise LoadError(f"load: the file has no record {name}") from None
+        self._check(info)
+        self.source.file.seek(info.header_offset)
+        header = self.source.file.read(_LOCAL_HEADER_BYTES)
+        if len(header) != _LOCAL_HEADER_BYTES or header[:4] != b"PK\x03\x04":
+            raise LoadError(f"load: the record {name} is damaged")
+        begin = info.header_offset + _LOCAL_HEADER_BYTES + sum(struct.unpack("<HH", header[26:30]))
+        if begin + info.file_size > self.source.size_bytes:
+            raise LoadError(f"load: the record {name} reaches beyond the file")
+        if not info.file_size:
+            return np.empty(0, np.uint8)
+        assert self.source.path is not None
+        return np.asarray(np.memmap(self.source.path, np.uint8, "c", begin, (info.file_size,)))
+
+    def object(self, encoding: str) -> Any:
+        """What was saved."""
+        return PickleReader(bytes(self._record("data.pkl")), self._persistent, encoding).load()
+
+    def _persistent(self, reference: Any) -> LoadedStorage:
+        if not isinstance(reference, tuple) or len(reference) != 5 or reference[0] != "storage":
+            raise LoadError("load: the pickle refers to something that is no storage")
+        _, kind, key, location, count = reference
+        if not isinstance(kind, StorageKind) or type(key) is not str or type(location) is not str:
+            raise LoadError("load: the pickle refers to a storage in an unknown way")
+        found = self.storages.get(key)
+        if found is None:
+            self._place(location)
+            found = self.storages[key] = LoadedStorage(self._storage(key, kind.dtype))
+        if type(count) is not int or found.array.nbytes != count * kind.dtype.size_bytes:
+            raise LoadError(f"load: the storage {key} has {found.array.nbytes} bytes, {str(count)[:30]} elements wanted")
+        return found
+
+    def _storage(self, key: str, dtype: DType) -> Any:
+        memory = self._mapped(f"data/{key}") if self.source.path is not None else self._record(f"data/{key}")
+        if memory.nbytes % dtype.size_bytes:
+            raise LoadError(f"load: the storage {key} has {memory.nbytes} bytes, which are no elements of {dtype}")
+        if dtype is aj.bool and memory.size and int(memory.max()) > 1:
+            raise LoadError(f"load: the storage {key} is of bools but has bytes other than 0 and 1")
+        array = memory.view(dtype.numpy)
+        return array.byteswap() if self.is_big else array
+
+    def _place(self, location: str) -> None:
+        """Whether a storage of a device may come to the CPU, where all are read."""
+        mapped = self.map_location
+        if callable(mapped):
+            return
+        if isinstance(mapped, dict):
+            mapped = mapped.get(location, mapped.get(aj.device(location)) if location.startswith("cuda") else None)
+        target = location if mapped is None else str(mapped)
+        if target.partition(":")[0] != "cpu":
+            raise DeviceError(
+                f"load: a storage of the file was on {location}, which is not available here",
+                fix='map it to the CPU: load(file, map_location="cpu")',
+            )
+

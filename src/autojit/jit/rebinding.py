@@ -1,0 +1,190 @@
+"""Python state that a captured function assigns anew: ``self.steps += 1``, ``self.mean = 0.9 * self.mean + 0.1 * x``.
+
+A capture runs the function once; what it stores in attributes, closure cells, globals and dictionaries would be stored
+once. So the places it assigns to are found by comparing before and after, put back, and from then on passed to the step
+as arguments and taken from it as results: ``Rebinding`` is the function with these places made explicit. Numbers enter
+as tensors of one element and stay part of the step, so a counter costs one capture, not one per value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import CellType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from autojit.jit.arguments import BAKED
+from autojit.jit.guards import Collector, same
+from autojit.jit.pytree import flatten
+from autojit.jit.traced_number import TracedNumber
+from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
+from autojit.tensor.state import bump_guard_epoch, guard_epoch
+from autojit.tensor.tensor import Tensor, wrap
+
+if TYPE_CHECKING:
+    from autojit.jit.native import NativeStep
+
+
+@dataclass(frozen=True, eq=False)
+class Location:
+    """A place that holds an object: a key of a dictionary (of attributes, of globals) or a closure cell."""
+
+    name: str
+    holder: Any
+    key: Any = None
+
+    @property
+    def identity(self) -> tuple[int, Any]:
+        return id(self.holder), self.key
+
+    def read(self) -> Any:
+        if isinstance(self.holder, CellType):
+            return self.holder.cell_contents
+        return self.holder.get(self.key, MISSING)
+
+    def write(self, value: Any) -> None:
+        if isinstance(self.holder, CellType):
+            self.holder.cell_contents = value
+        elif value is MISSING:
+            self.holder.pop(self.key, None)
+        else:
+            self.holder[self.key] = value
+
+
+class Rebinds(Exception):
+    """A capture found places that the function assigns to; they hold again what they held."""
+
+    def __init__(self, locations: Sequence[Location]) -> None:
+        super().__init__()
+        self.locations = locations
+
+
+class Number(NamedTuple):
+    """A number on its way into a step."""
+
+    tensor: Any
+
+
+class Remade(NamedTuple):
+    """A parameter on its way out of a step: its class, and what it is made of."""
+
+    kind: type
+    requires_grad: bool
+    value: Any
+
+
+class Finished(NamedTuple):
+    """A result whose places have been stored already."""
+
+    result: Any
+
+
+class Snapshot:
+    """What the places that a function reaches held before it ran."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.tables = [(name, table, dict(table)) for name, table in collector.tables]
+        self.single: list[tuple[Location, Any]] = []
+        for guard in collector.guards:
+            native = guard.native
+            if isinstance(native, CellGuard):
+                self.single.append((Location(guard.name.rpartition(": ")[2], native.cell), native.expected))
+            elif isinstance(native, DictGuard):
+                self.single.append((Location(guard.name, native.mapping, native.key), native.expected))
+
+    def take_back(self) -> list[Location]:
+        """Put back what the function has changed; the places that a step can take over."""
+        found: dict[tuple[int, Any], Location] = {}
+        for location, before in self._changes():
+            if location.identity not in found and _is_data(location.read()) and (before is MISSING or _is_data(before)):
+                found[location.identity] = location
+                location.write(before)
+        return list(found.values())
+
+    def _changes(self) -> Iterable[tuple[Location, Any]]:
+        for location, before in self.single:
+            if not same(location.read(), before):
+                yield location, before
+        for name, table, before in self.tables:
+            for key in [k for k in table if table[k] is not before.get(k, MISSING)] + [k for k in before if k not in table]:
+                old = before.get(key, MISSING)
+                if not same(table.get(key, MISSING), old):
+                    yield Location(f"{name}.{key}", table, key), old
+
+
+def _is_data(value: Any) -> bool:
+    """Whether a step can take a value in and give it out: nests of tensors, numbers and constants."""
+    leaves, _ = flatten(value)
+    return value is MISSING or all(isinstance(leaf, (Tensor, TracedNumber, np.ndarray, *BAKED)) for leaf in leaves)
+
+
+class Rebinding:
+    """``function`` with ``locations`` as arguments and results: ``(values, args, kwargs)`` -> ``(result, values)``."""
+
+    def __init__(self, function: Callable[..., Any], locations: Sequence[Location]) -> None:
+        self.function = function
+        self.locations = tuple(locations)
+        self.identities = frozenset(location.identity for location in locations)
+
+    def values(self) -> tuple[Any, ...]:
+        """What the places hold now, as arguments of the step."""
+        return tuple([_entering(location.read()) for location in self.locations])
+
+    def __call__(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The function called with these values in their places; the places are left as they were."""
+        before = [location.read() for location in self.locations]
+        given = [value.tensor.item() if type(value) is Number else value for value in values]
+        try:
+            for location, value in zip(self.locations, given, strict=True):
+                location.write(value)
+            result = self.function(*args, **kwargs)
+            held = [location.read() for location in self.locations]
+        finally:
+            for location, value in zip(self.locations, before, strict=True):
+                location.write(value)
+        return result, tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
+
+    def store(self, found: tuple[Any, Sequence[Any]]) -> Any:
+        """Put the values a step gave into their places; its result."""
+        result, values = found
+        has_changed = False
+        for location, value in zip(self.locations, values, strict=True):
+            if type(value) is Remade:
+                value = value.kind(value.value, value.requires_grad)
+            if not same(location.read(), value):
+                location.write(value)
+                has_changed = True
+        if has_changed:
+            bump_guard_epoch()  # other steps may have baked the old ones in
+        return result
+
+    def around(self, native: NativeStep) -> Callable[..., Any]:
+        """The native step as a function of the user's arguments."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            epoch = int(guard_epoch[0])
+            found = native.call(self.values(), args, kwargs)
+            if type(found) is Finished:
+                return found.result
+            result = self.store(found)
+            if int(guard_epoch[0]) == epoch + 1:  # it is this step's own change, which its guards do not read
+                native.entry.set_expected(0, epoch + 1)
+            return result
+
+        return run
+
+
+def _entering(value: Any) -> Any:
+    if type(value) is int:
+        return Number(wrap(np.array(value, np.int64)))
+    if type(value) is float:
+        return Number(wrap(np.array(value)))
+    return value
+
+
+def _leaving(value: Any, given: Any) -> Any:
+    if isinstance(value, Tensor) and type(value) is not Tensor and value is not given:
+        return Remade(type(value), value._requires_grad, value.detach())
+    return value

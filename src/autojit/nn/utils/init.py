@@ -1,0 +1,35 @@
+"""Making a module without drawing its parameters."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from autojit.core.errors import UsageError
+from autojit.nn.module import Module
+from autojit.tensor.random import get_rng_state, set_rng_state
+
+
+def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
+    """A module whose parameters are to be overwritten: their values are undefined, and the random state is as before.
+
+    Args:
+        args, kwargs: those of the class, which must have an argument ``device``.
+
+    Raises:
+        RuntimeError: it is no Module class, or has no argument ``device``.
+
+    Example:
+        >>> from autojit import nn
+        >>> nn.utils.skip_init(nn.Linear, 5, 1)
+        Linear(in_features=5, out_features=1, bias=True)
+    """
+    if not issubclass(module_cls, Module):
+        raise UsageError(f"Expected a Module; got {module_cls}")
+    if "device" not in inspect.signature(module_cls).parameters:
+        raise UsageError("Module must support a 'device' arg to skip initialization")
+    before = get_rng_state()
+    try:
+        return module_cls(*args, **kwargs)
+    finally:
+        set_rng_state(before)

@@ -1,0 +1,54 @@
+"""Elementwise composites of several operands and numbers that are one function to the user: bounds, losses before their
+reduction, sums of products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autojit.ir.op import Operand
+from autojit.ops.elementwise_arithmetic import add, div, mul, square, sub, where
+from autojit.ops.elementwise_complex import abs
+from autojit.ops.elementwise_exponential import log
+from autojit.ops.elementwise_logic import lt
+from autojit.ops.elementwise_rounding import trunc
+from autojit.ops.elementwise_selection import clamp, nan_to_num
+
+__all__ = ["addcdiv", "addcmul", "clamp", "fraction", "huber", "logit", "nan_to_num", "smooth_l1"]
+
+
+def addcmul(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
+    """``x + value * a * b``."""
+    product = mul(a, b)
+    return add(x, product if value == 1 else mul(product, value))
+
+
+def addcdiv(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
+    """``x + value * a / b``."""
+    quotient = div(a, b)
+    return add(x, quotient if value == 1 else mul(quotient, value))
+
+
+def logit(x: Operand) -> Any:
+    """``log(x / (1 - x))``."""
+    return log(div(x, sub(1, x)))
+
+
+def fraction(x: Operand) -> Any:
+    """``x`` without its whole part."""
+    return sub(x, trunc(x))
+
+
+def smooth_l1(x: Operand, y: Operand, beta: float) -> Any:
+    """``d * d / (2 beta)`` where ``d = |x - y|`` is below beta, else ``d - beta / 2``."""
+    distance = abs(sub(x, y))
+    if beta == 0:
+        return distance
+    return where(lt(distance, beta), div(mul(square(distance), 0.5), beta), sub(distance, 0.5 * beta))
+
+
+def huber(x: Operand, y: Operand, delta: float) -> Any:
+    """``d * d / 2`` where ``d = |x - y|`` is at most delta, else ``delta * (d - delta / 2)``."""
+    distance = abs(sub(x, y))
+    linear = mul(sub(distance, 0.5 * delta), delta)
+    return where(lt(distance, delta), mul(square(distance), 0.5), linear)

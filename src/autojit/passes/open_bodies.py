@@ -1,0 +1,55 @@
+"""Open captured bodies: the ops of a branch or loop body instead of the one op that its capture left."""
+
+from __future__ import annotations
+
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Graph, Value
+from autojit.ir.inline import inline
+
+NESTED = frozenset(("cond", "scan", "while_loop"))
+"""Ops that hold graphs."""
+
+CALL = "captured_call"
+
+
+def has_bodies(graph: Graph) -> bool:
+    """Whether a node of the graph holds graphs, or is a captured body itself."""
+    return any(node.op.name in NESTED or node.op.name == CALL for node in graph.nodes)
+
+
+def open_bodies(graph: Graph) -> Graph:
+    """Write the ops of captured bodies in their place, at every depth.
+
+    Preserves results; derivatives have been taken already. Time O(nodes of all bodies).
+    """
+    if not has_bodies(graph):
+        return graph
+    builder = GraphBuilder()
+    builder.inputs = list(graph.inputs)
+    renamed: dict[Value, Value] = {}
+    for node in graph.nodes:
+        inputs = [renamed.get(v, v) for v in node.inputs]
+        builder.source = node.source
+        if node.op.name == CALL:
+            body = open_bodies(node.op.graph)  # type: ignore[attr-defined]
+            tracers = [builder.tracer(v) for v in inputs]
+            outputs = [y.value for y in inline(body, tracers, _Maker(builder))]
+        elif node.op.name in NESTED:
+            opened = node.op.with_graphs([open_bodies(g) for g in node.op.graphs()])  # type: ignore[attr-defined]
+            outputs = list(builder.apply(opened, inputs, node.source))
+        else:
+            outputs = list(builder.apply(node.op, inputs, node.source))
+        renamed.update(zip(node.outputs, outputs, strict=True))
+    return builder.finish([renamed.get(v, v) for v in graph.outputs])
+
+
+class _Maker:
+    """Who makes sources, where no operand does."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+
+    def _bind(self, op: object, operands: object) -> object:
+        return self.builder.tracer(self.builder.apply(op, ())[0])  # type: ignore[arg-type]
+
+

@@ -1,0 +1,75 @@
+"""What plans inside a plan need of memory: shared words, counters of runs, and tapes that grow while a loop runs."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from autojit.codegen.cpu.lowered import Counter, Tape, Word
+from autojit.runtime.failures import Failures
+from autojit.runtime.memory import Arena, bucket_size
+
+Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+FIRST_STEPS = 16
+"""A tape begins with room for so many steps."""
+
+
+class GrowingTape:
+    """The memory of one loop's tape. It keeps its size from call to call, as an arena does.
+
+    Native code calls `_make_room` also to let Python handle signals; the word it counts up tells that it has returned.
+    """
+
+    def __init__(self, record_bytes: int, failures: Failures) -> None:
+        self.record_bytes = record_bytes
+        self.failures = failures
+        self._function = Body(self._make_room)
+        address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        self.words = np.array([0, 0, record_bytes, address, 0], np.int64)
+        self.address = int(self.words.ctypes.data)
+        self._arena: Arena | None = None
+
+    def _make_room(self, context: int, steps: int, worker: int) -> None:
+        try:
+            if self.record_bytes and steps > int(self.words[1]):
+                self._grow(steps)
+            self.words[4] += 1
+        except BaseException as error:  # must not cross native code: raised when the step has ended
+            self.failures.caught(error)
+            self.words[4] += 1
+
+    def _grow(self, steps: int) -> None:
+        wanted = max(steps, 2 * int(self.words[1]), FIRST_STEPS)
+        arena = Arena(bucket_size(wanted * self.record_bytes))
+        used = int(self.words[1]) * self.record_bytes
+        if self._arena is not None:
+            ctypes.memmove(arena.address, self._arena.address, used)
+        self._arena = arena
+        self.words[:2] = arena.address, arena.size_bytes // self.record_bytes
+
+
+class NestedMemory:
+    """The words, counters and tapes of one step, by the symbols that stand for them."""
+
+    def __init__(self, failures: Failures) -> None:
+        self.failures = failures
+        self._words: dict[Any, Any] = {}
+        self._tapes: dict[Tape, GrowingTape] = {}
+
+    def word(self, symbol: Word | Counter) -> Any:
+        """The word behind a symbol."""
+        found = self._words.get(symbol)
+        if found is None:
+            initial = symbol.initial if isinstance(symbol, Word) else 0
+            found = self._words[symbol] = np.array([initial], np.int64)
+        return found
+
+    def tape(self, symbol: Tape) -> GrowingTape:
+        """The tape behind a symbol."""
+        found = self._tapes.get(symbol)
+        if found is None:
+            found = self._tapes[symbol] = GrowingTape(symbol.record_bytes, self.failures)
+        return found

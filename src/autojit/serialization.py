@@ -1,0 +1,8 @@
+"""torch's module of this name: saving, loading, and which classes of yours a file may name."""
+
+from __future__ import annotations
+
+from autojit.io.safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from autojit.io.saving import load, save
+
+__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
