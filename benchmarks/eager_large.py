@@ -23,23 +23,131 @@ import autojit
 
 ROUNDS, SECONDS_A_ROUND = 7, 0.01
 COUNT, SIDE = 100_000, 316
-UNARY = (
-    "abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2 expm1 floor frac i0 "
-    "isfinite isinf isnan lgamma log log10 log1p log2 logit neg nan_to_num rad2deg reciprocal relu round rsqrt sigmoid "
-    "sign signbit sin sinc sinh sqrt square tan tanh trunc softmax0 logical_not clone"
-).split()
-BINARY = (
-    "add sub mul div floor_divide remainder fmod pow atan2 hypot maximum minimum fmax copysign logaddexp eq lt xlogy "
-    "ldexp nextafter heaviside"
-).split()
-REDUCTIONS = (
-    "sum mean prod amax amin argmax argmin std var norm logsumexp all any max min median nansum count_nonzero cumsum "
-    "cumprod logcumsumexp cummax sort argsort unique topk10 histc kthvalue9"
-).split()
-NN = (
-    "gelu silu elu selu softplus mish hardswish hardtanh hardsigmoid leaky_relu logsigmoid softsign tanhshrink softshrink "
-    "relu6 celu glu"
-).split()
+UNARY = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "frac",
+    "i0",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logit",
+    "neg",
+    "nan_to_num",
+    "rad2deg",
+    "reciprocal",
+    "relu",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "signbit",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+    "softmax0",
+    "logical_not",
+    "clone",
+]
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "pow",
+    "atan2",
+    "hypot",
+    "maximum",
+    "minimum",
+    "fmax",
+    "copysign",
+    "logaddexp",
+    "eq",
+    "lt",
+    "xlogy",
+    "ldexp",
+    "nextafter",
+    "heaviside",
+]
+REDUCTIONS = [
+    "sum",
+    "mean",
+    "prod",
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "std",
+    "var",
+    "norm",
+    "logsumexp",
+    "all",
+    "any",
+    "max",
+    "min",
+    "median",
+    "nansum",
+    "count_nonzero",
+    "cumsum",
+    "cumprod",
+    "logcumsumexp",
+    "cummax",
+    "sort",
+    "argsort",
+    "unique",
+    "topk10",
+    "histc",
+    "kthvalue9",
+]
+NN = [
+    "gelu",
+    "silu",
+    "elu",
+    "selu",
+    "softplus",
+    "mish",
+    "hardswish",
+    "hardtanh",
+    "hardsigmoid",
+    "leaky_relu",
+    "logsigmoid",
+    "softsign",
+    "tanhshrink",
+    "softshrink",
+    "relu6",
+    "celu",
+    "glu",
+]
 
 
 def _vectors(aj: Any) -> dict[str, Any]:

@@ -64,6 +64,7 @@ from autojit.tensor.legacy import set_default_tensor_type
 from autojit.tensor.lists import functions_of_lists as _functions_of_lists
 from autojit.tensor.memory import MemoryFormat as memory_format
 from autojit.tensor.memory import channels_last, channels_last_3d, contiguous_format, empty_strided, preserve_format
+from autojit.tensor.method_forms import function_of as _function_of
 from autojit.tensor.namespace import (
     are_deterministic_algorithms_enabled,
     can_cast,
@@ -96,7 +97,6 @@ from autojit.tensor.random import (
     seed,
     set_rng_state,
 )  # fmt: skip
-from autojit.tensor.method_forms import function_of as _function_of
 from autojit.tensor.size import Size
 
 from autojit import autograd  # isort: skip
@@ -121,7 +121,9 @@ short = int16
 cfloat = complex64
 cdouble = complex128
 globals().update(_KINDS)
-_QUESTIONS = ("detach", "detach_", "get_device", "is_complex", "is_floating_point", "is_inference", "is_signed", "numel")
+_QUESTIONS = (
+    "detach", "detach_", "get_device", "is_complex", "is_floating_point", "is_inference", "is_signed", "numel",
+)  # fmt: skip
 globals().update({name: _function_of(getattr(Tensor, name)) for name in _QUESTIONS})
 
 _attach_later(_functions.METHODS)
@@ -172,11 +174,11 @@ _NETWORK_FUNCTIONS = frozenset({  # of nn.functional, at the top level too
     "adaptive_avg_pool1d", "avg_pool1d", "bilinear",
     "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_tbc",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "cosine_similarity", 
-    "hardshrink", 
+    "cosine_similarity",
+    "hardshrink",
     "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d",
     "pairwise_distance", "pixel_shuffle", "pixel_unshuffle", "rms_norm",
-    "selu", "selu_", "threshold", "threshold_", 
+    "selu", "selu_", "threshold", "threshold_",
 })  # fmt: skip
 
 

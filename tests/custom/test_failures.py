@@ -130,6 +130,6 @@ def test_numba_is_imported_when_the_first_op_is_called_and_missing_numba_is_name
         "    print(error)\n"
     )
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root / "tests")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root / "src")
     assert "Numba is not installed" in done.stdout
     assert "pip install" in done.stdout

@@ -108,6 +108,23 @@ class BodyLayer(Layer):
         self.inner[id(t)] = (t, made)
         return made
 
+    def cut(self, tensors: Sequence[Tensor]) -> None:
+        """Let the history of tensors end at what stands for tensors from outside.
+
+        View functions record that they were given a tensor from outside, whatever their ops were given.
+        """
+        ends = {edge_of(t): edge_of(standing) for t, standing in self.inner.values() if standing._requires_grad}
+        stack = [t._grad_fn for t in tensors if t._grad_fn is not None]
+        seen = set(stack)
+        while stack:
+            node = stack.pop()
+            if any(edge in ends for edge in node.edges):
+                node.edges = [ends.get(edge, edge) for edge in node.edges]
+            for edge in node.edges:
+                if edge is not None and edge[0] not in seen:
+                    seen.add(edge[0])
+                    stack.append(edge[0])
+
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Ops inside are the outer program's."""
@@ -221,10 +238,28 @@ class Body:
             given = self.layer.enter(t)
             with below(self.layer):
                 value = value_of(given)
+            self.layer.cut([given])
             self.outputs.append((value, given if self.layer.takes_grad and has_history(given) else None))
         return value.type
 
     # -- what it needs from outside
+
+    def depends(self, t: Tensor | None) -> set[int]:
+        """The inputs that the history of a tensor leads to, by position."""
+        if t is None or t._grad_fn is None:
+            return {k for k, (_, leaf) in enumerate(self.inputs) if leaf is t and t is not None}
+        places = {edge_of(leaf): k for k, (_, leaf) in enumerate(self.inputs) if leaf is not None}
+        found: set[int] = set()
+        stack = [t._grad_fn]
+        seen = set(stack)
+        while stack:
+            for edge in stack.pop().edges:
+                if edge in places:
+                    found.add(places[edge])
+                elif edge is not None and edge[0] not in seen:
+                    seen.add(edge[0])
+                    stack.append(edge[0])
+        return found
 
     def close(self) -> list[Tensor]:
         """End the capture: the tensors from outside become inputs, in this order; what it changed becomes outputs.
@@ -256,6 +291,13 @@ def _root(entry: StateEntry) -> Tensor:
     return alias(owner) if owner._requires_grad else owner
 
 
+def forget_history(results: Sequence[Tensor], kept: Sequence[bool]) -> None:
+    """Let fresh results that depend on nothing which requires gradients not require any."""
+    for t, keep in zip(results, kept, strict=True):
+        if not keep and t._requires_grad:
+            t._requires_grad, t._grad_fn, t._output_nr = False, None, 0
+
+
 def write_back(written: Sequence[Tensor], results: Sequence[Tensor]) -> None:
     """Bring what a body changed into place."""
     with grad_mode(False):
@@ -271,4 +313,4 @@ def _accumulated(name: str) -> UsageError:
     )
 
 
-__all__ = ["Body", "BodyLayer", "BodyTrace", "write_back"]
+__all__ = ["Body", "BodyLayer", "BodyTrace", "forget_history", "write_back"]

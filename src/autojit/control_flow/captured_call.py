@@ -119,6 +119,7 @@ class CapturedCall(Op):
             targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
             found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
+            layer.cut([g for g in grads if g is not None])
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             with below(layer):
                 outputs = [(value_of(g), g if has_history(g) else None) for g in grads]

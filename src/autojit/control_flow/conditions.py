@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.control_flow.body import Body, write_back
+from autojit.control_flow.body import Body, forget_history, write_back
 from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import UsageError
@@ -15,6 +15,7 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.ops.control_flow import Cond, as_tuple
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import holders, state
 from autojit.tensor.tensor import type_of
 
@@ -93,13 +94,25 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
         for body, t in zip(branches, pair, strict=True):
             body.output(t)
     operand_tensors, graphs, written = _joined(branches)
+    wants = [_wants(branches, operand_tensors, k) for k in range(len(places))]
     op = Cond(*graphs)
     results = as_tuple(apply(op, pred, *operand_tensors), op.n_outputs) if op.n_outputs else ()
+    forget_history(results[: len(places)], wants)
     write_back(written, results[len(places) :])
     merged = list(leaves)
     for (k, _), y in zip(places, results, strict=False):
         merged[k] = y
     return tree.unflatten(merged)
+
+
+def _wants(branches: Sequence[Body], operands: Sequence[Tensor], result: int) -> bool:
+    """Whether a result of either branch depends on an operand that requires gradients."""
+    start = 0
+    for body in branches:
+        if any(wants_grad(operands[start + k]) for k in body.depends(body.outputs[result][1])):
+            return True
+        start += len(body.inputs)
+    return False
 
 
 def _tensors(tree: TreeSpec, leaves: Sequence[Any], others: Sequence[Any]) -> list[tuple[int, str]]:

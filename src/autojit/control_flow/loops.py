@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.control_flow.body import Body, write_back
+from autojit.control_flow.body import Body, forget_history, write_back
 from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.conditions import is_open, truth
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
@@ -19,6 +19,7 @@ from autojit.ops.while_sweeps import WhileLoop
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
 from autojit.tensor.functions_shape import movedim
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
@@ -110,6 +111,8 @@ class _WhileCapture:
         outputs = graph.outputs
         op = WhileLoop((Graph(inputs, graph.nodes, outputs),), (1 + first + count,), ((),), (False,))
         results = as_tuple(apply(op, go, *self.given, *read), op.n_outputs)
+        wants = [False, *carries_want(body, 1, self.given, (), read)]
+        forget_history(results[: 1 + first], wants)
         write_back(body.written, results[1 + first :])
         return self.tree.unflatten(results[1 : 1 + first])
 
@@ -132,6 +135,23 @@ def _unread(kind: Any) -> Any:
     from autojit.ir.graph import Value
 
     return Value(kind)
+
+
+def carries_want(
+    body: Body, skip: int, carried: Sequence[Tensor], stacks: Sequence[Tensor], read: Sequence[Tensor]
+) -> list[bool]:
+    """Which carries require gradients: those that begin so, and those that any step computes from what does.
+
+    The first ``skip`` outputs of the body are no carries.
+    """
+    wants = [wants_grad(t) for t in (*carried, *stacks, *read)]
+    count = len(carried)
+    sources = [body.depends(t) for _, t in body.outputs[skip : skip + count]]
+    while True:
+        grown = [wants[k] or any(wants[j] for j in sources[k]) for k in range(count)]
+        if grown == wants[:count]:
+            return grown
+        wants[:count] = grown
 
 
 def scan(
@@ -275,6 +295,10 @@ class _Scan:
         outputs = (*graph.outputs[:first], *graph.outputs[stop:], *graph.outputs[first:stop])
         op = Scan(Graph(inputs, graph.nodes, outputs), first + changed, len(stacks), length, self.reverse)
         found = as_tuple(apply(op, *carried, *read[:changed], *stacks, *read[changed:]), op.n_outputs)
+        wants = carries_want(body, 0, carried, stacks, read)
+        given = [*wants, *map(wants_grad, stacks), *map(wants_grad, read)]
+        made_wants = [any(given[k] for k in body.depends(t)) for _, t in body.outputs[first:stop]]
+        forget_history(found, [*wants, *(False for _ in body.written), *made_wants])
         write_back(body.written, found[first : first + changed])
         leaves: list[Any] = [None] * len(results)
         for k, y in zip(places, found[first + changed :], strict=True):

@@ -78,6 +78,14 @@ def _of_elements(registry: ConstraintRegistry, constraint: constraints.Independe
     return transforms.IndependentTransform(registry(constraint.base_constraint), constraint.reinterpreted_batch_ndims)
 
 
+def _of_parts(registry: ConstraintRegistry, constraint: constraints.Cat) -> Transform:
+    return transforms.CatTransform([registry(part) for part in constraint.cseq], constraint.dim, constraint.lengths)
+
+
+def _of_indices(registry: ConstraintRegistry, constraint: constraints.Stack) -> Transform:
+    return transforms.StackTransform([registry(part) for part in constraint.cseq], constraint.dim)
+
+
 for _registry in (biject_to, transform_to):
     _registry.register(constraints.Real, lambda constraint: transforms.identity_transform)
     for _above in (constraints.GreaterThan, constraints.GreaterThanEq):
@@ -87,5 +95,10 @@ for _registry in (biject_to, transform_to):
         _registry.register(_bounded, _between)
     _registry.register(constraints.LowerCholesky, lambda constraint: transforms.LowerCholeskyTransform())
     _registry.register(constraints.Independent, partial(_of_elements, _registry))
+    for _definite in (constraints.PositiveDefinite, constraints.PositiveSemidefinite):
+        _registry.register(_definite, lambda constraint: transforms.PositiveDefiniteTransform())
+    _registry.register(constraints.CorrCholesky, lambda constraint: transforms.CorrCholeskyTransform())
+    _registry.register(constraints.Cat, partial(_of_parts, _registry))
+    _registry.register(constraints.Stack, partial(_of_indices, _registry))
 biject_to.register(constraints.Simplex, lambda constraint: transforms.StickBreakingTransform())
 transform_to.register(constraints.Simplex, lambda constraint: transforms.SoftmaxTransform())

@@ -14,6 +14,7 @@ from autojit.tensor.functions_elementwise import abs as absolute
 from autojit.tensor.functions_elementwise import isfinite
 from autojit.tensor.functions_shape import cat as join
 from autojit.tensor.functions_shape import stack as pile
+from autojit.tensor.namespace import finfo
 from autojit.tensor.tensor import Tensor
 
 _SUM_TOLERANCE = 1e-6  # of probabilities that add up to 1, as torch has it
@@ -210,6 +211,16 @@ class LowerCholesky(LowerTriangular):
         return super().check(value) & is_positive  # type: ignore[no-any-return]
 
 
+class CorrCholesky(LowerCholesky):
+    """Lower triangular matrices with a positive diagonal and rows of length 1."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """True at such triangles whose rows have length 1 up to rounding."""
+        tolerance = 10 * value.shape[-1] * finfo(value.dtype).eps  # as torch has it
+        length = (value.detach() ** 2).sum(-1).sqrt()
+        return super().check(value) & (absolute(length - 1) <= tolerance).all(-1)  # type: ignore[no-any-return]
+
+
 class Square(Constraint):
     """Square matrices."""
 
@@ -229,6 +240,17 @@ class Symmetric(Square):
             return super().check(value)
         gap = absolute(value - value.mT)
         return (gap <= 1e-6 + 1e-5 * absolute(value.mT)).flatten(-2).all(-1)  # type: ignore[no-any-return]
+
+
+class PositiveSemidefinite(Symmetric):
+    """Symmetric matrices without negative eigenvalues."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where a matrix is symmetric and no eigenvalue is negative."""
+        is_symmetric = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return is_symmetric
+        return is_symmetric & (eigvalsh(value) >= 0).all(-1)  # type: ignore[no-any-return]
 
 
 class PositiveDefinite(Symmetric):
@@ -296,6 +318,28 @@ class Stack(Constraint):
         return pile([c.check(part) for c, part in zip(self.cseq, value.unbind(self.dim), strict=True)], self.dim)
 
 
+class MixtureSameFamilyConstraint(Constraint):
+    """The constraint of a mixture's components on values without the axis of the components."""
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        if not isinstance(base_constraint, Constraint):
+            raise AssertionError(f"base_constraint must be a Constraint, got {type(base_constraint).__name__}")
+        self.base_constraint = base_constraint
+        self.is_discrete = base_constraint.is_discrete
+        self.event_dim = base_constraint.event_dim
+
+    def check(self, value: Tensor) -> Tensor:
+        """True where all components allow the value."""
+        if value.ndim < self.event_dim:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.ndim}")
+        valid = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        kept = value.ndim - self.event_dim
+        return valid.reshape(*valid.shape[:kept], -1).all(-1)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_constraint!r})"
+
+
 class Finite(Constraint):
     """Numbers that are neither infinite nor NaN."""
 
@@ -339,7 +383,9 @@ lower_triangular = LowerTriangular()
 lower_cholesky = LowerCholesky()
 square = Square()
 symmetric = Symmetric()
+positive_semidefinite = PositiveSemidefinite()
 positive_definite = PositiveDefinite()
+corr_cholesky = CorrCholesky()
 independent = Independent
 cat = Cat
 stack = Stack

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from autojit.autograd import grad
 from autojit.core.errors import ArgumentError, UnsupportedError
 from autojit.distributions import constraints
 from autojit.distributions.constraints import Constraint
@@ -184,4 +185,37 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    """Distributions whose density is the exponential of a scalar product of parameters and statistics."""
+    """Distributions whose density is the exponential of a scalar product of parameters and statistics.
+
+    A subclass that gives ``_natural_params``, ``_log_normalizer`` and ``_mean_carrier_measure`` has its entropy, and its
+    divergence from another one of its class, from derivatives of the normaliser.
+
+    Source: Nielsen and Nock, Entropies and cross-entropies of exponential families, ICIP 2010.
+    """
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        raise self._missing("_natural_params")
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        raise self._missing("_log_normalizer")
+
+    @property
+    def _mean_carrier_measure(self) -> Any:
+        raise self._missing("_mean_carrier_measure")
+
+    def entropy(self) -> Tensor:
+        """The entropy in nats."""
+        normalizer, params, slopes = self._normalizer_with_slopes()
+        products = [(p * g).reshape(*self._batch_shape, -1).sum(-1) for p, g in zip(params, slopes, strict=True)]
+        found: Tensor = normalizer - self._mean_carrier_measure
+        for product in products:
+            found = found - product
+        return found
+
+    def _normalizer_with_slopes(self) -> tuple[Tensor, list[Tensor], Any]:
+        """The log-normaliser, the natural parameters, and its derivatives by them."""
+        with grad_mode(True):
+            params = [p if p.requires_grad else p.detach().requires_grad_() for p in self._natural_params]
+            normalizer = self._log_normalizer(*params)
+            return normalizer, params, grad(normalizer.sum(), params, create_graph=True)

@@ -10,7 +10,7 @@ from typing import Any
 from autojit.core.errors import UnsupportedError
 from autojit.distributions.categorical import Categorical, OneHotCategorical
 from autojit.distributions.counts import Bernoulli, Binomial, Geometric, Poisson
-from autojit.distributions.distribution import Distribution
+from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_family import Beta, Dirichlet, Exponential, Gamma
 from autojit.distributions.location_scale import Cauchy, Gumbel, Laplace, Normal, Uniform
 from autojit.distributions.multivariate import MultivariateNormal
@@ -82,6 +82,22 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
             f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}"
         )
     return min(found, key=lambda each: each[0])[1](p, q)
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _exponential_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
+    """The Bregman divergence of the log-normaliser."""
+    if type(p) is not type(q):
+        raise UnsupportedError(
+            f"The cross KL-divergence between different exponential families cannot be computed: {type(p).__name__} "
+            f"and {type(q).__name__}"
+        )
+    normalizer, ours, slopes = p._normalizer_with_slopes()
+    theirs = q._natural_params
+    found = q._log_normalizer(*theirs) - normalizer
+    for mine, other, slope in zip(ours, theirs, slopes, strict=True):
+        found = found - sum_rightmost((other - mine) * slope, len(q.event_shape))
+    return found
 
 
 @register_kl(Normal, Normal)

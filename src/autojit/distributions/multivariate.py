@@ -18,6 +18,12 @@ from autojit.tensor.random import randn
 from autojit.tensor.tensor import Tensor
 
 
+def factor_of_precision(precision: Tensor) -> Tensor:
+    """The Cholesky factor of the inverse of a matrix: its reversed factor is the transposed inverse of a triangle."""
+    lower = cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
+    return solve_triangular(lower, eye(precision.shape[-1], dtype=precision.dtype), upper=False)
+
+
 class MultivariateNormal(Distribution):
     """Normal vectors of a mean and a covariance matrix, its inverse or its Cholesky factor.
 
@@ -68,10 +74,7 @@ class MultivariateNormal(Distribution):
             return self.scale_tril  # type: ignore[no-any-return]
         if "covariance_matrix" in self.__dict__:
             return cholesky(self.covariance_matrix)
-        # the reversed factor of the precision matrix is the transposed inverse of a triangle
-        reversed_factor = cholesky(self.precision_matrix.flip((-2, -1)))
-        lower = reversed_factor.flip((-2, -1)).mT
-        return solve_triangular(lower, eye(self.loc.shape[-1], dtype=self.loc.dtype), upper=False)
+        return factor_of_precision(self.precision_matrix)
 
     @derived
     def scale_tril(self) -> Tensor:

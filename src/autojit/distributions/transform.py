@@ -31,6 +31,13 @@ class Transform:
         self._last: tuple[Any, Any] | None = None
 
     @property
+    def event_dim(self) -> int:
+        """How many last axes one value takes, where that is the same on both sides."""
+        if self.domain.event_dim != self.codomain.event_dim:
+            raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
+        return int(self.domain.event_dim)
+
+    @property
     def sign(self) -> Any:
         """+1 for an increasing, -1 for a decreasing function."""
         raise UnsupportedError(f"{type(self).__name__} is not monotonic")

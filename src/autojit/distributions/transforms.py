@@ -6,6 +6,11 @@ from math import log as log_of
 from typing import Any
 
 from autojit.distributions import constraints
+from autojit.distributions.joined_transforms import CatTransform as CatTransform
+from autojit.distributions.joined_transforms import CumulativeDistributionTransform as CumulativeDistributionTransform
+from autojit.distributions.joined_transforms import StackTransform as StackTransform
+from autojit.distributions.matrix_transforms import CorrCholeskyTransform as CorrCholeskyTransform
+from autojit.distributions.matrix_transforms import PositiveDefiniteTransform as PositiveDefiniteTransform
 from autojit.distributions.parameters import sum_rightmost
 from autojit.distributions.transform import ComposeTransform as ComposeTransform
 from autojit.distributions.transform import IndependentTransform as IndependentTransform
@@ -152,7 +157,7 @@ class AffineTransform(Transform):
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.loc, self.scale, self.event_dim = loc, scale, event_dim
+        self.loc, self.scale = loc, scale
         self.domain = self.codomain = (
             constraints.independent(constraints.real, event_dim) if event_dim else constraints.real
         )

@@ -35,7 +35,8 @@ _MODULES: dict[str, str] = {
     "functions.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "sparse.compressed": """dsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
         sparse_csc_tensor spmm sspaddmm""",
-    "special": "i0 i0_",
+    "special": "i0",
+    "special.functions": "i0_",
 }
 
 _METHODS = """

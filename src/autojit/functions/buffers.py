@@ -117,8 +117,8 @@ def empty_permuted(
     order = [int(axis) for axis in physical_layout]
     if len(order) != len(size):
         raise ShapeError(
-            f"Number of dimensions in the tensor input does not match the length of the physical layout; i.e. len(size) "
-            f"= {len(size)} is not equal to len(physical_layout) = {len(order)}"
+            "Number of dimensions in the tensor input does not match the length of the physical layout; i.e. "
+            f"len(size) = {len(size)} is not equal to len(physical_layout) = {len(order)}"
         )
     if sorted(order) != list(range(len(size))):
         raise UsageError(f"physical_layout {tuple(order)} is no order of the axes 0 to {len(size) - 1}")

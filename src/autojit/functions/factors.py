@@ -132,8 +132,8 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
 
 
 @with_out
-def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
-    """``Q @ other``, with ``Q`` (whole, ``[m, m]``) given by reflections; differentiable in all operands.
+def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """``Q @ input3``, with ``Q`` (whole, ``[m, m]``) given by reflections; differentiable in all operands.
 
     Shapes: ``[.., m, k], [.., k], [.., m, n] -> [.., m, n]``; ``[.., n, m]`` is multiplied from the right if not
     ``left``.
@@ -150,6 +150,7 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
         tensor([[1.],
                 [1.]])
     """
+    tau, other = input2, input3
     a, t, b = type_of(require_floating(input, "ormqr")), type_of(tau), type_of(other)
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeError("torch.ormqr: input and other must have at least 2 dimensions.", {"input": input})
@@ -167,7 +168,7 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     vectors = (input.tril(-1) + eye(*a.shape[-2:], dtype=a.dtype)).expand(*batch, *a.shape[-2:])
     factors = (tau.conj() if transpose and a.dtype.is_complex else tau).expand(*batch, t.shape[-1])
-    found = other.expand(*batch, *b.shape[-2:])
+    found: Tensor = other.expand(*batch, *b.shape[-2:])
     order = range(t.shape[-1])
     for i in order if transpose == left else reversed(order):
         v, factor = vectors[..., i : i + 1], factors[..., i, None, None]

@@ -101,7 +101,7 @@ def stft(
     if is_complex and onesided:
         raise UsageError("Cannot have onesided output if window or input is complex", {"input": input})
     half = onesided is not False and not is_complex
-    found = (fft.rfft if half else fft.fft)(weighted, dim=-1, norm=norm).transpose(1, 2)
+    found: Tensor = (fft.rfft if half else fft.fft)(weighted, dim=-1, norm=norm).transpose(1, 2)
     if spec.ndim == 1:
         found = found.squeeze(0)
     if return_complex is False:
@@ -203,7 +203,7 @@ def istft(
             raise UsageError("Complex windows are incompatible with return_complex=False", {"window": window})
         signals = fft.irfft(spectra if half else spectra[..., : n_fft // 2 + 1], n=n_fft, dim=-1, norm=norm)
     found = _added_up(signals, frames, window, (n_fft // 2 if center else 0, center, length))
-    return found if type_of(input).ndim == 3 else found.squeeze(0)  # type: ignore[no-any-return]
+    return found if type_of(input).ndim == 3 else found.squeeze(0)
 
 
 def _require_spectra(x: Tensor, frames: _Frames, onesided: bool | None) -> bool:

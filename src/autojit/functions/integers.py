@@ -10,9 +10,8 @@ from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, full
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_elementwise import bitwise_and, bitwise_left_shift, bitwise_right_shift, where
 from autojit.tensor.functions_reduction import cumsum
-from autojit.tensor.functions_scatter import scatter
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.functions_views import view
 from autojit.tensor.inplace import in_place_method
@@ -106,15 +105,15 @@ def _exponent(x: Tensor) -> Tensor:
     whole, fraction, bias = _LAYOUT[type_of(x).dtype]
     low = x.abs() < 2.0 ** (2 - bias)
     lifted = where(low, x * _LIFT, x)
-    field = (view(lifted, whole) >> fraction) & (2 * bias + 1)
+    field = bitwise_and(bitwise_right_shift(view(lifted, whole), fraction), 2 * bias + 1)
     found = field - (bias - 1) - where(low, 64, 0)
-    plain = x.ne(0) & (field != 2 * bias + 1)
+    plain = x.ne(0) & field.ne(2 * bias + 1)
     return cast(where(plain, found, 0), whole)
 
 
 def _power_of_two(exponent: Tensor, like: Tensor) -> Tensor:
     _, fraction, bias = _LAYOUT[type_of(like).dtype]
-    return view((exponent + bias) << fraction, type_of(like).dtype)
+    return view(bitwise_left_shift(exponent + bias, fraction), type_of(like).dtype)
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
@@ -140,7 +139,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     found = (input if spec.dtype is bool_ else input.ne(0)).reshape(-1)
     rank = cumsum(cast(found, int64), 0) - 1
     place = where(found & (rank < size), rank, size)
-    flat = scatter(full((size + 1,), -1, dtype=int64), 0, place, arange(spec.size))[:size]
+    flat = full((size + 1,), -1, dtype=int64).scatter(0, place, arange(spec.size))[:size]
     rows = stack(list(unravel_index(where(flat < 0, 0, flat), spec.shape)), 1)
     return where(flat.unsqueeze(1) < 0, fill_value, rows)  # type: ignore[no-any-return]
 

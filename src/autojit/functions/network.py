@@ -13,8 +13,9 @@ from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
-from autojit.tensor.functions_elementwise import rsqrt
+from autojit.tensor.functions_elementwise import rsqrt, where
 from autojit.tensor.functions_indexing import index_add, searchsorted
+from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.random import rand
 from autojit.tensor.tensor import type_of
 
@@ -120,7 +121,10 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``group_norm``, the means and the reciprocals of the deviations: ``f[N, C, ..] -> f[N, C, ..], f[N, group], same``."""
+    """``group_norm``, the means and the reciprocals of the deviations.
+
+    Shapes: ``f[N, C, ..] -> f[N, C, ..], f[N, group], f[N, group]``.
+    """
     rows = input.reshape(N, group, -1)
     found = F.group_norm(input, group, weight, bias, eps)
     return found, rows.mean(-1), rsqrt(rows.var(-1, correction=0) + eps)
@@ -288,11 +292,12 @@ def embedding_bag(
     if kind == "mean":
         return found, bags, sizes, sizes
     rows = weight.detach()[indices]
-    is_best = rows == found.detach()[bags]
-    first = (is_best.cumsum(0) - 1).eq((is_best.cumsum(0) - 1).gather(0, bags[:, None].expand(rows.shape)))
-    chosen = is_best & first
-    best = zeros(type_of(found).shape, dtype=int64).index_add(0, bags, chosen * indices[:, None])
-    return found, bags, sizes, best
+    is_best = rows.eq(found.detach()[bags]) & counted[:, None].ne(0)
+    last = type_of(indices).size - 1
+    candidates = where(is_best, (places.cumsum(0) - 1)[:, None], last)
+    first = scatter_reduce(zeros(type_of(found).shape, dtype=int64) + last, 0, bags[:, None].expand(rows.shape),
+                           candidates, "amin")  # fmt: skip
+    return found, bags, sizes, where(sizes[:, None] > 0, indices[first], 0)
 
 
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:

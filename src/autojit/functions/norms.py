@@ -47,7 +47,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
 @with_out
 def hash_tensor(input: Tensor, dim: int | Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
-    """The exclusive or of the elements' bits (floats as float64, whole numbers as int64) over axes: ``[..] -> u64[..]``.
+    """The exclusive or of the elements' bits, of floats as float64 and whole numbers as int64: ``[..] -> u64[..]``.
 
     Raises:
         ValueError: another ``mode`` than 0.
@@ -62,5 +62,6 @@ def hash_tensor(input: Tensor, dim: int | Sequence[int] = (), *, keepdim: bool =
     dtype: DType = type_of(input).dtype
     wide = view(cast(input.detach(), float64), int64) if dtype.is_floating_point else cast(input.detach(), int64)
     bits = wide.numpy().view(np.uint64)
-    axes: Any = tuple(range(bits.ndim)) if dim == () else dim
-    return wrap(np.asarray(np.bitwise_xor.reduce(bits, axes, keepdims=keepdim)).astype(uint64.numpy))
+    reduce: Any = np.bitwise_xor.reduce
+    axes = tuple(range(bits.ndim)) if dim == () else dim
+    return wrap(np.asarray(reduce(bits, axes, keepdims=keepdim)).astype(uint64.numpy))

@@ -55,7 +55,7 @@ def nanquantile(
     ordered = sort(rows, -1).values  # NaN comes last
     last = cast(rows.isnan().logical_not().sum(-1, keepdim=True), type_of(points).dtype) - 1
     place = points.reshape(-1) * clamp(last, min=0)  # [.., points]
-    found = _between(ordered, place, last, interpolation).movedim(-1, 0)
+    found: Tensor = _between(ordered, place, last, interpolation).movedim(-1, 0)
     if keepdim and spec.ndim:
         found = found.unsqueeze(axis + 1) if dim is not None else found.reshape((-1,) + (1,) * spec.ndim)
     return found if type_of(points).ndim else found.select(0, 0)
@@ -81,4 +81,4 @@ def _between(ordered: Tensor, place: Tensor, last: Tensor, interpolation: str) -
         low = place.detach().floor()
         high, weight = minimum(low + 1, maximum(last, last * 0)), place - low
     below: Tensor = ordered.gather(-1, cast(low, int64))
-    return below if weight is None else below.lerp(ordered.gather(-1, cast(high, int64)), weight)  # type: ignore[no-any-return]
+    return below if weight is None else below.lerp(ordered.gather(-1, cast(high, int64)), weight)

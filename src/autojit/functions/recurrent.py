@@ -47,7 +47,7 @@ def _network(mode: str, params: Sequence[Tensor], options: tuple[Any, ...]) -> R
     if projected:
         names.append("weight_hr")
     if mode.startswith("RNN"):
-        net.nonlinearity = "relu" if mode == "RNN_RELU" else "tanh"  # type: ignore[assignment]
+        net.nonlinearity = "relu" if mode == "RNN_RELU" else "tanh"
     given = iter(params)
     for layer in range(num_layers):
         for suffix in net._suffixes(layer):

@@ -20,9 +20,9 @@ from autojit.tensor.namespace import (
 )  # fmt: skip
 
 __all__ = [
-    "compiled_with_cxx11_abi", "get_deterministic_debug_mode", "get_float32_matmul_precision", "get_num_interop_threads",
-    "init_num_threads", "is_distributed", "is_storage", "set_deterministic_debug_mode", "set_float32_matmul_precision",
-    "set_flush_denormal", "set_num_interop_threads", "typename",
+    "compiled_with_cxx11_abi", "get_deterministic_debug_mode", "get_float32_matmul_precision",
+    "get_num_interop_threads", "init_num_threads", "is_distributed", "is_storage", "set_deterministic_debug_mode",
+    "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "typename",
 ]  # fmt: skip
 
 _PRECISIONS = ("highest", "high", "medium")

@@ -12,8 +12,8 @@ from autojit.tensor.factories import tensor
 from autojit.tensor.functions_elementwise import div
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.inplace import copy_into
-from autojit.tensor.memory import UntypedStorage, data_ptr, layout_of
-from autojit.tensor.tensor import type_of
+from autojit.tensor.memory import UntypedStorage, data_ptr
+from autojit.tensor.tensor import layout_of, type_of
 
 __all__ = [
     "__div__", "__idiv__", "__rdiv__", "__reversed__", "const_data_ptr", "dim_order", "hardshrink", "map2_",
@@ -69,11 +69,9 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
 
 
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """What ``Module.load_state_dict`` puts in this tensor's place: ``other`` itself if ``assign``, else a detached copy of
-    it here.
-    """
+    """What ``Module.load_state_dict`` puts here: ``other`` itself if ``assign``, else this tensor with its elements."""
     if assign:
-        return other.detach()
+        return other.detach()  # type: ignore[no-any-return]
     return self.copy_(other).detach()  # type: ignore[no-any-return]
 
 
@@ -86,7 +84,7 @@ def pin_memory(self: Tensor, device: Any = None) -> NoReturn:
     raise UsageError("Cannot access accelerator device when none is available.", {"tensor": self})
 
 
-def record_stream(self: Tensor, stream: Any) -> None:
+def record_stream(self: Tensor, s: Any) -> None:
     """Nothing: memory is free when nobody refers to it."""
 
 

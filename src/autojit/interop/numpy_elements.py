@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -287,7 +287,55 @@ def _unique(
 
 @implements("unique_values")
 def _unique_values(x: Any, /) -> Any:
-    return aj.unique(tensor_of(x))
+    return _unique_parts(x)[0]
+
+
+def _unique_parts(x: Any) -> tuple[Any, Any, Any, Any]:
+    """Different elements, where they are first, the inverse, counts: NaN are all different, as the standard says."""
+    t = tensor_of(x)
+    values, first, inverse, counts = np.unique(host(t), True, True, True, equal_nan=False)
+    picked = t.reshape(-1)[aj.as_tensor(first)]
+    return picked, aj.as_tensor(first), aj.as_tensor(inverse.reshape(t.shape)), aj.as_tensor(counts)
+
+
+class UniqueAll(NamedTuple):
+    """What ``unique_all`` gives."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What ``unique_counts`` gives."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What ``unique_inverse`` gives."""
+
+    values: Any
+    inverse_indices: Any
+
+
+@implements("unique_all")
+def _unique_all(x: Any, /) -> UniqueAll:
+    return UniqueAll(*_unique_parts(x))
+
+
+@implements("unique_counts")
+def _unique_counts(x: Any, /) -> UniqueCounts:
+    values, _, _, counts = _unique_parts(x)
+    return UniqueCounts(values, counts)
+
+
+@implements("unique_inverse")
+def _unique_inverse(x: Any, /) -> UniqueInverse:
+    values, _, inverse, _ = _unique_parts(x)
+    return UniqueInverse(values, inverse)
 
 
 @implements("isin")

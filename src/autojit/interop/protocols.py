@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ from autojit.interop import (  # noqa: F401  (each enters its functions into the
 from autojit.interop.registry import FUNCTIONS, apart
 from autojit.tensor.tensor import Tensor
 
+_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _KNOWN = (Tensor, np.ndarray, np.generic)
 
 
@@ -49,8 +51,11 @@ class NumpyProtocols:
         return numpy_questions.without_form(name, arguments, options, function)
 
     def namespace(self, version: str | None) -> ModuleType:
-        """The array API standard's namespace."""
-        raise NotImplementedError(version)
+        """The array API standard's namespace; ValueError for a version it does not have."""
+        namespace = import_module("autojit.array_api")
+        if version is not None and version not in _VERSIONS:
+            raise ValueError(f"the array API namespace is of version {_VERSIONS[-1]}, not {version!r}")
+        return namespace
 
 
 def _is_foreign(x: Any) -> bool:

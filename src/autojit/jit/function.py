@@ -172,6 +172,7 @@ class JitFunction:
                 try:
                     if rebinding is None:
                         return self._through_python(args, kwargs)
+                    rebinding.installed = None
                     return rebinding.store(self._through_python((rebinding.values(), args, kwargs), {}))
                 except Rebinds as found:
                     self._take_over(found)
@@ -392,6 +393,7 @@ class JitFunction:
             if modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference
         finally:
+            snapshot.take_back()  # after an error too
             set_trace(None)
             set_layers(layers)
             _set_modes(modes)

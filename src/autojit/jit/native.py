@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.ir.concrete import concrete
+from autojit.ir.concrete import concrete, is_open
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.pytree import flatten
 from autojit.jit.versions import count_calls
@@ -24,6 +24,7 @@ from autojit.runtime.entry_spec import (
     CellGuard,
     Constant,
     DictGuard,
+    EntrySizes,
     EntrySpec,
     EqualIntArgument,
     FloatArgument,
@@ -64,7 +65,7 @@ class NativeStep:
         self.guard_places: dict[int, int] = {}
         self.grad_places: list[int] = []
         self._address: int = step.segment.executable.table_address
-        self.sizes = step.sizes
+        self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
         self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
         self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
         for entry in self.written.values():
@@ -73,7 +74,7 @@ class NativeStep:
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""
         executable = self.step.segment.executable
-        is_present = self._address == executable.table_address and self.sizes == self.step.sizes
+        is_present = self._address == executable.table_address
         return is_present and set(self._view_positions(leaves)) <= set(self.views)
 
     def _view_positions(self, leaves: list[Any]) -> list[int]:
@@ -97,8 +98,8 @@ class NativeStep:
             found = REFUSED if self._shares_state(leaves) else self.entry.call(*args, **kwargs)
         if found is REFUSED:
             return self.slow(*args, **kwargs)
-        results = self.step.results
-        return found if results.is_plain else results.package(found, leaves, self.sizes)
+        results, capture = self.step.results, self.step.capture
+        return found if results.is_plain else results.package(found, leaves, capture.sizes_of(leaves))
 
     def _shares_state(self, leaves: Any) -> bool:
         for k in self.views:
@@ -121,13 +122,14 @@ class NativeStep:
         step = self.step
         executable = step.segment.executable
         layout = executable.layout
-        specs = [(concrete(v.type.shape, self.sizes), v.type.dtype.numpy) for v in step.results.values]
+        specs = [(v.type.shape, v.type.dtype.numpy) for v in step.results.values]
         inference = step.results.made_in_inference
         rings = tuple(
             OutputRing(
-                lambda spec=spec, k=k: _output(spec, k in inference),  # type: ignore[misc]
+                lambda spec=spec, k=k: self._output(spec, k in inference),  # type: ignore[misc]
                 layout.output(k),
                 slot_equals=_UNTOUCHED,
+                is_open=is_open(spec[0]),
             )
             for k, spec in enumerate(specs)
         )
@@ -147,7 +149,32 @@ class NativeStep:
             error_address=executable.error_address,
             on_error=executable.raise_errors,
             keep=(executable, step.segment),
+            sizes=self._entry_sizes(any(ring.is_open for ring in rings)),
         )
+
+    def _entry_sizes(self, has_open_results: bool) -> EntrySizes | None:
+        executable = self.step.segment.executable
+        if not executable.symbols:
+            return None
+        self.sizes = dict(self.step.sizes)
+        is_asked = has_open_results or bool(self.step.trace.size_guards)
+        return EntrySizes(executable.symbols, executable.sizes_table, self._accepts if is_asked else None)
+
+    def _accepts(self, values: tuple[int, ...]) -> bool:
+        """Whether the step holds for other values of its open sizes."""
+        sizes = dict(zip(self.step.segment.executable.symbols, values, strict=True))
+        if self.step.capture.broken_size(sizes) is not None:
+            return False
+        self.sizes = sizes
+        return True
+
+    def _output(self, spec: tuple[Any, Any], inference: bool) -> Tensor:
+        """A tensor for a result."""
+        shape, dtype = spec
+        made = wrap(allocate_array(concrete(shape, self.sizes), dtype))
+        if inference:
+            mark_inference(made)
+        return made
 
     def _results(self) -> tuple[tuple[Output | Constant, ...], bool]:
         results = self.step.results
@@ -171,7 +198,7 @@ class NativeStep:
 
     def _input(self, k: int, leaf: ArgumentLeaf, index: int) -> Argument:
         assert leaf.value is not None
-        check = ArrayCheck(concrete(leaf.value.type.shape, self.sizes), leaf.value.type.dtype.numpy)
+        check = ArrayCheck(leaf.value.type.shape, leaf.value.type.dtype.numpy)
         if leaf.kind == "float":
             self.step.segment.executable.set_pointer(index, leaf.cell.__array_interface__["data"][0])
             return FloatArgument(leaf.cell)
@@ -189,9 +216,6 @@ class NativeStep:
 
     def _guards(self) -> list[Any]:
         guards: list[Any] = [WordGuard(guard_epoch, int(guard_epoch[0]))]
-        executable = self.step.segment.executable  # whose sizes a call through Python may have changed
-        for place, name in enumerate(executable.symbols):
-            guards.append(WordGuard(executable.sizes_table[place : place + 1], self.sizes[name]))
         for entry in self.step.entries:
             owner = entry.owner
             if owner is not None:
@@ -205,14 +229,6 @@ class NativeStep:
                 self.guard_places[len(guards)] = number
                 guards.append(guard.native._replace(expected=guard.read()))
         return guards
-
-
-def _output(spec: tuple[Any, Any], inference: bool) -> Tensor:
-    """A tensor for a result."""
-    made = wrap(allocate_array(*spec))
-    if inference:
-        mark_inference(made)
-    return made
 
 
 REFUSED = Refusal.SLOW

@@ -53,7 +53,7 @@ class Location:
             self.holder[self.key] = value
 
 
-class Rebinds(Exception):
+class Rebinds(BaseException):  # nothing that a capture tries in vain, so no Exception
     """A capture found places that the function assigns to; they hold again what they held."""
 
     def __init__(self, locations: Sequence[Location]) -> None:
@@ -127,6 +127,7 @@ class Rebinding:
         self.function = function
         self.locations = tuple(locations)
         self.identities = frozenset(location.identity for location in locations)
+        self.installed: NativeStep | None = None  # whose guards have just been verified
 
     def values(self) -> tuple[Any, ...]:
         """What the places hold now, as arguments of the step."""
@@ -149,6 +150,7 @@ class Rebinding:
     def store(self, found: tuple[Any, Sequence[Any]]) -> Any:
         """Put the values a step gave into their places; its result."""
         result, values = found
+        epoch = int(guard_epoch[0])
         has_changed = False
         for location, value in zip(self.locations, values, strict=True):
             if type(value) is Remade:
@@ -157,7 +159,9 @@ class Rebinding:
                 location.write(value)
                 has_changed = True
         if has_changed:
-            bump_guard_epoch()  # other steps may have baked the old ones in
+            bump_guard_epoch()  # other steps may have baked the old ones in; this one has them as arguments
+            if self.installed is not None and int(guard_epoch[0]) == epoch + 1:
+                self.installed.entry.set_expected(0, epoch + 1)
         return result
 
     def around(self, native: NativeStep) -> Callable[..., Any]:
@@ -168,11 +172,10 @@ class Rebinding:
             found = native.call(self.values(), args, kwargs)
             if type(found) is Finished:
                 return found.result
-            result = self.store(found)
-            if int(guard_epoch[0]) == epoch + 1:  # it is this step's own change, which its guards do not read
-                native.entry.set_expected(0, epoch + 1)
-            return result
+            self.installed = native if int(guard_epoch[0]) == epoch else None
+            return self.store(found)
 
+        self.installed = native
         return run
 
 

@@ -58,13 +58,14 @@ class Capture:
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
         self.inputs = given
 
-    def sizes_of(self, arrays: Sequence[Any]) -> dict[str, int]:
-        """The values of the open sizes, from the arrays of a call."""
+    def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
+        """The values of the open sizes for a call."""
         found: dict[str, int] = {}
         if self.trace.sizes:
-            for value, array in zip(self.inputs, arrays, strict=True):
-                pairs = zip(value.type.shape, array.shape, strict=True)
-                found.update((str(n), extent) for n, extent in pairs if is_symbolic(n))
+            for leaf, given in zip(self.arguments, leaves, strict=True):
+                if leaf.value is not None and leaf.kind != "float":
+                    pairs = zip(leaf.value.type.shape, given.shape, strict=True)
+                    found.update((str(n), extent) for n, extent in pairs if is_symbolic(n))
         return found
 
     def broken_size(self, sizes: Mapping[str, int]) -> str | None:
@@ -211,7 +212,7 @@ class CompiledStep:
         self.calls += 1
         if self.call is not None:
             return self._run_differentiable(leaves)
-        self.sizes = self.capture.sizes_of(arrays)
+        self.sizes = self.capture.sizes_of(leaves)
         found = [allocate(concrete(v.type, self.sizes)) for v in (*self.results.values, *self.effects.free)]
         results = found[: len(self.results.values)]
         if self.effects.modified or self.effects.grads or self.effects.writes or self.effects.in_parts:
@@ -254,7 +255,9 @@ class CompiledStep:
         self.new_histories = [(len(self.results.values) + k, w) for k, w in enumerate(written) if w.history is not None]
         outputs += [(g.value, None) for g in self.effects.moving if g.value is not None]
         outputs += [(e.value, e.left) for e in self.effects.modified]
-        return CompiledCall(self.trace, inputs, outputs)
+        call = CompiledCall(self.trace, inputs, outputs)
+        self.read = set(call.graph.outputs).union(*(node.inputs for node in call.graph.nodes))
+        return call
 
     def _run_differentiable(self, leaves: Sequence[Any]) -> Any:
         assert self.call is not None
@@ -265,6 +268,8 @@ class CompiledStep:
         for k, (given, leaf) in enumerate(zip(leaves, self.capture.arguments, strict=True)):
             if leaf.value is not None:
                 t = given if isinstance(given, Tensor) else wrap(np.asarray(given))
+                if leaf.value not in self.read:
+                    t = wrap(t._array)  # results do not depend on it: its history may be gone
                 # what the step changes below is read by the derivative as it was before
                 operands.append(_kept(t) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)

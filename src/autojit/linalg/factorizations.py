@@ -199,8 +199,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
     Args:
         rcond: singular values up to ``rcond`` times the largest count as zero.
-        driver: ``"gelsy"`` (default), ``"gels"``, ``"gelsd"`` or ``"gelss"``: which of the fields torch fills with it. The
-            solution, through the pseudo-inverse, is the same.
+        driver: ``"gelsy"`` (default), ``"gels"``, ``"gelsd"`` or ``"gelss"``: which of the fields torch fills with it.
+            The solution, through the pseudo-inverse, is the same.
 
     Returns:
         (solution, residuals, rank, singular_values).

@@ -41,7 +41,9 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
 
 
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LdlFactors:
-    """``A = L @ D @ L.mT`` (``L.mH`` if ``hermitian``), reading the lower triangle: ``[.., n, n] -> [.., n, n], i32[.., n]``.
+    """``A = L @ D @ L.mT`` (``L.mH`` if ``hermitian``), reading the lower triangle.
+
+    Shapes: ``[.., n, n] -> [.., n, n], i32[.., n]``.
 
     Not differentiable, as in torch; ``linalg.solve`` is.
 

@@ -55,7 +55,9 @@ def _raise_first(info: Tensor, message: str) -> None:
 
 
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyWithInfo:
-    """``cholesky`` that says in ``info`` which matrices are not positive definite: ``[.., n, n] -> [.., n, n], i32[..]``.
+    """``cholesky`` that says in ``info`` which matrices are not positive definite.
+
+    Shapes: ``[.., n, n] -> [.., n, n], i32[..]``.
 
     Raises:
         LinAlgError: ``check_errors`` is set and a matrix is not positive definite.

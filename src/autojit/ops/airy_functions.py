@@ -1,9 +1,9 @@
 """The Airy function Ai and its derivative, evaluated in float64.
 
-Between -10 and 1 by Taylor's series of the equation ``y'' = x y`` from the nearest of the points -10, -9.75, ..., 1, whose values come
-from the same series, step by step from 0. Beyond 1 by the integral along the steepest descent, with the trapezoidal
-rule; below -10 by asymptotic series. Greatest errors against SciPy over some thousand points: 6e-15 of the
-amplitude (below 0), 3e-15 relative (above).
+Between -10 and 1 by Taylor's series of the equation ``y'' = x y`` from the nearest of the points -10, -9.75, ..., 1,
+whose values come from the same series, step by step from 0. Beyond 1 by the integral along the steepest descent, with
+the trapezoidal rule; below -10 by asymptotic series. Greatest errors over some thousand points: 6 eps of the amplitude
+between -10 and 1, elsewhere the rounding of the phase or exponent ``z = 2/3 abs(x)^(3/2)``, about ``z`` eps.
 Sources: Abramowitz and Stegun 10.4.1, 10.4.32, 10.4.60, 10.4.62; Trefethen and Weideman, SIAM Review 56(3), 2014.
 """
 

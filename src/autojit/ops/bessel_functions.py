@@ -4,8 +4,8 @@ Evaluated in float64: their integrals over a period by the trapezoidal rule, whi
 integrands, and asymptotic series far out; K near zero by its power series. Greatest errors against SciPy over some
 thousand points: 11 eps, relative for I and K, of the amplitude ``min(1, 1 / sqrt(x))`` for J and Y. Y near zero is
 Neumann's series of J of all orders, which come from their recurrence downwards (Miller).
-Sources: Abramowitz and Stegun 9.1.18, 9.1.27, 9.1.88, 9.1.89, 9.2.5, 9.6.11, 9.6.13, 9.6.16, 9.6.24, 9.7.1, 9.7.2; Trefethen and Weideman,
-SIAM Review 56(3), 2014 (the trapezoidal rule).
+Sources: Abramowitz and Stegun 9.1.18, 9.1.27, 9.1.88, 9.1.89, 9.2.5, 9.2.6, 9.6.11, 9.6.13, 9.6.16, 9.6.24, 9.7.1,
+9.7.2; Trefethen and Weideman, SIAM Review 56(3), 2014 (the trapezoidal rule).
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def evaluate(kind: str, x: NDArray[Any]) -> Doubles:
 
 @record
 class Bessel(Special):
-    """The function ``kind``: "j0", "j1", "y0", "y1", "i0", "i1", "k0", "k1", and of I and K, with an "e", the scaled ones.
+    """The function ``kind``: "j0", "j1", "y0", "y1", "i0", "i1", "k0", "k1", and scaled I and K, with an "e".
 
     Scaled is divided by ``exp(abs(x))`` (I) or ``exp(-x)`` (K). K and Y of negative numbers are NaN.
     """

@@ -56,7 +56,7 @@ def _is_definite(a: NDArray[Any]) -> bool:
 
 def _first_bad(a: NDArray[Any]) -> int:
     """By bisection: definiteness of a leading minor implies that of the smaller ones."""
-    good, bad = 0, a.shape[-1]
+    good, bad = 0, int(a.shape[-1])
     while bad - good > 1:
         middle = (good + bad) // 2
         if _is_definite(a[:middle, :middle]):

@@ -117,15 +117,21 @@ def _in_one_pass(cls: type[Pointwise], ufunc: Ufunc) -> Ufunc:
     """``ufunc``, but a kernel for large arrays of float32 and float64."""
 
     def compute(*arrays: NDArray[Any]) -> Any:
-        last = arrays[-1]
-        if arrays[0].size >= LARGE and last.dtype.kind == "f" and last.dtype.itemsize >= 4:
-            by_kernel = evaluating.by_kernel
-            found = None if by_kernel is None else by_kernel(cls(), arrays)
+        if arrays[0].size >= LARGE:
+            found = large_in_one_pass(cls(), arrays)
             if found is not None:
                 return found
         return ufunc(*arrays)
 
     return compute
+
+
+def large_in_one_pass(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The op's result on large arrays of float32 or float64 by its kernel; None for others."""
+    last, by_kernel = arrays[-1], evaluating.by_kernel
+    if by_kernel is None or arrays[0].size < LARGE or last.dtype.kind != "f" or last.dtype.itemsize < 4:
+        return None
+    return by_kernel(op, arrays)
 
 
 def _scaled(name: str, y_bar: Any, slope: Any) -> Any:

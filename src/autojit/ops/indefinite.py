@@ -1,8 +1,8 @@
 """``A = L D L^H`` of symmetric or Hermitian matrices that need not be definite, ``D`` of blocks of one and two rows.
 
 Bunch and Kaufman's pivoting, column by column, in LAPACK's packed form (``sytrf``, ``hetrf`` with the lower triangle):
-``D`` on and below the diagonal, the columns of ``L`` below it; a pivot ``k`` in 1, 2, ... is the row exchanged with its own for a
-block of one row; for a block of two rows both places hold ``-k``, ``k`` the row exchanged with the second one.
+``D`` on and below the diagonal, the columns of ``L`` below it. A pivot ``k`` in 1, 2, ... is the row exchanged with its
+own, for a block of one row; for a block of two rows both places hold ``-k``, ``k`` the row exchanged with the second.
 NumPy has no such factorisation, and SciPy is no dependency.
 Source: Bunch and Kaufman, Mathematics of Computation 31, 1977.
 """

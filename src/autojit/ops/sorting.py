@@ -18,7 +18,7 @@ from autojit.ops.by_name import apply
 from autojit.ops.indexing import Gather, gather_nd
 from autojit.ops.joining import select
 from autojit.ops.samples import Samples, draws, ramp
-from autojit.ops.shape import batch_all, broadcast_to, reshape, slice_axis
+from autojit.ops.shape import batch_all, broadcast_to, reshape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -168,7 +168,9 @@ class WhileLoop(HoldsGraphs):
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         count = self.n_outputs
-        constants = [k for k in floats(self.bodies[0].inputs[self._first_constant() :]) if tangents[count + k] is not None]
+        constants = [
+            k for k in floats(self.bodies[0].inputs[self._first_constant() :]) if tangents[count + k] is not None
+        ]
         old_tapes = self.tapes()
         kept = [k for k, t in enumerate(old_tapes) if t.dtype.is_differentiable]
         place = _doubled_places(self.sweeps(), kept)

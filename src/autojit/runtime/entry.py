@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_fallback import PythonEntry
 from autojit.runtime.entry_ir import IMPORTS, entry_ir
 from autojit.runtime.entry_spec import (
@@ -102,6 +103,7 @@ class NativeEntry:
         self._spec = spec
         self._kept: list[Any] = [spec]
         self._expected: list[object] = [guard.expected for guard in spec.guards]
+        self._accepted = np.full(len(spec.sizes.symbols) if spec.sizes is not None else 0, -1, np.int64)
         self._rings: list[list[Any]] = [[] for _ in spec.rings]
         self._words, self._word_rows = self._pairs_of_words(spec.guards)
         self._dicts, self._dict_rows = self._triples_of_dicts(spec.guards)
@@ -157,17 +159,32 @@ class NativeEntry:
 
         A program that keeps its results (a list of losses) comes here once for every `capacity` calls.
         """
-        for _ in self._spec.rings:
+        for _ in range(len(self._spec.rings) + 1):
             reason, ring = self.last_failure()
-            if reason != "ring":
+            if reason == "ring":
+                self.refill(ring)
+            elif reason != "sizes" or not self._accept():
                 break
-            self.refill(ring)
             result = self._retry(*args, **kwargs)
             if type(result) is not Refusal:
                 return result
             self._head[HEAD.index("failure")] = self._retry_head[HEAD.index("failure")]
         assert self._spec.fallback is not None
         return self._spec.fallback(*args, **kwargs)
+
+    def _accept(self) -> bool:
+        """Whether new values of the open sizes are welcome; open rings then hold tensors for them."""
+        sizes = self._spec.sizes
+        assert sizes is not None and sizes.accepts is not None
+        values = tuple(int(n) for n in sizes.table[: len(sizes.symbols)])
+        if not sizes.accepts(values):
+            return False
+        for rank, ring in enumerate(self._spec.rings):
+            if ring.is_open:
+                self._rings[rank].clear()
+                self.refill(rank)
+        self._accepted[:] = values
+        return True
 
     def _is_free(self, ring: int, rank: int) -> bool:
         """Whether only the ring holds the tensor and only the tensor its array, as the native code sees it."""
@@ -215,11 +232,15 @@ class NativeEntry:
             "int_type": id(int),
             "error": spec.error_address or self._keep_table(np.zeros(1, np.int64)),
             "raiser": self._keep_object(spec.on_error),
+            "n_sizes": len(self._accepted) if spec.sizes is not None and spec.sizes.accepts is not None else 0,
+            "sizes": 0 if spec.sizes is None else data_address(spec.sizes.table),
+            "accepted": data_address(self._accepted),
         }
         return np.array([values.get(name, 0) for name in HEAD], np.int64)
 
     def _argument_records(self, arguments: Sequence[Argument]) -> Words:
         table = np.zeros((len(arguments), len(ARGUMENT)), np.int64)
+        self._taken: set[int] = set()  # open sizes that an argument before says
         for row, argument in zip(table, arguments, strict=True):
             values = self._argument_words(argument)
             row[:] = [values.get(name, 0) for name in ARGUMENT]
@@ -250,10 +271,21 @@ class NativeEntry:
         return {
             "dtype": id(check.dtype),
             "ndim": len(check.shape),
-            "shape": self._keep_table(np.array(check.shape, np.int64)),
+            "shape": self._keep_table(np.array([self._extent(n) for n in check.shape], np.int64)),
             "store": 0 if table_index is None else self._table_entry(table_index),
             "flags": _C_CONTIGUOUS | _ALIGNED | (_WRITEABLE if check.writeable else 0),
         }
+
+    def _extent(self, extent: int) -> int:
+        """An extent as a record has it: open sizes as what to do with them."""
+        if not is_symbolic(extent):
+            return extent
+        assert self._spec.sizes is not None
+        symbol = self._spec.sizes.symbols.index(str(extent))
+        if symbol in self._taken:
+            return ~(2 * symbol + 1)
+        self._taken.add(symbol)
+        return ~(2 * symbol)
 
     def _slot_pairs(self, cls: type, slots: Slots) -> int:
         return self._keep_table(np.array([(slot_offset(cls, n), _address(v)) for n, v in slots], np.int64))

@@ -6,6 +6,7 @@ on the way. They are inlined into `entry_ir`'s one function, which also explains
 
 from __future__ import annotations
 
+from autojit.core.size_expressions import LEAST
 from autojit.runtime.entry_words import (
     ARGUMENT,
     ARRAY_DATA_OFFSET,
@@ -48,8 +49,9 @@ no:
 }}
 
 ; Whether the array is as the record says; stores its data pointer.
-define internal i1 @array_holds(ptr %array, ptr %record, i64 %array_type) alwaysinline nounwind {{
+define internal i1 @array_holds(ptr %array, ptr %record, ptr %head) alwaysinline nounwind {{
 entry:
+  %array_type = word head.array_type of %head
   %type.at = getelementptr i8, ptr %array, i64 8
   %type = load i64, ptr %type.at, align 8
   %type.ok = icmp eq i64 %type, %array_type
@@ -78,6 +80,8 @@ extents:
   %shape = load ptr, ptr %shape.at, align 8
   %want64 = word arg.shape of %record
   %want = inttoptr i64 %want64 to ptr
+  %sizes64 = word head.sizes of %head
+  %sizes = inttoptr i64 %sizes64 to ptr
   br label %axis
 axis:
   %i = phi i64 [ 0, %extents ], [ %i1, %axis.ok ]
@@ -89,8 +93,25 @@ extent:
   %b.at = getelementptr i64, ptr %want, i64 %i
   %b = load i64, ptr %b.at, align 8
   %i1 = add i64 %i, 1
+  %is_open = icmp slt i64 %b, 0
+  br i1 %is_open, label %open, label %fixed
+fixed:
   %same = icmp eq i64 %a, %b
   br i1 %same, label %axis.ok, label %no
+open:
+  %code = xor i64 %b, -1
+  %symbol = lshr i64 %code, 1
+  %size.at = getelementptr i64, ptr %sizes, i64 %symbol
+  %is_later = trunc i64 %code to i1
+  br i1 %is_later, label %agree, label %take
+agree:
+  %size = load i64, ptr %size.at, align 8
+  %agrees = icmp eq i64 %a, %size
+  br i1 %agrees, label %axis.ok, label %no
+take:
+  store i64 %a, ptr %size.at, align 8
+  %is_general = icmp sge i64 %a, {LEAST}
+  br i1 %is_general, label %axis.ok, label %no
 axis.ok:
   br label %axis
 yes:
@@ -126,7 +147,6 @@ entry:
   %int = alloca i64, align 8
   %kind = word arg.kind of %record
   %expected = word arg.expected of %record
-  %array_type = word head.array_type of %head
   %address = ptrtoint ptr %object to i64
   %type.at = getelementptr i8, ptr %object, i64 8
   %type = load i64, ptr %type.at, align 8
@@ -142,7 +162,7 @@ identity:
   %same = icmp eq i64 %address, %expected
   ret i1 %same
 array:
-  %array.ok = call i1 @array_holds(ptr %object, ptr %record, i64 %array_type)
+  %array.ok = call i1 @array_holds(ptr %object, ptr %record, ptr %head)
   ret i1 %array.ok
 tensor:
   %type.ok = icmp eq i64 %type, %expected
@@ -159,7 +179,7 @@ inner:
   %empty = icmp eq ptr %content, null
   br i1 %empty, label %no, label %inside
 inside:
-  %inside.ok = call i1 @array_holds(ptr %content, ptr %record, i64 %array_type)
+  %inside.ok = call i1 @array_holds(ptr %content, ptr %record, ptr %head)
   ret i1 %inside.ok
 float:
   %float_type = word head.float_type of %head

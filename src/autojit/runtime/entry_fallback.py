@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.size_expressions import LEAST
+from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_spec import (
     MISSING,
     Argument,
@@ -41,6 +43,7 @@ class PythonEntry:
         self._spec = spec
         self._expected = [guard.expected for guard in spec.guards]
         self._failure = ("none", 0)
+        self._accepted: tuple[int, ...] = ()
         self._calls = 0
         self._table = (ctypes.c_void_p * _table_entries(spec)).from_address(spec.table_address)
         self._busy = ctypes.c_int64.from_address(spec.busy_address)
@@ -76,6 +79,7 @@ class PythonEntry:
             self._failure = ("busy", 0)
             return Refusal.BUSY
         failure = self._broken_arity(args, kwargs) or self._broken_argument((*args, *kwargs.values()))
+        failure = failure or self._broken_size((*args, *kwargs.values()))
         failure = failure or self._broken_guard()
         if failure is None:
             return None
@@ -93,6 +97,26 @@ class PythonEntry:
     def _broken_argument(self, values: Sequence[Any]) -> tuple[str, int] | None:
         pairs = enumerate(zip(values, self._spec.arguments, strict=True))
         return next((("argument", index) for index, (value, spec) in pairs if not _argument_holds(value, spec)), None)
+
+    def _broken_size(self, values: Sequence[Any]) -> tuple[str, int] | None:
+        """Take the open sizes' values from the arguments; those that are new have to be accepted."""
+        sizes = self._spec.sizes
+        if sizes is None:
+            return None
+        found: dict[str, int] = {}
+        for value, argument in zip(values, self._spec.arguments, strict=True):
+            if isinstance(argument, TensorArgument | ArrayArgument):
+                shape = (getattr(value, argument.array_slot) if isinstance(argument, TensorArgument) else value).shape
+                for wanted, extent in zip(argument.check.shape, shape, strict=True):
+                    if is_symbolic(wanted) and found.setdefault(str(wanted), extent) != extent:
+                        return "sizes", 0
+        taken = tuple(found[name] for name in sizes.symbols)
+        if sizes.accepts is not None and taken != self._accepted:
+            if not sizes.accepts(taken):
+                return "sizes", 0
+            self._accepted = taken
+        sizes.table[: len(taken)] = taken
+        return None
 
     def _broken_guard(self) -> tuple[str, int] | None:
         """Word guards first, then dictionaries: the order of the native code."""
@@ -165,7 +189,8 @@ def _array_holds(value: Any, check: ArrayCheck) -> bool:
     return (
         type(value) is np.ndarray
         and value.dtype is check.dtype
-        and value.shape == check.shape
+        and len(value.shape) == len(check.shape)
+        and all(n >= LEAST if is_symbolic(w) else n == w for n, w in zip(value.shape, check.shape, strict=True))
         and value.flags.c_contiguous
         and value.flags.aligned
         and (value.flags.writeable or not check.writeable)

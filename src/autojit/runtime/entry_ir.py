@@ -4,7 +4,7 @@ One function serves every step: it interprets the step's descriptor, tables of 6
 `runtime.entry` fills. So it is compiled once per machine, a step costs no compile time for it, and no Python address is
 ever in code.
 
-How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, word
+How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, sizes, word
 guards, dictionary guards, rings, run, result, sound (or raise). Every check that fails goes to `fail`, which undoes the
 one thing done so far (the busy word) and answers with a sentinel or the fallback's result.
 """
@@ -124,7 +124,7 @@ arguments:
 argument:
   %a = phi i64 [ 0, %arguments ], [ %a1, %argument.ok ]
   %a.more = icmp slt i64 %a, %n_arguments
-  br i1 %a.more, label %argument.look, label %words
+  br i1 %a.more, label %argument.look, label %sizes
 argument.look:
   %a1 = add i64 %a, 1
   %object.at = getelementptr ptr, ptr %args, i64 %a
@@ -134,6 +134,28 @@ argument.look:
   br i1 %argument.holds, label %argument.ok, label %fail
 argument.ok:
   br label %argument
+
+sizes:
+  %n_sizes = word head.n_sizes of %head
+  %sizes64 = word head.sizes of %head
+  %size.values = inttoptr i64 %sizes64 to ptr
+  %accepted64 = word head.accepted of %head
+  %accepted = inttoptr i64 %accepted64 to ptr
+  br label %size
+size:
+  %z = phi i64 [ 0, %sizes ], [ %z1, %size.ok ]
+  %z.more = icmp slt i64 %z, %n_sizes
+  br i1 %z.more, label %size.look, label %words
+size.look:
+  %z1 = add i64 %z, 1
+  %size.at = getelementptr i64, ptr %size.values, i64 %z
+  %size.have = load i64, ptr %size.at, align 8
+  %accepted.at = getelementptr i64, ptr %accepted, i64 %z
+  %size.want = load i64, ptr %accepted.at, align 8
+  %size.same = icmp eq i64 %size.have, %size.want
+  br i1 %size.same, label %size.ok, label %fail
+size.ok:
+  br label %size
 
 words:
   %n_words = word head.n_words of %head
@@ -267,12 +289,13 @@ leave:
 fail:
   %reason = phi i64 [ {REASONS.index("arity")}, %arity ], [ {REASONS.index("keyword")}, %none_given ],
     [ {REASONS.index("keyword")}, %some_given ], [ {REASONS.index("keyword")}, %name.look ],
-    [ {REASONS.index("argument")}, %argument.look ], [ {REASONS.index("word")}, %word.look ],
+    [ {REASONS.index("argument")}, %argument.look ], [ {REASONS.index("sizes")}, %size.look ],
+    [ {REASONS.index("word")}, %word.look ],
     [ {REASONS.index("dict")}, %dict.fail ], [ {REASONS.index("ring")}, %ring.look ]
   %index = phi i64 [ 0, %arity ], [ 0, %none_given ], [ 0, %some_given ], [ %k, %name.look ], [ %a, %argument.look ],
-    [ %w, %word.look ], [ %g, %dict.fail ], [ %r, %ring.look ]
+    [ %z, %size.look ], [ %w, %word.look ], [ %g, %dict.fail ], [ %r, %ring.look ]
   %answer = phi i64 [ %slow, %arity ], [ %slow, %none_given ], [ %slow, %some_given ], [ %slow, %name.look ],
-    [ %slow, %argument.look ], [ %slow, %word.look ], [ %slow, %dict.fail ], [ %need_output, %ring.look ]
+    [ %slow, %argument.look ], [ %slow, %size.look ], [ %slow, %word.look ], [ %slow, %dict.fail ], [ %need_output, %ring.look ]
   store i64 0, ptr %busy, align 8
   br label %refuse
 refuse:

@@ -36,7 +36,10 @@ Slots = tuple[tuple[str, object], ...]
 
 
 class ArrayCheck(NamedTuple):
-    """An exact ``np.ndarray`` of this shape and dtype object, C-contiguous and aligned (and writeable if asked)."""
+    """An exact ``np.ndarray`` of this shape and dtype object, C-contiguous and aligned (and writeable if asked).
+
+    Extents may be open sizes of `EntrySizes`: the first axis of each says its value (at least 2), others must agree.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -133,6 +136,7 @@ class OutputRing(NamedTuple):
         table_index: entry of the pointer table for its data pointer.
         slot_equals: slots that must be untouched for a tensor to be handed out again.
         capacity: tensors in the ring.
+        is_open: the shape depends on open sizes.
     """
 
     make: Callable[[], Any]
@@ -140,6 +144,7 @@ class OutputRing(NamedTuple):
     array_slot: str = "_array"
     slot_equals: Slots = ()
     capacity: int = 4
+    is_open: bool = False
 
 
 class Output(NamedTuple):
@@ -152,6 +157,21 @@ class Constant(NamedTuple):
     """In a result: an object that is always the same."""
 
     value: object
+
+
+class EntrySizes(NamedTuple):
+    """The sizes that a step leaves open.
+
+    Args:
+        symbols: their names, as extents of arguments print them.
+        table: int64 array whose first words are their values; the step reads them.
+        accepts: asked with new values before the first call that has them; False refuses the call. From then on rings
+            make tensors for these values. None: all values are welcome, and no ring is open.
+    """
+
+    symbols: tuple[str, ...]
+    table: npt.NDArray[np.int64]
+    accepts: Callable[[tuple[int, ...]], bool] | None = None
 
 
 class EntrySpec(NamedTuple):
@@ -168,6 +188,7 @@ class EntrySpec(NamedTuple):
             refilled and the call tried again first); without it a `Refusal` is returned.
         error_address: an int64 that the step sets when it fails; 0: it cannot fail.
         on_error: raises what the step met and clears that word.
+        sizes: the step's open sizes, if it has any.
         keep: owner of step, table and busy word.
     """
 
@@ -184,4 +205,5 @@ class EntrySpec(NamedTuple):
     fallback: Callable[..., Any] | None = None
     error_address: int = 0
     on_error: Callable[[], Any] | None = None
+    sizes: EntrySizes | None = None
     keep: object = None

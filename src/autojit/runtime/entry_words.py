@@ -35,6 +35,9 @@ HEAD = (
     "calls",  # out: calls that ran the step
     "error",  # address of a word that is not 0 when the step failed
     "raiser",  # callable that raises what it met
+    "n_sizes",  # open sizes whose values Python must have accepted
+    "sizes",  # address of the open sizes' values, which the arguments' checks fill in
+    "accepted",  # address of the values that were accepted last
 )
 
 ARGUMENT = (
@@ -43,7 +46,7 @@ ARGUMENT = (
     "offset",  # of the tensor's array slot; of an equal int, its value
     "dtype",
     "ndim",
-    "shape",  # address of the extents
+    "shape",  # address of the extents; below 0: ~(2 * k) takes open size k, ~(2 * k + 1) must be equal to it
     "store",  # address that gets the data pointer, float or int; or 0
     "n_slots",
     "slots",  # address of (offset, expected object) pairs
@@ -65,7 +68,7 @@ RING = (
 RING_ENTRY = ("tensor", "array", "data", "flags", "attributes")  # the last: the tensor's __dict__, which must be empty
 
 KINDS = ("object", "array", "tensor", "float", "equal_int", "int")
-REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring")
+REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring", "sizes")
 
 TUPLE_SIZE_OFFSET = 16
 TUPLE_ITEMS_OFFSET = 24

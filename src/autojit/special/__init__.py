@@ -9,7 +9,6 @@ from autojit.special.functions import (
     entr,
     erfcx,
     i0,
-    i0_,
     i0e,
     i1,
     i1e,
@@ -53,7 +52,8 @@ from autojit.tensor.functions_special import igammac as gammaincc
 from autojit.tensor.functions_special import lgamma as gammaln
 
 __all__ = [
-    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
+    "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
     "chebyshev_polynomial_w", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1",
     "gammainc", "gammaincc", "gammaln", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0e", "i1", "i1e",
     "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp",

@@ -162,7 +162,8 @@ def sinc(input: Tensor) -> Tensor:
 
 
 __all__ = [
-    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "entr", "erfcx", "i0", "i0_", "i0e", "i1", "i1e", "log_ndtr", "modified_bessel_i0",
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
+    "entr", "erfcx", "i0", "i0e", "i1", "i1e", "log_ndtr", "modified_bessel_i0",
     "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri",
     "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "sinc", "spherical_bessel_j0", "xlog1py",
     "zeta",

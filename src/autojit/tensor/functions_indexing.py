@@ -17,6 +17,8 @@ from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
+_FEW_TESTS = 16  # of isin: more are searched in order
+
 
 def _index(index: Tensor, what: str) -> Tensor:
     dtype = type_of(index).dtype
@@ -261,7 +263,13 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among the test elements."""
     x, pool = as_operand(elements), as_operand(test_elements)
-    found = (x.unsqueeze(-1) == pool.reshape(-1)).any(-1)
+    if type_of(pool).size > _FEW_TESTS:
+        a, b = together(x, pool, "isin")
+        line = b.reshape(-1).sort().values
+        place = clamp(ops.searchsorted(line, a), 0, type_of(line).size - 1)
+        found = ops.take(line, place) == a
+    else:
+        found = (x.unsqueeze(-1) == pool.reshape(-1)).any(-1)
     return found.logical_not() if invert else found  # type: ignore[no-any-return]
 
 

@@ -17,9 +17,10 @@ from autojit.core.device import CPU
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.evaluating import LARGE, evaluating
 from autojit.core.sizes import named_size
-from autojit.core.types import TensorType
+from autojit.core.types import Shape, TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.op import Op, bind
+from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
@@ -52,8 +53,24 @@ def _kernel_of_op(op: Op, operands: tuple[Operand, ...]) -> Executable:
     return kernel_of(lambda *tracers: bind(op, *tracers), operands)
 
 
+@lru_cache(maxsize=256)
+def _kernel_of_shapes(op: Op, operands: tuple[tuple[Shape, DType], ...]) -> Executable:
+    from autojit.compiler import compile
+
+    builder = GraphBuilder()
+    values = [builder.input(TensorType(shape, dtype, CPU)) for shape, dtype in operands]
+    return compile(builder.finish(builder.apply(op, values))).executable
+
+
 def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The op's result on arrays by its kernel, or None where kernels do not serve."""
+    """The op's result on arrays by its kernel, or None where kernels do not serve.
+
+    The kernel of an op that is not elementwise is compiled for the arrays' shapes.
+    """
+    if not isinstance(op, Elementwise):
+        kernel = _kernel_of_shapes(op, tuple((a.shape, dtype_of_numpy(a.dtype)) for a in arrays))
+        found = kernel.run([np.ascontiguousarray(a) for a in arrays])
+        return found[0] if op.n_outputs == 1 else tuple(found)
     form = _form_of(arrays)
     if form is None:
         return None

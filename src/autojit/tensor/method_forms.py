@@ -20,6 +20,8 @@ _ABSENT: Any = object()
 OF_METHODS = {
     "cholesky_inverse": {"L": "self"},
     "split": {"tensor": "self", "split_size_or_sections": "split_size"},
+    "lstsq": {"input": "self", "A": "other"},
+    "solve": {"input": "self", "A": "other"},
     "triangular_solve": {"b": "self"},
 }
 

@@ -8,7 +8,7 @@ Memory: a local variable that may hold something that depends on the operand get
 pointer into it is followed by one into the second. What is made from the bits of a number that depends on the operand
 may not become a number again: such a function has no derivative here.
 
-How to read: `partial` (the frame), `_Activity` (what has a tangent), `_TangentWriter` (one function, line by line).
+How to read: `partial` (the frame), `activity` (what has a tangent), `_TangentWriter` (one function, line by line).
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from autojit.codegen.linked.activity import NAME, Activity, Mask, no_rule, pointer_of
 from autojit.codegen.linked.instruction_text import (
     Call,
     Instruction,
     binary,
     has_floats,
-    is_floating,
     read_call,
-    read_instruction,
     split,
     take_flags,
     take_type,
@@ -32,12 +31,8 @@ from autojit.codegen.linked.instruction_text import (
 )
 from autojit.codegen.linked.module_text import Function, canonical
 from autojit.codegen.linked.scalar_function import FIRST_OPERAND, RESULTS, ScalarFunction, called_names
-from autojit.codegen.linked.tangent_rules import BINARY, CONSTANT, UNARY, Binary, Maths, constant, plain_name
-from autojit.core.errors import DifferentiationError
+from autojit.codegen.linked.tangent_rules import BINARY, UNARY, Binary, Maths, constant, plain_name
 
-_NAME = re.compile(r"%[-\w$.]+")
-_NO_EFFECT = ("llvm.assume", "llvm.lifetime", "llvm.experimental", "llvm.dbg", "llvm.expect", "llvm.donothing")
-Mask = tuple[bool, ...]
 Term = tuple[str, Callable[[], str]]  # an operand and what makes the slope
 
 
@@ -88,12 +83,12 @@ class _Differentiation:
         self.functions = {f.name: f for f in function.code.functions}
         self.made: list[Function] = []
         self.names: dict[tuple[str, Mask], str] = {}
-        self.activities: dict[tuple[str, Mask], _Activity] = {}
+        self.activities: dict[tuple[str, Mask], Activity] = {}
 
-    def activity(self, function: Function, mask: Mask) -> _Activity:
+    def activity(self, function: Function, mask: Mask) -> Activity:
         found = self.activities.get((function.name, mask))
         if found is None:
-            found = self.activities[function.name, mask] = _Activity(self, function, mask)
+            found = self.activities[function.name, mask] = Activity(self.functions, function, mask)
         return found
 
     def depends(self, root: Function, mask: Mask) -> bool:
@@ -111,119 +106,6 @@ class _Differentiation:
             made = _TangentWriter(self, function, mask).write(found)
             self.made.insert(place, made)
         return found
-
-
-class _Activity:
-    """Which values of a function have tangents, and which memory."""
-
-    def __init__(self, work: _Differentiation, function: Function, mask: Mask) -> None:
-        self.work = work
-        self.function = function
-        self.instructions = [[read_instruction(line) for line in lines] for _, lines in function.blocks]
-        self.parent: dict[str, str] = {}  # of pointers: another pointer into the same memory
-        self.shadowable: set[str] = set()
-        self.active: set[str] = set()
-        self.from_bits: set[str] = set()
-        for (kind, name), is_active in zip(function.parameters, mask, strict=True):
-            if is_active and kind == "ptr":
-                self.shadowable.add(name)
-            elif is_active:
-                self.active.add(name)
-        self._find_memory()
-        self.memory = {self.root(n) for (k, n), m in zip(function.parameters, mask, strict=True) if m and k == "ptr"}
-        self.stored: set[str] = set()  # memory that active values are written to here
-        while self._sweep():
-            pass
-
-    def root(self, pointer: str) -> str:
-        while pointer in self.parent:
-            pointer = self.parent[pointer]
-        return pointer
-
-    def has_shadow(self, pointer: str) -> bool:
-        return self.root(pointer) in self.memory
-
-    def writes_active(self, pointer: str) -> bool:
-        return self.root(pointer) in self.stored
-
-    def _find_memory(self) -> None:
-        for instruction in (i for block in self.instructions for i in block):
-            if instruction.opcode == "alloca":
-                self.shadowable.add(instruction.result)
-            elif instruction.opcode == "getelementptr":
-                self._join(instruction.result, _pointer_of(instruction.rest))
-            elif instruction.opcode in ("phi", "select") and " ptr " in f" {instruction.rest}":
-                for name in _NAME.findall(_without_labels(instruction)):
-                    self._join(instruction.result, name)
-
-    def _join(self, a: str, b: str) -> None:
-        first, second = self.root(a), self.root(b)
-        if first != second:
-            self.parent[first] = second
-            if first in self.shadowable:
-                self.shadowable.add(second)
-
-    def _sweep(self) -> bool:
-        before = (len(self.active), len(self.memory), len(self.from_bits), len(self.stored))
-        for block in self.instructions:
-            for instruction in block:
-                self._look(instruction)
-        return before != (len(self.active), len(self.memory), len(self.from_bits), len(self.stored))
-
-    def _look(self, instruction: Instruction) -> None:
-        opcode, result = instruction.opcode, instruction.result
-        if opcode == "call":
-            self._look_at_call(result, read_call(instruction.rest))
-            return
-        names = _NAME.findall(_without_labels(instruction))
-        is_active = any(name in self.active for name in names)
-        if opcode == "store":
-            value, pointer = split(instruction.rest)[:2]
-            if is_active and has_floats(typed(value)[0]):
-                self._mark(typed(pointer)[1])
-                self.stored.add(self.root(typed(pointer)[1]))
-        elif opcode == "load":
-            kind, pointer = split(instruction.rest.removeprefix("volatile "))[:2]
-            if self.has_shadow(typed(pointer)[1]) and has_floats(kind):
-                self.active.add(result)
-        elif opcode in ("fcmp", "icmp", "fptosi", "fptoui", "br", "switch", "ret"):
-            return
-        elif result and is_active and opcode == "bitcast" and not is_floating(instruction.rest.rpartition(" to ")[2]):
-            self.from_bits.add(result)
-        elif result and is_active:
-            self.active.add(result)
-        elif result and any(name in self.from_bits for name in names):
-            if opcode in ("bitcast", "sitofp", "uitofp") and is_floating(instruction.rest.rpartition(" to ")[2]):
-                raise _no_rule("a number made from the bits of another")
-            self.from_bits.add(result)
-
-    def _mark(self, pointer: str) -> None:
-        root = self.root(pointer)
-        if root not in self.shadowable:
-            raise _no_rule("a result written to memory that is not the function's own")
-        self.memory.add(root)
-
-    def _look_at_call(self, result: str, call: Call) -> None:
-        if call.callee.startswith(_NO_EFFECT):
-            return
-        active = [value in self.active for _, value in call.operands]
-        pointers = [value for kind, value in call.operands if kind == "ptr"]
-        if call.callee in self.work.functions:
-            if any(active) or any(self.has_shadow(p) for p in pointers):
-                for pointer in pointers:
-                    if self.root(pointer) in self.shadowable:
-                        self.memory.add(self.root(pointer))
-                        self.stored.add(self.root(pointer))
-            return
-        if call.callee.startswith(("llvm.memcpy", "llvm.memmove")):
-            if self.has_shadow(call.operands[1][1]):
-                self._mark(call.operands[0][1])
-                self.stored.add(self.root(call.operands[0][1]))
-            return
-        if any(active) and has_floats(call.type) and plain_name(call.callee) not in CONSTANT:
-            self.active.add(result)
-        elif any(active) and pointers:
-            raise _no_rule(f"the function {call.callee}, which writes to memory")
 
 
 class _TangentWriter:
@@ -269,7 +151,7 @@ class _TangentWriter:
 
     def _shadow(self, pointer: str) -> str:
         if not self.activity.has_shadow(pointer):
-            raise _no_rule("a pointer that may or may not be into the function's own memory")
+            raise no_rule("a pointer that may or may not be into the function's own memory")
         return f"{pointer}.d"
 
     def _instruction(self, line: str, instruction: Instruction) -> None:
@@ -283,7 +165,7 @@ class _TangentWriter:
         elif opcode == "alloca" and self.activity.has_shadow(result):
             self._alloca(result, instruction.rest)
         elif opcode == "getelementptr" and self.activity.has_shadow(result):
-            pointer = _pointer_of(instruction.rest)
+            pointer = pointer_of(instruction.rest)
             shadow = self._shadow(pointer)
             self._define(result, f"getelementptr {_replaced(instruction.rest, pointer, shadow)}")
         elif result in self.activity.active or (opcode in ("phi", "select") and self._is_shadowed(instruction)):
@@ -309,7 +191,7 @@ class _TangentWriter:
     def _alloca(self, result: str, rest: str) -> None:
         kind, *more = split(rest)
         if any(not part.startswith(("align", "i64 1", "i32 1")) for part in more):
-            raise _no_rule("a local array of a length that is not constant")
+            raise no_rule("a local array of a length that is not constant")
         self._define(result, f"alloca {rest}")
         self.lines.append(f"store {kind} zeroinitializer, ptr {result}.d")
 
@@ -318,7 +200,7 @@ class _TangentWriter:
     def _tangent(self, opcode: str, result: str, rest: str) -> None:
         write = getattr(self, f"_tangent_of_{opcode}", None)
         if write is None:
-            raise _no_rule(f"the LLVM instruction {opcode}")
+            raise no_rule(f"the LLVM instruction {opcode}")
         write(result, rest)
 
     def _tangent_of_fneg(self, result: str, rest: str) -> None:
@@ -369,7 +251,7 @@ class _TangentWriter:
 
     def _linear(self, result: str, opcode: str, rest: str) -> None:
         """The same instruction on the tangents."""
-        self._define(result, f"{opcode} {_NAME.sub(lambda found: self._dot(found.group()), rest)}")
+        self._define(result, f"{opcode} {NAME.sub(lambda found: self._dot(found.group()), rest)}")
 
     def _tangent_of_fpext(self, result: str, rest: str) -> None:
         self._linear(result, "fpext", rest)
@@ -458,7 +340,7 @@ class _TangentWriter:
 
     def _inner_call(self, result: str, call: Call) -> None:
         if has_floats(call.type):
-            raise _no_rule(f"a call of {call.callee}, which returns its result in a register")
+            raise no_rule(f"a call of {call.callee}, which returns its result in a register")
         activity = self.activity
         mask = tuple(activity.has_shadow(v) if k == "ptr" else v in activity.active for k, v in call.operands)
         name = self.work.tangent(self.work.functions[call.callee], mask)
@@ -489,7 +371,7 @@ class _TangentWriter:
             operands = [(call.operands[0][0], self._dot(values[0])), call.operands[1]]
             self._define(result, call._replace(operands=operands).text())
         else:
-            raise _no_rule(f"the function {call.callee}")
+            raise no_rule(f"the function {call.callee}")
 
     def _power(self, result: str, call: Call, maths: Maths) -> None:
         """x to an integer power n: n * x^(n - 1)."""
@@ -511,25 +393,5 @@ def _zero(kind: str) -> str:
     return constant(kind, -0.0)
 
 
-def _pointer_of(rest: str) -> str:
-    """The pointer a ``getelementptr`` starts from."""
-    return typed(split(take_flags(rest)[1])[1])[1]
-
-
 def _replaced(rest: str, name: str, by: str) -> str:
     return re.sub(rf"{re.escape(name)}(?![-\w$.])", by, rest, count=1)
-
-
-def _without_labels(instruction: Instruction) -> str:
-    """The operands of an instruction; those of a phi without the blocks they come from."""
-    if instruction.opcode == "phi":
-        return re.sub(r",\s*%[-\w$.]+\s*\]", "]", instruction.rest)
-    return instruction.rest
-
-
-def _no_rule(what: str) -> DifferentiationError:
-    return DifferentiationError(
-        "op: a linked function cannot be differentiated",
-        {"it uses": what},
-        "give the derivatives: aj.op(f, derivatives=(df_dx, ...))",
-    )

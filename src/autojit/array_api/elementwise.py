@@ -1,0 +1,89 @@
+"""Elementwise functions of the standard: NumPy's ufuncs over tensors, under the standard's names and promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import autojit as aj
+from autojit.array_api.promotion import together
+from autojit.interop.registry import FUNCTIONS
+from autojit.interop.ufunc_calls import call
+from autojit.tensor import Tensor
+
+_UNARY = """
+abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor isfinite isinf isnan log log1p
+log2 log10 logical_not negative positive reciprocal sign signbit sin sinh square sqrt tan tanh trunc
+"""
+_BINARY = """
+add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal floor_divide
+greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor maximum minimum multiply
+nextafter not_equal pow remainder subtract
+"""
+
+
+def _unary(name: str) -> Callable[[Tensor], Tensor]:
+    ufunc = getattr(np, name)
+
+    def function(x: Tensor, /) -> Tensor:
+        return call(ufunc, "__call__", (x,), {})  # type: ignore[no-any-return]
+
+    return _named(function, name, f"Elementwise ``{name}``, as the array API standard defines it.")
+
+
+def _binary(name: str) -> Callable[[Any, Any], Tensor]:
+    ufunc = getattr(np, name)
+
+    def function(x1: Any, x2: Any, /) -> Tensor:
+        return call(ufunc, "__call__", tuple(together(x1, x2)), {})  # type: ignore[no-any-return]
+
+    return _named(function, name, f"Elementwise ``{name}`` of two operands, one of which may be a Python number.")
+
+
+def _named(function: Any, name: str, text: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+ELEMENTWISE: dict[str, Callable[..., Tensor]] = {
+    **{name: _unary(name) for name in _UNARY.split()},
+    **{name: _binary(name) for name in _BINARY.split()},
+}
+
+
+def real(x: Tensor, /) -> Tensor:
+    """The real parts."""
+    return aj.real(x)  # type: ignore[no-any-return]
+
+
+def imag(x: Tensor, /) -> Tensor:
+    """The imaginary parts.
+
+    Raises:
+        TypeError: the dtype is not complex.
+    """
+    if not x.dtype.is_complex:
+        raise TypeError(f"imag: expected a complex dtype, got {x.dtype}")
+    return aj.imag(x)  # type: ignore[no-any-return]
+
+
+def round(x: Tensor, /) -> Tensor:
+    """The nearest whole numbers, halves to even ones."""
+    if x.dtype.is_complex:
+        return aj.complex(aj.round(aj.real(x)), aj.round(aj.imag(x)))  # type: ignore[no-any-return]
+    return FUNCTIONS[np.round](x)  # type: ignore[no-any-return]
+
+
+def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+    """Elements not below ``min`` and not above ``max``, in the dtype of ``x``."""
+    given = {
+        name: bound.to(x.dtype) if isinstance(bound, Tensor) else bound
+        for name, bound in (("a_min", min), ("a_max", max))
+        if bound is not None
+    }
+    if not given:
+        return x.clone()
+    return FUNCTIONS[np.clip](x, **given).to(x.dtype)  # type: ignore[no-any-return]

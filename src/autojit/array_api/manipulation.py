@@ -1,0 +1,190 @@
+"""Functions of the standard that change shapes, pick and order elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import autojit as aj
+from autojit.array_api.promotion import sequence_of, together
+from autojit.interop.registry import FUNCTIONS
+from autojit.tensor import Tensor
+
+
+def _of(function: Any, *arguments: Any, **options: Any) -> Any:
+    return FUNCTIONS[function](*arguments, **options)
+
+
+def broadcast_arrays(*arrays: Tensor) -> tuple[Tensor, ...]:
+    """Arrays brought to one shape."""
+    return tuple(aj.broadcast_tensors(*arrays))
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes have together."""
+    return tuple(aj.broadcast_shapes(*shapes))
+
+
+def broadcast_to(x: Tensor, /, shape: tuple[int, ...]) -> Tensor:
+    """The array repeated up to a shape."""
+    return aj.broadcast_to(x, sequence_of(shape))  # type: ignore[no-any-return]
+
+
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Tensor:
+    """Arrays one after the other along an axis; flattened when it is None."""
+    return _of(np.concatenate, together(*arrays), axis=axis)  # type: ignore[no-any-return]
+
+
+def expand_dims(x: Tensor, /, axis: Any = 0) -> Tensor:
+    """One more axis of extent 1 at each of the places."""
+    try:
+        return _of(np.expand_dims, x, axis)  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise IndexError(f"expand_dims: {error}") from None
+
+
+def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
+    """Elements in reverse order along axes."""
+    return _of(np.flip, x, axis)  # type: ignore[no-any-return]
+
+
+def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
+    """Axes moved to other places."""
+    return aj.movedim(x, source, destination)  # type: ignore[no-any-return]
+
+
+def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
+    """Axes in another order."""
+    return _of(np.transpose, x, axes)  # type: ignore[no-any-return]
+
+
+def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
+    """Every element several times."""
+    return _of(np.repeat, x, repeats, axis)  # type: ignore[no-any-return]
+
+
+def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
+    """Another shape for the same elements.
+
+    Raises:
+        ValueError: ``copy=False`` although the elements must move.
+    """
+    if copy is False:
+        try:
+            return x.view(sequence_of(shape))
+        except RuntimeError as error:
+            raise ValueError(f"reshape: impossible without a copy: {error}") from None
+    return _of(np.reshape, x, shape, copy=copy)  # type: ignore[no-any-return]
+
+
+def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
+    """Elements moved along axes; those that leave come in at the other end."""
+    return _of(np.roll, x, shift, axis)  # type: ignore[no-any-return]
+
+
+def squeeze(x: Tensor, /, axis: Any) -> Tensor:
+    """Without axes, which must have extent 1."""
+    return _of(np.squeeze, x, axis)  # type: ignore[no-any-return]
+
+
+def stack(arrays: Any, /, *, axis: int = 0) -> Tensor:
+    """Arrays of one shape along a new axis."""
+    return _of(np.stack, together(*arrays), axis)  # type: ignore[no-any-return]
+
+
+def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
+    """The array several times along each axis."""
+    return _of(np.tile, x, repetitions)  # type: ignore[no-any-return]
+
+
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """The parts of an array along an axis."""
+    return tuple(x.unbind(axis))
+
+
+def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
+    """Elements at places along an axis.
+
+    Raises:
+        ValueError: there are several axes and none is named.
+    """
+    if axis is None and x.ndim != 1:
+        raise ValueError("take: axis is needed for arrays of more than one axis")
+    return _of(np.take, x, indices, 0 if axis is None else axis)  # type: ignore[no-any-return]
+
+
+def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
+    """Elements at places of their own along an axis."""
+    return _of(np.take_along_axis, x, indices, axis)  # type: ignore[no-any-return]
+
+
+# ---- searching
+
+
+def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the greatest element is."""
+    return _of(np.argmax, x, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
+def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the least element is."""
+    return _of(np.argmin, x, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
+def count_nonzero(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """How many elements are not zero."""
+    return _of(np.count_nonzero, x, axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+
+def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
+    """Where elements are not zero: the indices by axis."""
+    return _of(np.nonzero, x)  # type: ignore[no-any-return]
+
+
+def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Tensor | None = None) -> Tensor:
+    """Where elements of ``x2`` would go into the ordered ``x1``."""
+    return _of(np.searchsorted, x1, x2, side, sorter)  # type: ignore[no-any-return]
+
+
+def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
+    """Elements of ``x1`` where the condition holds, of ``x2`` elsewhere."""
+    return aj.where(condition, *together(x1, x2))  # type: ignore[no-any-return]
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
+    """Whether elements of ``x1`` are among those of ``x2``."""
+    return aj.isin(*together(x1, x2), invert=invert)  # type: ignore[no-any-return]
+
+
+# ---- sets and order
+
+
+def unique_all(x: Tensor, /) -> Any:
+    """Different elements, where they are first, the inverse, and how often they occur."""
+    return _of(np.unique_all, x)
+
+
+def unique_counts(x: Tensor, /) -> Any:
+    """Different elements and how often they occur."""
+    return _of(np.unique_counts, x)
+
+
+def unique_inverse(x: Tensor, /) -> Any:
+    """Different elements, and for every element which of them it is."""
+    return _of(np.unique_inverse, x)
+
+
+def unique_values(x: Tensor, /) -> Tensor:
+    """Different elements."""
+    return _of(np.unique_values, x)  # type: ignore[no-any-return]
+
+
+def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The places of the elements in order."""
+    return aj.argsort(x, axis, descending=descending, stable=True)  # type: ignore[no-any-return]
+
+
+def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The elements in order."""
+    return aj.sort(x, axis, descending=descending, stable=True)[0]  # type: ignore[no-any-return]

@@ -1,0 +1,132 @@
+"""Divergences of pairs that ``kl.py`` leaves out: low-rank normals, Wishart, continuous Bernoulli, Gumbel as the second."""
+
+from __future__ import annotations
+
+from math import log as log_of
+from math import pi
+
+from autojit.core.errors import UnsupportedError
+from autojit.distributions.distribution import Distribution
+from autojit.distributions.gamma_family import Beta, Exponential, Gamma
+from autojit.distributions.kl import outside, register_kl
+from autojit.distributions.location_scale import Gumbel, Laplace, Normal, Uniform
+from autojit.distributions.low_rank import LowRankMultivariateNormal
+from autojit.distributions.matrices import Wishart, multivariate_digamma, multivariate_lgamma
+from autojit.distributions.multivariate import MultivariateNormal
+from autojit.distributions.on_intervals import ContinuousBernoulli
+from autojit.distributions.transformed import Pareto
+from autojit.linalg import solve_triangular
+from autojit.tensor.functions_elementwise import exp, log, log1p, where
+from autojit.tensor.functions_special import lgamma
+from autojit.tensor.tensor import Tensor
+
+AnyNormal = MultivariateNormal | LowRankMultivariateNormal
+
+
+def _log_det(p: AnyNormal) -> Tensor:
+    return p._log_det() if isinstance(p, LowRankMultivariateNormal) else 2 * p._half_log_det()
+
+
+def _trace_of_ratio(p: AnyNormal, q: AnyNormal) -> Tensor:
+    """The trace of the inverse of q's covariance times p's."""
+    low = isinstance(p, LowRankMultivariateNormal)
+    columns = [p.cov_factor, p.cov_diag.sqrt().diag_embed()] if low else [p._unbroadcasted_scale_tril]
+    total: Tensor | None = None
+    for column in columns:
+        if isinstance(q, LowRankMultivariateNormal):
+            scaled = (column**2 / q.cov_diag.unsqueeze(-1)).sum((-2, -1))
+            term = scaled - ((q._whitened() @ column) ** 2).sum((-2, -1))
+        else:
+            factor = q._unbroadcasted_scale_tril
+            batch = (factor[..., :1, :1] + column[..., :1, :1]).shape[:-2]
+            wide = factor.expand((*batch, *factor.shape[-2:])), column.expand((*batch, *column.shape[-2:]))
+            term = (solve_triangular(*wide, upper=False) ** 2).sum((-2, -1))
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def _squared_length(q: AnyNormal, gap: Tensor) -> Tensor:
+    if isinstance(q, LowRankMultivariateNormal):
+        return q._squared_length(gap)
+    factor = q._unbroadcasted_scale_tril
+    whole = gap.unsqueeze(-1)
+    batch = (factor[..., :1, :1] + whole[..., :1, :1]).shape[:-2]
+    wide = factor.expand((*batch, *factor.shape[-2:])), whole.expand((*batch, *whole.shape[-2:]))
+    return (solve_triangular(*wide, upper=False) ** 2).sum((-2, -1))  # type: ignore[no-any-return]
+
+
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+def _normals(p: AnyNormal, q: AnyNormal) -> Tensor:
+    if p.event_shape != q.event_shape:
+        raise ValueError(
+            "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed"
+        )
+    distance = _trace_of_ratio(p, q) + _squared_length(q, q.loc - p.loc) - p.event_shape[0]
+    return 0.5 * (_log_det(q) - _log_det(p) + distance)
+
+
+@register_kl(Wishart, Wishart)
+def _wishart(p: Wishart, q: Wishart) -> Tensor:
+    if p.event_shape != q.event_shape:
+        raise UnsupportedError("kl_divergence: Wishart distributions of matrices of different extents")
+    rows = p.event_shape[-1]
+    ours = p._unbroadcasted_scale_tril + q._unbroadcasted_scale_tril * 0
+    trace = (q._whitened(ours) ** 2).sum((-2, -1))
+    scales = q.df * (q._half_log_det() - p._half_log_det()) + 0.5 * p.df * (trace - rows)
+    shapes = multivariate_lgamma(q.df / 2, rows) - multivariate_lgamma(p.df / 2, rows)
+    return scales + shapes + 0.5 * (p.df - q.df) * multivariate_digamma(p.df / 2, rows)  # type: ignore[no-any-return]
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+    own = p._log_norm() + log1p(-p.probs)
+    return p.mean * (p.logits - q.logits) + own - q._log_norm() - log1p(-q.probs)  # type: ignore[no-any-return]
+
+
+@register_kl(Uniform, ContinuousBernoulli)
+def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
+    found = -p.entropy() - p.mean * q.logits - log1p(-q.probs) - q._log_norm()
+    return where((p.high > 1) | (p.low < 0), float("inf"), found)  # type: ignore[no-any-return]
+
+
+@register_kl(Beta, ContinuousBernoulli)
+def _beta_continuous_bernoulli(p: Beta, q: ContinuousBernoulli) -> Tensor:
+    return -p.entropy() - p.mean * q.logits - log1p(-q.probs) - q._log_norm()  # type: ignore[no-any-return]
+
+
+@register_kl(ContinuousBernoulli, Exponential)
+def _continuous_bernoulli_exponential(p: ContinuousBernoulli, q: Exponential) -> Tensor:
+    return -p.entropy() - log(q.rate) + q.rate * p.mean
+
+
+@register_kl(ContinuousBernoulli, Normal)
+def _continuous_bernoulli_normal(p: ContinuousBernoulli, q: Normal) -> Tensor:
+    parabola = (p.variance + (p.mean - q.loc) ** 2) / (2 * q.scale**2)
+    return 0.5 * log_of(2 * pi) + log(q.scale) + parabola - p.entropy()
+
+
+@register_kl(ContinuousBernoulli, Uniform)
+def _continuous_bernoulli_uniform(p: ContinuousBernoulli, q: Uniform) -> Tensor:
+    found = log(q.high - q.low) - p.entropy()
+    return where((q.low >= 0) | (q.high <= 1), float("inf"), found)  # type: ignore[no-any-return]
+
+
+@register_kl(Beta, Exponential)
+def _beta_exponential(p: Beta, q: Exponential) -> Tensor:
+    return q.rate * p.mean - p.entropy() - log(q.rate)
+
+
+@register_kl(Uniform, Exponential)
+def _uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
+    found = q.rate * (p.high + p.low) / 2 - log((p.high - p.low) * q.rate)
+    return where(p.low < 0, float("inf"), found)  # type: ignore[no-any-return]
+
+
+@register_kl(Pareto, Exponential)
+def _pareto_exponential(p: Pareto, q: Exponential) -> Tensor:
+    scale_rate = p.scale * q.rate
+    found = log(p.alpha / scale_rate) - 1 / p.alpha + p.alpha * scale_rate / (p.alpha - 1) - 1
+    return where(p.alpha <= 1, float("inf"), found)  # type: ignore[no-any-return]

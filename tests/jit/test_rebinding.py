@@ -1,0 +1,232 @@
+"""What a captured function assigns to attributes, cells, globals and dictionaries is assigned by every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit import nn
+
+TOTAL = 0.0
+SHARED = aj.zeros(2)
+
+
+class Module(nn.Module):
+    """Holds everything a step may assign."""
+
+    calls = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", aj.zeros(2))
+        self.weight = nn.Parameter(aj.ones(2))
+        self.plain = aj.zeros(2)
+        self.steps = 0
+        self.scale = 1.0
+        self.mask: Any = None
+        self.is_ready = False
+
+    def buffer(self, x: aj.Tensor) -> aj.Tensor:
+        self.mean = 0.5 * self.mean + x
+        return self.mean.sum()
+
+    def parameter(self, x: aj.Tensor) -> aj.Tensor:
+        self.weight = nn.Parameter(self.weight.detach() * 0.5 + x)
+        return (self.weight * x).sum()
+
+    def attribute(self, x: aj.Tensor) -> aj.Tensor:
+        self.plain = self.plain + x
+        return self.plain.sum()
+
+    def counter(self, x: aj.Tensor) -> aj.Tensor:
+        self.steps += 1
+        return x.sum() * self.steps
+
+    def schedule(self, x: aj.Tensor) -> aj.Tensor:
+        self.scale = self.scale * 0.9 + 0.01
+        return x.sum() * self.scale
+
+    def class_attribute(self, x: aj.Tensor) -> aj.Tensor:
+        self.calls += 1
+        return x.sum() + self.calls
+
+    def cache(self, x: aj.Tensor) -> aj.Tensor:
+        if self.mask is None:
+            self.mask = x > 2
+        return (x * self.mask).sum()
+
+    def flag(self, x: aj.Tensor) -> aj.Tensor:
+        if not self.is_ready:
+            self.is_ready = True
+            return x.sum() * 0
+        return x.sum()
+
+    def new_attribute(self, x: aj.Tensor) -> aj.Tensor:
+        if not hasattr(self, "state"):
+            self.state = aj.zeros(2)
+        self.state = self.state + x
+        return self.state.sum()
+
+    def pair(self, x: aj.Tensor) -> aj.Tensor:
+        first, second = getattr(self, "both", (x, x))
+        self.both = (second, first + x)
+        return (first * second).sum()
+
+
+METHODS = ("buffer", "parameter", "attribute", "counter", "schedule", "class_attribute", "cache", "flag",
+           "new_attribute", "pair")  # fmt: skip
+
+
+def inputs() -> list[aj.Tensor]:
+    return [aj.full((2,), float(k)) for k in range(1, 7)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_modules(name: str) -> None:
+    plain, compiled = Module(), Module()
+    step = aj.jit(getattr(compiled, name))
+    expected = [getattr(plain, name)(x).item() for x in inputs()]
+    assert [step(x).item() for x in inputs()] == pytest.approx(expected)
+    assert step.stats()["captures"] <= 2
+    assert step.stats()["native_calls"] >= 3
+    for key, value in vars(plain).items():
+        if isinstance(value, int | float):
+            assert vars(compiled)[key] == pytest.approx(value)
+            assert type(vars(compiled)[key]) is type(value)
+    for key, tensor in plain.state_dict().items():
+        np.testing.assert_allclose(compiled.state_dict()[key].numpy(), tensor.numpy())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_was_assigned_serves_eager_code(name: str) -> None:
+    plain, mixed = Module(), Module()
+    step = aj.jit(getattr(mixed, name))
+    for k, x in enumerate(inputs()):
+        run = step if k % 2 == 0 else getattr(mixed, name)
+        assert run(x).item() == pytest.approx(getattr(plain, name)(x).item())
+
+
+def test_closures_globals_and_dictionaries() -> None:
+    global TOTAL, SHARED
+    TOTAL, SHARED = 0.0, aj.zeros(2)
+    count, carried = 0, aj.zeros(2)
+    table: dict[str, Any] = {"best": aj.tensor(-1.0)}
+
+    @aj.jit
+    def step(x: aj.Tensor) -> Any:
+        global TOTAL, SHARED
+        nonlocal count, carried
+        count, TOTAL = count + 1, TOTAL + x.sum().item()
+        carried = carried + count * x
+        SHARED = SHARED + carried
+        table["best"] = aj.maximum(table["best"], x.max())
+        return carried.sum() * count
+
+    expected, total = np.zeros(2), 0.0
+    for k, x in enumerate(inputs(), 1):
+        expected = expected + k * x.numpy()
+        total += 2.0 * k
+        assert step(x).item() == pytest.approx(expected.sum() * k)
+        assert (count, TOTAL, table["best"].item()) == (k, total, float(k))
+        np.testing.assert_allclose(carried.numpy(), expected)
+    assert step.stats()["captures"] == 1
+    assert "assigned by the function" in step.explain()
+
+
+def test_a_counter_that_decides_splits() -> None:
+    model = Module()
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        model.steps += 1
+        return x.sum() if model.steps > 3 else x.sum() * 10
+
+    assert [step(aj.ones(2)).item() for _ in range(6)] == [20.0, 20.0, 20.0, 2.0, 2.0, 2.0]
+
+
+def test_training_with_a_state_that_carries_no_history() -> None:
+    """A recurrent network that keeps its state itself, detached, trains as it does eagerly."""
+
+    class Stateful(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = nn.Linear(4, 2)
+            self.state = aj.zeros(1, 2)
+            for k, p in enumerate(self.cell.parameters()):
+                p.detach().numpy()[...] = np.cos(np.arange(p.numel()).reshape(p.shape) + k)
+
+        def forward(self, x: aj.Tensor) -> aj.Tensor:
+            new = aj.tanh(self.cell(aj.cat([x, self.state], dim=1)))
+            self.state = new.detach()
+            return new
+
+    def losses(compile_with: Callable[..., Any]) -> list[float]:
+        model = Stateful()
+        optimizer = aj.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x: aj.Tensor) -> aj.Tensor:
+            optimizer.zero_grad()
+            loss = ((model(x) - 0.5) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = compile_with(step)
+        return [run(aj.tensor([[float(k), 1.0]])).item() for k in range(8)]
+
+    np.testing.assert_allclose(losses(aj.jit), losses(lambda f: f), rtol=1e-5)
+
+
+def test_other_steps_see_what_one_has_assigned() -> None:
+    model = Module()
+    step = aj.jit(model.buffer)
+    read = aj.jit(lambda: model.mean.sum() + 0)
+    for x in inputs():
+        assert read().item() == pytest.approx(model.mean.sum().item())
+        step(x)
+        assert read().item() == pytest.approx(model.mean.sum().item())
+
+
+def test_an_error_takes_the_assignments_back() -> None:
+    model = Module()
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        model.steps += 1
+        model.mean = model.mean + x
+        return x @ aj.ones(3)
+
+    with pytest.raises(RuntimeError):
+        step(aj.ones(2))
+    assert model.steps == 0
+    np.testing.assert_array_equal(model.mean.numpy(), [0.0, 0.0])
+
+
+def test_verified_and_nested_and_eager() -> None:
+    plain, model = Module(), Module()
+    inner = aj.jit(model.counter)
+    step = aj.jit(lambda x: inner(x) * 2, verify="first")
+    for x in inputs():
+        assert step(x).item() == pytest.approx(2 * plain.counter(x).item())
+    with aj.eager():
+        assert step(aj.ones(2)).item() == pytest.approx(2 * plain.counter(aj.ones(2)).item())
+    assert model.steps == plain.steps
+
+
+def test_a_result_that_was_stored_differentiates() -> None:
+    model = Module()
+    scale = aj.tensor(3.0, requires_grad=True)
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        model.plain = x * scale
+        return model.plain.sum()
+
+    for _ in range(3):
+        y = step(aj.ones(2))
+        (slope,) = aj.autograd.grad(y + model.plain.sum(), (scale,))
+        assert slope.item() == 4.0
