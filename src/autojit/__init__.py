@@ -149,6 +149,7 @@ _LAZY_MODULES = frozenset(
         "func",
         "linalg",
         "fft",
+        "masked",
         "signal",
         "special",
         "testing",
@@ -204,6 +205,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'autojit' has no attribute {name!r}")
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    """The names that are here and those that are imported when they are first used."""
+    return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES, *_NETWORK_FUNCTIONS, *_functions.PLACES})
 
 
 __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor`` and the names of ``tensor.legacy``

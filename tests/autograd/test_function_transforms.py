@@ -244,3 +244,25 @@ def test_functions_without_or_with_two_batching_rules_are_refused() -> None:
     function = made(lambda ctx, x: x * 2, lambda ctx, t: t)
     (y,) = over_batch(lambda row: [row + function.apply(aj.ones(1))], [aj.ones(2, 1)])
     assert y.tolist() == [[3.0], [3.0]]
+
+
+def test_gradients_of_every_element_of_a_batch_through_a_generated_rule() -> None:
+    class Product(aj.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Any, w: Any) -> Any:
+            return x * w
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs, output)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            x, w, _ = ctx.saved_tensors
+            return grad * w, grad * x
+
+    rows, w = aj.arange(6.0).reshape(3, 2), aj.tensor([2.0, 3.0])
+    slopes = aj.func.vmap(aj.func.grad(lambda x: Product.apply(x, w).square().sum()))(rows)
+    np.testing.assert_allclose(slopes.numpy(), (2 * rows * w * w).numpy())

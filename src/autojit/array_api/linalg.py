@@ -96,6 +96,16 @@ def slogdet(x: Tensor, /) -> Any:
     return aj.linalg.slogdet(x)
 
 
+def eig(x: Tensor, /) -> Any:
+    """Eigenvalues and eigenvectors of square matrices, complex."""
+    return aj.linalg.eig(x)
+
+
+def eigvals(x: Tensor, /) -> Tensor:
+    """Eigenvalues of square matrices, complex."""
+    return aj.linalg.eigvals(x)  # type: ignore[no-any-return]
+
+
 def eigh(x: Tensor, /) -> Any:
     """Eigenvalues and eigenvectors of symmetric matrices."""
     return aj.linalg.eigh(x)
@@ -137,7 +147,7 @@ def svdvals(x: Tensor, /) -> Tensor:
 
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
     "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot",
     "trace", "vecdot", "vector_norm",
 ]  # fmt: skip

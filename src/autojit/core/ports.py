@@ -47,6 +47,18 @@ class Trace(Protocol):
         """The number in an IR value of one element: a stand-in that splits the trace when Python needs its digits."""
         ...
 
+    def size_number(self, of: int) -> Any:
+        """An extent that the step leaves open, as a stand-in for a number that changes from call to call."""
+        ...
+
+    def size_value(self, of: int, dtype: Any) -> Any:
+        """The IR value of such an extent, as a number of a dtype."""
+        ...
+
+    def true_positions(self, mask: Any) -> Any:
+        """The IR value of the positions of a mask's true elements, row-major: a vector whose extent the step counts."""
+        ...
+
     def begin(self, tensor: Any) -> None:
         """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
         ...

@@ -45,14 +45,13 @@ class SizeGuard(NamedTuple):
 
 
 class Recorder(Protocol):
-    """A capture in progress: the values its symbols have decide. (A hint may come from another capture's memo.)"""
+    """A capture in progress."""
 
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """The values of the symbols."""
+    def decide_size(self, expression: Expression, relation: str) -> bool:
+        """Whether ``expression relation 0`` ("==" or "<"): true for some sizes only, so the capture holds for those."""
 
-    def guard_size(self, guard: SizeGuard) -> None:
-        """Note an answer that holds for some sizes only."""
+    def size_digits(self, expression: Expression) -> int:
+        """The value that an expression has in this call."""
 
     def size_number(self, size: SymbolicSize) -> Any:
         """The size as a number that changes from call to call, for arithmetic that gives no size."""
@@ -143,7 +142,7 @@ class SymbolicSize(int):
     def __int__(self) -> int:
         if _recording.recorder is None:
             raise _undecided(self, "its digits are asked for")
-        return self.evaluate(_recording.recorder.sizes)
+        return _recording.recorder.size_digits(self.expression)
 
     def __float__(self) -> float:
         return float(self.__int__())
@@ -330,10 +329,7 @@ def agree(a: int, b: int) -> bool:
     known = _known_equal(a, b)
     if known is not None or _recording.recorder is None:
         return known is True
-    difference = expressions.subtract(expression_of(a), expression_of(b))
-    outcome = difference.evaluate(_recording.recorder.sizes) == 0
-    _recording.recorder.guard_size(SizeGuard(difference, "==", outcome))
-    return outcome
+    return _recording.recorder.decide_size(expressions.subtract(expression_of(a), expression_of(b)), "==")
 
 
 def agree_on(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -407,9 +403,7 @@ def _is_less(a: int, b: int) -> bool:
         return False
     if _recording.recorder is None:
         raise _undecided(difference, "whether it is negative is asked")
-    outcome = difference.evaluate(_recording.recorder.sizes) < 0
-    _recording.recorder.guard_size(SizeGuard(difference, "<", outcome))
-    return outcome
+    return _recording.recorder.decide_size(difference, "<")
 
 
 def _undecided(what: object, why: str) -> UndecidedSizeError:

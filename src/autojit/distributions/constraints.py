@@ -282,7 +282,7 @@ class Independent(Constraint):
         return valid.reshape(*valid.shape[: valid.ndim - count], -1).all(-1)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return f"Independent({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+        return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
 class Cat(Constraint):

@@ -187,8 +187,8 @@ class Distribution:
 class ExponentialFamily(Distribution):
     """Distributions whose density is the exponential of a scalar product of parameters and statistics.
 
-    A subclass that gives ``_natural_params``, ``_log_normalizer`` and ``_mean_carrier_measure`` has its entropy, and its
-    divergence from another one of its class, from derivatives of the normaliser.
+    A subclass that gives ``_natural_params``, ``_log_normalizer`` and ``_mean_carrier_measure`` has its entropy, and
+    its divergence from another one of its class, from derivatives of the normaliser.
 
     Source: Nielsen and Nock, Entropies and cross-entropies of exponential families, ICIP 2010.
     """

@@ -273,18 +273,18 @@ def _any_normal(p: Distribution, q: Normal) -> Tensor:
     return 0.5 * log_of(2 * pi) + log(q.scale) + parabola - p.entropy()
 
 
-def _outside(p: Distribution, q: Distribution) -> Tensor:
-    """p has values where q has none."""
+def outside(p: Distribution, q: Distribution) -> Tensor:
+    """Infinite: p has values where q has none."""
     return p.entropy() * 0 + q.entropy() * 0 + float("inf")
 
 
 for _of_all_numbers in (Normal, Laplace, Gumbel):
     for _of_some_numbers in (Uniform, Exponential, Gamma, Beta, Pareto):
-        register_kl(_of_all_numbers, _of_some_numbers)(_outside)
+        register_kl(_of_all_numbers, _of_some_numbers)(outside)
 for _unbounded in (Exponential, Gamma, Pareto):
     for _bounded in (Uniform, Beta):
-        register_kl(_unbounded, _bounded)(_outside)
+        register_kl(_unbounded, _bounded)(outside)
 for _from_zero in (Exponential, Gamma):
-    register_kl(_from_zero, Pareto)(_outside)
+    register_kl(_from_zero, Pareto)(outside)
 register_kl(Poisson, Bernoulli)(lambda p, q: p.rate * 0 + q.probs * 0 + float("inf"))
 register_kl(Poisson, Binomial)(lambda p, q: p.rate * 0 + q.probs * 0 + float("inf"))

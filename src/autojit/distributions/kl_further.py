@@ -1,4 +1,4 @@
-"""Divergences of pairs that ``kl.py`` leaves out: low-rank normals, Wishart, continuous Bernoulli, Gumbel as the second."""
+"""Divergences of the pairs that ``kl.py`` leaves out: low-rank normals, Wishart, continuous Bernoulli; to Gumbel."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from autojit.distributions.multivariate import MultivariateNormal
 from autojit.distributions.on_intervals import ContinuousBernoulli
 from autojit.distributions.transformed import Pareto
 from autojit.linalg import solve_triangular
-from autojit.tensor.functions_elementwise import exp, log, log1p, where
-from autojit.tensor.functions_special import lgamma
+from autojit.tensor.functions_elementwise import exp, log, log1p, where, xlogy
+from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.tensor import Tensor
 
 AnyNormal = MultivariateNormal | LowRankMultivariateNormal
@@ -29,8 +29,10 @@ def _log_det(p: AnyNormal) -> Tensor:
 
 def _trace_of_ratio(p: AnyNormal, q: AnyNormal) -> Tensor:
     """The trace of the inverse of q's covariance times p's."""
-    low = isinstance(p, LowRankMultivariateNormal)
-    columns = [p.cov_factor, p.cov_diag.sqrt().diag_embed()] if low else [p._unbroadcasted_scale_tril]
+    if isinstance(p, LowRankMultivariateNormal):
+        columns = [p.cov_factor, p.cov_diag.sqrt().diag_embed()]
+    else:
+        columns = [p._unbroadcasted_scale_tril]
     total: Tensor | None = None
     for column in columns:
         if isinstance(q, LowRankMultivariateNormal):
@@ -86,20 +88,16 @@ def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Ten
     return p.mean * (p.logits - q.logits) + own - q._log_norm() - log1p(-q.probs)  # type: ignore[no-any-return]
 
 
-@register_kl(Uniform, ContinuousBernoulli)
-def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
-    found = -p.entropy() - p.mean * q.logits - log1p(-q.probs) - q._log_norm()
-    return where((p.high > 1) | (p.low < 0), float("inf"), found)  # type: ignore[no-any-return]
-
-
-@register_kl(Beta, ContinuousBernoulli)
-def _beta_continuous_bernoulli(p: Beta, q: ContinuousBernoulli) -> Tensor:
+def _cross_continuous_bernoulli(p: Distribution, q: ContinuousBernoulli) -> Tensor:
     return -p.entropy() - p.mean * q.logits - log1p(-q.probs) - q._log_norm()  # type: ignore[no-any-return]
 
 
-@register_kl(ContinuousBernoulli, Exponential)
-def _continuous_bernoulli_exponential(p: ContinuousBernoulli, q: Exponential) -> Tensor:
-    return -p.entropy() - log(q.rate) + q.rate * p.mean
+register_kl(Beta, ContinuousBernoulli)(_cross_continuous_bernoulli)
+
+
+@register_kl(Uniform, ContinuousBernoulli)
+def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
+    return where((p.high >= 1) | (p.low <= 0), float("inf"), _cross_continuous_bernoulli(p, q))  # type: ignore[no-any-return]
 
 
 @register_kl(ContinuousBernoulli, Normal)
@@ -114,19 +112,99 @@ def _continuous_bernoulli_uniform(p: ContinuousBernoulli, q: Uniform) -> Tensor:
     return where((q.low >= 0) | (q.high <= 1), float("inf"), found)  # type: ignore[no-any-return]
 
 
+@register_kl(Beta, Uniform)
+def _beta_uniform(p: Beta, q: Uniform) -> Tensor:
+    found = log(q.high - q.low) - p.entropy()
+    return where((q.low > 0) | (q.high < 1), float("inf"), found)  # type: ignore[no-any-return]
+
+
+@register_kl(ContinuousBernoulli, Exponential)
 @register_kl(Beta, Exponential)
-def _beta_exponential(p: Beta, q: Exponential) -> Tensor:
+def _to_exponential(p: Distribution, q: Exponential) -> Tensor:
     return q.rate * p.mean - p.entropy() - log(q.rate)
 
 
 @register_kl(Uniform, Exponential)
 def _uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
-    found = q.rate * (p.high + p.low) / 2 - log((p.high - p.low) * q.rate)
-    return where(p.low < 0, float("inf"), found)  # type: ignore[no-any-return]
+    return where(p.low < 0, float("inf"), _to_exponential(p, q))  # type: ignore[no-any-return]
 
 
 @register_kl(Pareto, Exponential)
 def _pareto_exponential(p: Pareto, q: Exponential) -> Tensor:
-    scale_rate = p.scale * q.rate
-    found = log(p.alpha / scale_rate) - 1 / p.alpha + p.alpha * scale_rate / (p.alpha - 1) - 1
-    return where(p.alpha <= 1, float("inf"), found)  # type: ignore[no-any-return]
+    return where(p.alpha > 1, _to_exponential(p, q), float("inf"))  # type: ignore[no-any-return]
+
+
+def _to_gamma(p: Distribution, mean_of_log: Tensor, q: Gamma) -> Tensor:
+    a = q.concentration
+    return lgamma(a) - a * log(q.rate) - (a - 1) * mean_of_log + q.rate * p.mean - p.entropy()
+
+
+@register_kl(Beta, Gamma)
+def _beta_gamma(p: Beta, q: Gamma) -> Tensor:
+    return _to_gamma(p, digamma(p.concentration1) - digamma(p.concentration1 + p.concentration0), q)
+
+
+def _mean_of_log(low: Tensor, high: Tensor) -> Tensor:
+    """Of a uniform number."""
+    return (xlogy(high, high) - xlogy(low, low)) / (high - low) - 1
+
+
+@register_kl(Uniform, Gamma)
+def _uniform_gamma(p: Uniform, q: Gamma) -> Tensor:
+    is_outside = p.low < 0
+    low = where(is_outside, 0.0, p.low)
+    return where(is_outside, float("inf"), _to_gamma(p, _mean_of_log(low, p.high.clamp(min=0.0)), q))  # type: ignore[no-any-return]
+
+
+@register_kl(Pareto, Gamma)
+def _pareto_gamma(p: Pareto, q: Gamma) -> Tensor:
+    return where(p.alpha > 1, _to_gamma(p, log(p.scale) + 1 / p.alpha, q), float("inf"))  # type: ignore[no-any-return]
+
+
+@register_kl(Uniform, Beta)
+def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
+    a, b = q.concentration1, q.concentration0
+    low, high = p.low.clamp(min=0.0, max=1.0), p.high.clamp(min=0.0, max=1.0)
+    logs = (a - 1) * _mean_of_log(low, high) + (b - 1) * _mean_of_log(1 - high, 1 - low)
+    found = lgamma(a) + lgamma(b) - lgamma(a + b) - logs - p.entropy()
+    return where((p.high > 1) | (p.low < 0), float("inf"), found)  # type: ignore[no-any-return]
+
+
+@register_kl(Uniform, Pareto)
+def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
+    low = p.low.clamp(min=0.0)
+    found = (q.alpha + 1) * _mean_of_log(low, p.high) - log(q.alpha) - q.alpha * log(q.scale) - p.entropy()
+    return where(p.low < q.scale, float("inf"), found)  # type: ignore[no-any-return]
+
+
+def _to_gumbel(p: Distribution, mean_of_exp: Tensor, q: Gumbel) -> Tensor:
+    """``mean_of_exp`` is that of exp(-x / scale) under p."""
+    return log(q.scale) + (p.mean - q.loc) / q.scale + exp(q.loc / q.scale) * mean_of_exp - p.entropy()
+
+
+@register_kl(Normal, Gumbel)
+def _normal_gumbel(p: Normal, q: Gumbel) -> Tensor:
+    return _to_gumbel(p, exp(0.5 * (p.scale / q.scale) ** 2 - p.loc / q.scale), q)
+
+
+@register_kl(Exponential, Gumbel)
+def _exponential_gumbel(p: Exponential, q: Gumbel) -> Tensor:
+    product = p.rate * q.scale
+    return _to_gumbel(p, product / (product + 1), q)
+
+
+@register_kl(Gamma, Gumbel)
+def _gamma_gumbel(p: Gamma, q: Gumbel) -> Tensor:
+    return _to_gumbel(p, (1 + 1 / (p.rate * q.scale)) ** (-p.concentration), q)
+
+
+@register_kl(Uniform, Gumbel)
+def _uniform_gumbel(p: Uniform, q: Gumbel) -> Tensor:
+    gap = exp(-p.low / q.scale) - exp(-p.high / q.scale)
+    return _to_gumbel(p, gap * q.scale / (p.high - p.low), q)
+
+
+for _wider in (Normal, Laplace, Gumbel, Exponential, Gamma, Pareto):
+    register_kl(_wider, ContinuousBernoulli)(outside)
+for _narrower in (Beta, ContinuousBernoulli):
+    register_kl(_narrower, Pareto)(outside)

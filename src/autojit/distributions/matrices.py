@@ -74,9 +74,7 @@ class Wishart(ExponentialFamily):
         }
         present = {name: matrix for name, matrix in given.items() if matrix is not None}
         if len(present) != 1:
-            raise AssertionError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
-            )
+            raise AssertionError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
         ((name, matrix),) = present.items()
         if matrix.ndim < 2:
             raise ArgumentError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
@@ -220,7 +218,7 @@ class LKJCholesky(Distribution):
             share = self._beta.sample(sample_shape).unsqueeze(-1)
             drawn = randn(self._extended_shape(sample_shape), dtype=share.dtype).tril(-1)
             length = sqrt((drawn**2).sum(-1, keepdim=True))
-            rows = sqrt(share) * drawn / where(length == 0, 1.0, length)
+            rows = sqrt(share) * drawn / where(length.eq(0), 1.0, length)
             rest = clamp(1 - (rows**2).sum(-1), min=finfo(rows.dtype).tiny)
             return rows + diag_embed(sqrt(rest))  # type: ignore[no-any-return]
 

@@ -24,7 +24,7 @@ from autojit.tensor.tensor import Tensor
 def _places(rows: int, diag: int) -> np.ndarray[Any, Any]:
     """The places of a flat square matrix on and below a diagonal, row by row."""
     row, column = np.tril_indices(rows, diag, rows)
-    return row * rows + column  # type: ignore[no-any-return]
+    return row * rows + column
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
@@ -85,7 +85,7 @@ class CorrCholeskyTransform(Transform):
         eps = finfo(x.dtype).eps
         r = vec_to_tril_matrix(clamp(tanh(x), min=-1 + eps, max=1 - eps), -1)
         left = cumprod(sqrt(1 - r**2), -1)
-        return (r + eye(r.shape[-1], dtype=r.dtype)) * pad(left[..., :-1], [1, 0], value=1.0)  # type: ignore[no-any-return]
+        return (r + eye(r.shape[-1], dtype=r.dtype)) * pad(left[..., :-1], [1, 0], value=1.0)
 
     def _inverse(self, y: Tensor) -> Tensor:
         left = pad((1 - cumsum(y * y, -1))[..., :-1], [1, 0], value=1.0)

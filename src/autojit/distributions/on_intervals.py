@@ -83,7 +83,7 @@ class ContinuousBernoulli(ExponentialFamily):
         """Whether p is far enough from 1/2 for the closed forms, and p moved away from 1/2 where it is not."""
         p = self.probs
         is_far = (p <= self._lims[0]) | (p > self._lims[1])
-        return is_far, where(is_far, p, self._lims[0])  # type: ignore[return-value]
+        return is_far, where(is_far, p, self._lims[0])
 
     def _log_norm(self) -> Tensor:
         """The logarithm of the constant that makes the density integrate to 1."""
@@ -166,7 +166,7 @@ class GeneralizedPareto(Distribution):
     def _bent(self) -> tuple[Tensor, Tensor]:
         """Whether the concentration differs from 0, and the concentration moved away from 0 where it does not."""
         is_bent = absolute(self.concentration) > 1e-8
-        return is_bent, where(is_bent, self.concentration, 1.0)  # type: ignore[return-value]
+        return is_bent, where(is_bent, self.concentration, 1.0)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(rand(self._extended_shape(sample_shape), dtype=self.loc.dtype))
@@ -176,7 +176,7 @@ class GeneralizedPareto(Distribution):
         z = (value - self.loc) / self.scale
         is_bent, c = self._bent()
         power = 1 / c + 1
-        found = where(power == 0, 0.0, power * log1p(c * z))
+        found = where(power.eq(0), 0.0, power * log1p(c * z))
         return -log(self.scale) - where(is_bent, found, z)  # type: ignore[no-any-return]
 
     def log_survival_function(self, value: Tensor) -> Tensor:

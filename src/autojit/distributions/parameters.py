@@ -13,6 +13,7 @@ from autojit.tensor.functions_elementwise import clamp, log, log1p, sigmoid
 from autojit.tensor.functions_reduction import log_softmax, softmax
 from autojit.tensor.functions_shape import broadcast_tensors
 from autojit.tensor.namespace import finfo, get_default_dtype
+from autojit.tensor.random import randn
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
@@ -114,3 +115,8 @@ class derived:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else self._compute(instance)
+
+
+def standard_normal(shape: Any, dtype: DType, device: Any) -> Tensor:
+    """Standard normal numbers."""
+    return randn(shape, dtype=dtype, device=device)

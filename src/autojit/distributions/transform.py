@@ -13,6 +13,7 @@ from typing import Any
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
 from autojit.distributions.parameters import is_known, sum_rightmost
+from autojit.tensor.factories import zeros_like
 from autojit.tensor.size import Size
 from autojit.tensor.tensor import Tensor
 
@@ -220,6 +221,8 @@ class ComposeTransform(Transform):
         return y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        if not self.parts:
+            return zeros_like(x)
         values = [x]
         for part in self.parts[:-1]:
             values.append(part(values[-1]))
@@ -229,7 +232,7 @@ class ComposeTransform(Transform):
         for part, before, after in zip(self.parts, values[:-1], values[1:], strict=True):
             total = total + sum_rightmost(part.log_abs_det_jacobian(before, after), axes - part.domain.event_dim)
             axes += part.codomain.event_dim - part.domain.event_dim
-        return total if self.parts else x * 0
+        return total  # type: ignore[no-any-return]
 
     def forward_shape(self, shape: Any) -> Size:
         for part in self.parts:

@@ -11,7 +11,14 @@ from autojit.distributions.distribution import Distribution
 from autojit.distributions.gamma_family import Exponential
 from autojit.distributions.location_scale import Cauchy, Normal, Uniform
 from autojit.distributions.parameters import EULER_CONSTANT, broadcast_all, sum_rightmost
-from autojit.distributions.transforms import AffineTransform, ComposeTransform, ExpTransform, PowerTransform, Transform
+from autojit.distributions.transforms import (
+    AffineTransform,
+    ComposeTransform,
+    ExpTransform,
+    PowerTransform,
+    StickBreakingTransform,
+    Transform,
+)  # fmt: skip
 from autojit.tensor.functions_elementwise import exp, expm1, log, log1p, where
 from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.size import Size
@@ -457,3 +464,34 @@ class Kumaraswamy(TransformedDistribution):
         a, b = self.concentration1, self.concentration0
         harmonic = digamma(b + 1) + EULER_CONSTANT
         return (1 - 1 / b) + (1 - 1 / a) * harmonic - log(a) - log(b)
+
+
+class LogisticNormal(TransformedDistribution):
+    """Probabilities made of normal numbers, one fewer, by breaking a stick.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.distributions.LogisticNormal(aj.zeros(2), aj.ones(2)).event_shape
+        autojit.Size([3])
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
+    support = constraints.simplex
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        base: Any = Normal(loc, scale, validate_args=validate_args)
+        base = base if base.batch_shape else base.expand((1,))
+        super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """The mean of the normal numbers."""
+        return self.base_dist.base_dist.loc  # type: ignore[no-any-return]
+
+    @property
+    def scale(self) -> Tensor:
+        """Their standard deviation."""
+        return self.base_dist.base_dist.scale  # type: ignore[no-any-return]

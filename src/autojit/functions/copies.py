@@ -11,10 +11,8 @@ from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
 from autojit.tensor import functions_shape as shapes
 from autojit.tensor import functions_views as views
-from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.out_arguments import with_out
-from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import is_scalar_number, type_of
 
 __all__ = [
@@ -115,14 +113,11 @@ def fill(input: Tensor, value: Any) -> Tensor:
         >>> aj.fill(aj.zeros(2), 3.0)
         tensor([3., 3.])
     """
-    spec = type_of(input)
-    if is_scalar_number(value):
-        value = number(value, spec.dtype)
-    if type_of(value).ndim:
+    if not is_scalar_number(value) and type_of(value).ndim:
         raise UsageError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {type_of(value).ndim} dimensions."
         )
-    return clone(cast(value, spec.dtype).expand(spec.shape))
+    return clone(input).fill_(value)  # type: ignore[no-any-return]
 
 
 def slice_inverse(

@@ -62,7 +62,7 @@ def _prod(
     axes = axes_of(axis, x.ndim)
     found = _without_axes(_masked(x, where, 1), dtype)
     for place in sorted(axes, reverse=True):
-        found = found.prod(place)
+        found = found.prod(place, dtype=found.dtype)
     found = _kept(found, keepdims, axes, x.ndim)
     return delivered(found * operand(initial) if _is_given(initial) else found, out, "np.prod")
 

@@ -56,3 +56,21 @@ def _concrete_graph(graph: Graph, sizes: Mapping[str, int]) -> Graph:
 def is_open(shape: tuple[int, ...]) -> bool:
     """Whether a shape holds a size that is left open."""
     return any(map(is_symbolic, shape))
+
+
+def symbols_of(what: Any) -> set[str]:
+    """The names of the open sizes in a size, a shape, a type, an op, or a nested tuple of these."""
+    if isinstance(what, SymbolicSize):
+        return set(what.expression.symbols())
+    if isinstance(what, TensorType):
+        what = what.shape
+    elif isinstance(what, Op):
+        what = tuple([getattr(what, name) for name in what.__match_args__])
+    return set().union(*map(symbols_of, what)) if isinstance(what, tuple) else set()
+
+
+def take_sizes(kind: TensorType, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
+    """Note the values of the symbols that are extents of a type, from the shape of an array of this type."""
+    for extent, found in zip(kind.shape, shape, strict=True):
+        if is_symbolic(extent):
+            sizes.setdefault(str(extent), found)

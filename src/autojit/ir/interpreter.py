@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.ir.concrete import concrete, symbols_of, take_sizes
 from autojit.ir.graph import Graph, Value
 
 if TYPE_CHECKING:
@@ -16,11 +17,16 @@ if TYPE_CHECKING:
 def evaluate(graph: Graph, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Outputs of the graph for the given input arrays (NumPy arrays of the inputs' types)."""
     environment: dict[Value, NDArray[Any]] = dict(zip(graph.inputs, inputs, strict=True))
+    sizes: dict[str, int] = {}
+    for value, array in environment.items():
+        take_sizes(value.type, np.shape(array), sizes)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            results = node.op.eager(*[environment[v] for v in node.inputs])
+            op = concrete(node.op, sizes) if sizes and symbols_of(node.op) <= sizes.keys() else node.op
+            results = op.eager(*[environment[v] for v in node.inputs])
             if node.op.n_outputs == 1:
                 results = (results,)
             for value, result in zip(node.outputs, results, strict=True):
                 environment[value] = np.asarray(result, dtype=value.type.dtype.numpy)
+                take_sizes(value.type, environment[value].shape, sizes)  # what this node counted
     return [environment[v] for v in graph.outputs]

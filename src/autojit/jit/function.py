@@ -25,11 +25,11 @@ from autojit.jit.arguments import describe_difference, given_to_function, leaf_n
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import first_difference, other_sizes, pinned_sizes
-from autojit.jit.guards import Guard, collect, hook_guards
+from autojit.jit.guards import broken_guard, collect, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
-from autojit.jit.rebinding import Finished, Rebinding, Rebinds, Snapshot
+from autojit.jit.rebinding import Rebinding, Rebinds, Snapshot
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
@@ -110,6 +110,7 @@ class JitFunction:
         self.roots: dict[Any, Captures] = {}
         self.dynamic_floats: set[int] = set()
         self.open_sizes = OpenSizes(dynamic)
+        self.are_counts_fixed = False  # whether what a step counts is a number that Python decides on
         self.rebinding: Rebinding | None = None
         self.gathering = Gathering()
         self.counts = JitStats()
@@ -292,7 +293,7 @@ class JitFunction:
 
     def _find(self, branch: Branch, call: _Call, is_root: bool) -> Decision | CompiledStep | None:
         for node in branch:
-            reason = _broken_guard(node.capture.guards) if is_root else None
+            reason = broken_guard(node.capture.guards) if is_root else None
             reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
             if reason is None:
                 if isinstance(node, CompiledStep) and node.may_conflict(call.leaves):
@@ -311,7 +312,7 @@ class JitFunction:
         start = time.perf_counter()
         compile_ahead()
         try:
-            capture = self._trace_open(call) if call.sizes else self._trace(call)
+            capture = self._trace_open(call)
         except BaseException:
             root.captures -= 1  # what raises is not kept
             raise
@@ -325,7 +326,8 @@ class JitFunction:
                 raise _Conflict(conflicts)
         except (UndecidedSizeError, SpecializeSize) as error:
             remove(branch, capture)
-            self._give_up(call, getattr(error, "symbols", tuple(call.sizes)), str(error))
+            names = getattr(error, "symbols", None) or (*call.sizes, *capture.trace.counted)
+            self._give_up(call, names, str(error))
         except BaseException:
             remove(branch, capture)
             raise
@@ -348,38 +350,42 @@ class JitFunction:
         try:
             capture = self._trace(call)
         except Exception as error:  # the same without open sizes tells whether it is the user's
+            if not call.sizes:
+                raise
             self.counts.note(f"sizes were fixed: {type(error).__name__}: {error}")
             raise _Fixed from error
+        if not call.sizes and not capture.trace.counted:
+            return capture
         guards = capture.trace.size_guards
         pinned, others = pinned_sizes(guards), other_sizes(call.sizes, guards)
         if pinned is not None or others is None:
             self.counts.note(f"sizes were fixed: {pinned or 'no others take the same way'}")
             raise _Fixed
         again = call.with_sizes(others, [split.outcome for split in capture.trace.splits])
-        difference = first_difference(capture, self._trace(again))
+        difference = first_difference(capture, self._trace(again, shift=5))
         if difference is not None:
-            self._give_up(call, tuple(call.sizes), f"other sizes change {difference}")
+            self._give_up(call, (*call.sizes, *capture.trace.counted), f"other sizes change {difference}")
         return capture
 
     def _give_up(self, call: _Call, names: Sequence[str], reason: str) -> NoReturn:
-        """Fix open sizes again."""
-        if not call.sizes:
+        """Fix open sizes again, or what the step counts itself."""
+        counted = set(names) - call.sizes.keys()
+        if not names or (counted and self.are_counts_fixed):
             raise CompileError("a step without open sizes cannot be compiled", {"reason": reason})
+        self.are_counts_fixed = self.are_counts_fixed or bool(counted)
         self.open_sizes.give_up(names, reason)
         self.counts.specialised += len(names)
         self.counts.note(f"sizes were fixed: {reason}")
         raise _Fixed
 
-    def _trace(self, call: _Call) -> Capture:
-        trace = Trace(call.outcomes, call.sizes)
+    def _trace(self, call: _Call, shift: int = 0) -> Capture:
+        trace = Trace(call.outcomes, call.sizes, self.are_counts_fixed, shift)
         made = make_leaves(trace, call.leaves, self.dynamic_floats, call.bound, call.shapes)
         args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
         objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
         rebinding = self.rebinding
-        rebound = frozenset() if rebinding is None else rebinding.identities
-        collector = collect(self.function, objects, rebound)
+        collector = collect(self.function, objects, frozenset() if rebinding is None else rebinding.identities)
         snapshot, changed = Snapshot(collector), []
-        hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in collector.tensors]
         modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
             set_trace(trace)
@@ -398,8 +404,7 @@ class JitFunction:
             set_layers(layers)
             _set_modes(modes)
             trace.restore()
-            for t, before in hooks:
-                _restore_hooks(t, before)
+            snapshot.restore_hooks()
         capture.guards += hook_guards([*trace.reached, *(entry.leaf for entry in trace.grads.values())])
         return capture
 
@@ -414,14 +419,12 @@ class JitFunction:
             return
         native = step.entry
         if native is None or not native.fits(leaves):
-            native = step.entry = NativeStep(step, leaves, self._slow if self.rebinding is None else self._slow_rebound)
+            slow = self._slow if self.rebinding is None else self.rebinding.finishing(self._slow)
+            native = step.entry = NativeStep(step, leaves, slow)
             self._natives.append(native)
         else:
             native.refresh()
         self._entries[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
-
-    def _slow_rebound(self, values: Any, args: Any, kwargs: Any) -> Finished:
-        return Finished(self._slow(*args, **kwargs))
 
     # -- telling
 
@@ -472,23 +475,6 @@ class JitFunction:
 def _set_modes(modes: tuple[bool, bool]) -> None:
     state.grad_enabled, inference = modes
     set_inference(inference)
-
-
-def _broken_guard(guards: Sequence[Guard]) -> str | None:
-    for guard in guards:
-        if not guard.holds():
-            return guard.describe()
-    return None
-
-
-def _restore_hooks(t: Any, before: Any) -> None:
-    """Leaf hooks that the function registered while it was captured would otherwise stay for every later capture."""
-    if before is None:
-        t._leaf_hooks = None
-        return
-    for hooks, kept in zip(t._leaf_hooks, before, strict=True):
-        hooks.clear()
-        hooks.update(kept)
 
 
 def jit(

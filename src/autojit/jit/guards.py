@@ -106,7 +106,7 @@ class Collector:
 
     def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset()) -> None:
         self.rebound = rebound
-        self.tables: list[tuple[str, dict[str, Any]]] = []  # attributes and dictionaries that were looked into
+        self.tables: list[tuple[str, Any]] = []  # classes, dictionaries of attributes and others that were looked into
         self.guards: list[Guard] = []
         self.seen: set[Any] = set()
         self.kept: list[Any] = []
@@ -222,9 +222,10 @@ class Collector:
         module = sys.modules.get(cls.__module__)
         if depth > DEPTH_LIMIT or is_own_class(cls) or module is None or _is_library(module):
             return
+        self.tables.append((name, cls))
         for attribute in sorted(names | CALLED_METHODS):
             member = inspect.getattr_static(cls, attribute, MISSING)
-            if member is MISSING or (cls, attribute) in self.seen:
+            if member is MISSING or (cls, attribute) in self.seen or (id(cls), attribute) in self.rebound:
                 continue
             self.seen.add((cls, attribute))
             function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
@@ -345,6 +346,11 @@ class Collector:
                 f"{where}.{attribute}", lambda: table.get(attribute, MISSING), found, DictGuard(table, attribute, found)
             )
             self.follow(found, f"{where}.{attribute}", more, depth + 1)
+
+
+def broken_guard(guards: Sequence[Guard]) -> str | None:
+    """What has changed since a capture, or None."""
+    return next((guard.describe() for guard in guards if not guard.holds()), None)
 
 
 def hook_guards(tensors: Iterable[Tensor]) -> list[Guard]:

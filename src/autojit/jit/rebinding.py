@@ -8,7 +8,7 @@ as tensors of one element and stay part of the step, so a counter costs one capt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Location:
-    """A place that holds an object: a key of a dictionary (of attributes, of globals) or a closure cell."""
+    """A place that holds an object: a key of a dictionary (of attributes, of globals), a class attribute, a cell."""
 
     name: str
     holder: Any
@@ -42,11 +42,13 @@ class Location:
     def read(self) -> Any:
         if isinstance(self.holder, CellType):
             return self.holder.cell_contents
-        return self.holder.get(self.key, MISSING)
+        return _table(self.holder).get(self.key, MISSING)
 
     def write(self, value: Any) -> None:
         if isinstance(self.holder, CellType):
             self.holder.cell_contents = value
+        elif isinstance(self.holder, type):
+            delattr(self.holder, self.key) if value is MISSING else setattr(self.holder, self.key, value)
         elif value is MISSING:
             self.holder.pop(self.key, None)
         else:
@@ -85,7 +87,9 @@ class Snapshot:
     """What the places that a function reaches held before it ran."""
 
     def __init__(self, collector: Collector) -> None:
-        self.tables = [(name, table, dict(table)) for name, table in collector.tables]
+        self.tables = [(name, holder, dict(_table(holder))) for name, holder in collector.tables]
+        tensors = collector.tensors
+        self.hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in tensors]
         self.single: list[tuple[Location, Any]] = []
         for guard in collector.guards:
             native = guard.native
@@ -103,15 +107,30 @@ class Snapshot:
                 location.write(before)
         return list(found.values())
 
+    def restore_hooks(self) -> None:
+        """Leaf hooks that the function registered while it was captured would stay for every later capture."""
+        for t, before in self.hooks:
+            if before is None:
+                t._leaf_hooks = None
+            elif t._leaf_hooks is not None:
+                for hooks, kept in zip(t._leaf_hooks, before, strict=True):
+                    hooks.clear()
+                    hooks.update(kept)
+
     def _changes(self) -> Iterable[tuple[Location, Any]]:
         for location, before in self.single:
             if not same(location.read(), before):
                 yield location, before
-        for name, table, before in self.tables:
-            for key in [k for k in table if table[k] is not before.get(k, MISSING)] + [k for k in before if k not in table]:
+        for name, holder, before in self.tables:
+            table = _table(holder)
+            for key in dict.fromkeys((*table, *before)):
                 old = before.get(key, MISSING)
                 if not same(table.get(key, MISSING), old):
-                    yield Location(f"{name}.{key}", table, key), old
+                    yield Location(f"{name}.{key}", holder, key), old
+
+
+def _table(holder: Any) -> Mapping[Any, Any]:
+    return vars(holder) if isinstance(holder, type) else holder
 
 
 def _is_data(value: Any) -> bool:
@@ -163,6 +182,11 @@ class Rebinding:
             if self.installed is not None and int(guard_epoch[0]) == epoch + 1:
                 self.installed.entry.set_expected(0, epoch + 1)
         return result
+
+    @staticmethod
+    def finishing(slow: Callable[..., Any]) -> Callable[..., Finished]:
+        """Where the native step goes when it refuses: a call with the user's arguments, which stores by itself."""
+        return lambda values, args, kwargs: Finished(slow(*args, **kwargs))
 
     def around(self, native: NativeStep) -> Callable[..., Any]:
         """The native step as a function of the user's arguments."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import ArgumentError
@@ -16,7 +17,17 @@ if TYPE_CHECKING:
 STAGES = ("graph", "adjoint", "schedule", "llvm", "asm")
 
 
-def explain_function(function: JitFunction) -> str:
+class Page(str):
+    """Text that notebooks show as it is, its first line above the rest."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        first, _, rest = self.partition("\n")
+        return f"<div><b>{escape(first)}</b><pre>{escape(rest)}</pre></div>"
+
+
+def explain_function(function: JitFunction) -> Page:
     """A page about a jitted function."""
     stats = function.stats()
     lines = [
@@ -29,7 +40,7 @@ def explain_function(function: JitFunction) -> str:
         lines.append("captured again because")
         lines += [f"  {reason}" for reason in function.counts.reasons]
         lines.append("  to avoid it: pass changing values as tensors, or keep them constant between calls")
-    return "\n".join(lines)
+    return Page("\n".join(lines))
 
 
 def _explain_step(step: CompiledStep) -> list[str]:

@@ -25,13 +25,12 @@ import numpy as np
 from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.ports import ports
-from autojit.core.sizes import SizeGuard
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
-from autojit.ir.concrete import concrete
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
+from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.sources import Full, SizeValue
 from autojit.tensor.node import Edge
@@ -95,16 +94,21 @@ class Split:
         return self.outcome.tobytes()  # type: ignore[no-any-return]
 
 
-class Trace:
+class Trace(TraceSizes):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds outcomes of the first splits that are known already: a compiled prefix has computed them.
-    ``sizes`` are the values of the sizes that the capture leaves open; their hints answer what Python asks about them.
+    For the others see ``TraceSizes``.
     """
 
-    def __init__(self, forced: Sequence[Any] = (), sizes: Mapping[str, int] | None = None) -> None:
-        self.sizes = sizes or {}  # the values that open sizes have in this call
-        self.size_guards: list[tuple[SizeGuard, SourceLocation]] = []
+    def __init__(
+        self,
+        forced: Sequence[Any] = (),
+        sizes: Mapping[str, int] | None = None,
+        are_counts_fixed: bool = False,
+        shift: int = 0,
+    ) -> None:
+        super().__init__(sizes or {}, are_counts_fixed, shift)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -152,15 +156,6 @@ class Trace:
         with grad_mode(False):
             number = wrap_value(value).reshape(()).to(float64 if kind is float else int64)
         return TracedNumber(self, number, kind)
-
-    def guard_size(self, guard: SizeGuard) -> None:
-        """The capture holds for sizes that fit."""
-        if all(guard != known for known, _ in self.size_guards):
-            self.size_guards.append((guard, here()))
-
-    def size_number(self, size: int) -> TracedNumber:
-        """An open size as a number of the step."""
-        return TracedNumber(self, wrap_value(self.apply(SizeValue(size, int64), ())[0]), int)
 
     def begin(self, tensor: Tensor) -> None:
         self.begun[id(tensor)] = weakref.ref(tensor)
@@ -278,8 +273,8 @@ class Trace:
             return found
         self._index()
         for node in self._needed(value):
+            op = self.concrete_op(node.op)
             arrays = [self.known[v] for v in node.inputs]
-            op = concrete(node.op, self.sizes) if self.sizes else node.op
             with np.errstate(all="ignore"):
                 results = op.eager(*arrays)
             results = (results,) if node.op.n_outputs == 1 else results
@@ -397,7 +392,8 @@ def foreign_error(value: Value, trace: Trace, node: Node | None = None) -> Trace
     return TraceError(
         "a tensor of one captured step is used in another capture",
         facts,
-        "return it from the step that makes it, or keep it in a tensor that the step updates in place (copy_)",
+        "return it from the step that makes it, or assign it to an attribute or a variable; "
+        "a list is appended to once only",
     )
 
 

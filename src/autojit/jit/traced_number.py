@@ -46,7 +46,7 @@ class TracedNumber:
             raise TraceError(
                 "a number that a captured step took from a tensor is used outside the step",
                 {"made": self.source},
-                "return it from the step; what Python stores during a capture is not stored again by later calls",
+                "return it from the step, or assign it to an attribute or a variable; a list is appended to once only",
             )
 
     def concrete(self) -> Any:

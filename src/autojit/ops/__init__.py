@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from autojit.ops.composites_normalization import *
     from autojit.ops.control_flow import *
     from autojit.ops.convolution import *
+    from autojit.ops.counted_positions import *
     from autojit.ops.decompositions import *
     from autojit.ops.definiteness import *
     from autojit.ops.eigenvalues import *
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
 _LATER = [  # those first that more programs use
     "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
-    "reinterpret", "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential",
+    "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions", "pseudo_inverse", "matrix_exponential",
     "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution",
     "integer_factors", "definiteness", "indefinite", "reflections", "airy_functions",
     "control_flow", "scan_steps", "while_sweeps",

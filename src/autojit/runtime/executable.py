@@ -15,6 +15,7 @@ The word before the table holds the address of the step's plan, which the plan r
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 import time
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.core.sizes import expression_of
 from autojit.ir.concrete import concrete
 from autojit.runtime.failures import Failures
 from autojit.runtime.loader import LoadedObject
@@ -64,10 +66,11 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """An output's shape and NumPy dtype."""
+    """An output's shape and NumPy dtype, and the most elements it can have where the step counts them itself."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    most: int | None = None
 
 
 class Executable:
@@ -105,6 +108,7 @@ class Executable:
         self._lowered = lowered
         self._sizes = sizes
         self.symbols: tuple[str, ...] = sizes.symbols if sizes is not None else ()
+        self.counted: tuple[str, ...] = sizes.counted if sizes is not None else ()
         self.sizes_address = sizes.table.ctypes.data if sizes is not None else 0
         self._rows: list[KernelRow] | None = None  # made when somebody watches
         self.error_address = self._failures.address
@@ -133,26 +137,43 @@ class Executable:
         """
         sizes = self.sizes_of([array.shape for array in inputs])
         if outputs is None:
-            shapes = self.output_shapes(sizes)
+            shapes = self.storage_shapes(sizes)
             outputs = [allocate_array(shape, spec.dtype) for shape, spec in zip(shapes, self.outputs, strict=True)]
-        results = [*outputs]
-        self._check(inputs, results, sizes)
-        self.run_with(inputs, results, sizes)
-        return results
+        self._check(inputs, outputs, sizes)
+        self.run_with(inputs, outputs, sizes)
+        return self.finished(outputs)
+
+    def finished(self, outputs: Sequence[Array]) -> list[Array]:
+        """The results in arrays that the last call was given: those that it counted are cut to their size."""
+        if not self.counted or self._sizes is None:
+            return [*outputs]
+        values = self._sizes.values()
+        shapes = [concrete(spec.shape, values) for spec in self.outputs]
+        return [
+            array if array.shape == shape else array.reshape(-1)[: math.prod(shape)].reshape(shape)
+            for array, shape in zip(outputs, shapes, strict=True)
+        ]
 
     @property
     def sizes_table(self) -> npt.NDArray[np.int64]:
-        """The words that hold the values of `symbols`."""
+        """The words that hold the values of `symbols`, then those of the sizes that a call has `counted`."""
         return self._sizes.table if self._sizes is not None else np.empty(0, np.int64)
 
     def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """The values of `symbols` in a call with arrays of these shapes."""
         return () if self._sizes is None else sizes_of(shapes, self._sizes.sources)
 
-    def output_shapes(self, sizes: Sequence[int] = ()) -> list[tuple[int, ...]]:
-        """The outputs' shapes for values of `symbols`."""
+    def storage_shapes(self, sizes: Sequence[int] = ()) -> list[tuple[int, ...]]:
+        """Shapes of arrays that take the outputs for values of `symbols`; flat where a call counts the elements."""
         values = dict(zip(self.symbols, sizes, strict=True))
-        return [concrete(spec.shape, values) for spec in self.outputs]
+        return [self._storage_shape(spec, values) for spec in self.outputs]
+
+    def _storage_shape(self, spec: OutputSpec, values: dict[str, int]) -> tuple[int, ...]:
+        names = {name for n in spec.shape for name in expression_of(n).symbols()}
+        if names.isdisjoint(self.counted):
+            found: tuple[int, ...] = concrete(spec.shape, values)
+            return found
+        return (concrete(spec.most, values),)
 
     def run_with(self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int] = ()) -> None:
         """Run with the addresses of arrays known to fit for the first inputs and outputs; the others are fixed.
@@ -212,7 +233,7 @@ class Executable:
                     raise ArgumentError(
                         f"compiled step: {kind} {index} is not contiguous", fix="pass np.ascontiguousarray(x)"
                     )
-        shapes = self.output_shapes(sizes)
+        shapes = self.storage_shapes(sizes)
         for index, (array, spec, shape) in enumerate(zip(outputs, self.outputs, shapes, strict=True)):
             if array.shape != shape or array.dtype != spec.dtype or not array.flags.writeable:
                 raise ArgumentError(

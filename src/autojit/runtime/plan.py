@@ -20,6 +20,7 @@ from autojit.codegen.cpu.lowered import (
     BandEntry,
     BatchEntry,
     Callback,
+    Count,
     Counter,
     Entry,
     ErrorWords,
@@ -27,6 +28,7 @@ from autojit.codegen.cpu.lowered import (
     LoweredStep,
     Nested,
     Offset,
+    Recount,
     Scratch,
     Sliced,
     Tape,
@@ -35,7 +37,6 @@ from autojit.codegen.cpu.lowered import (
 )  # fmt: skip
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
-from autojit.core.errors import SpecializeSize
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
@@ -48,6 +49,7 @@ from autojit.runtime.nested_plans import NestedMemory
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import get_num_threads, parallel_for_address
 from autojit.runtime.size_program import SizeProgram
+from autojit.schedule.counts import count_bounds, upper_bound
 from autojit.schedule.memory import aligned
 
 WORD = 0xFFFFFFFFFFFFFFFF
@@ -148,10 +150,11 @@ class PlanBuilder:
         self.workers = max(get_num_threads(), 1)
         self.table = self._table_indices(fixed)
         self.fixed = fixed
-        types = [v.type for v in self.graph.inputs]
+        self.bounds = {**({} if parent is None else parent.bounds), **count_bounds(self.graph)}
         self.sizes: SizeProgram | None = None if parent is None else parent.sizes
-        if parent is None and any(is_symbolic(t.size) for t in types):
-            self.sizes = SizeProgram(types, self.failures.caught)
+        types = [v.type for v in self.graph.inputs]
+        if parent is None and (self.bounds or any(is_symbolic(t.size) for t in types)):
+            self.sizes = SizeProgram(types, tuple(self.bounds), self.failures.caught)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
 
@@ -192,16 +195,14 @@ class PlanBuilder:
             peak = max(peak, moving + workers)
         if regions or is_symbolic(shared):
             assert self.sizes is not None
-            if self.parent is not None:
-                reason = "the memory of a loop's or a branch's temporaries depends on it"
-                raise SpecializeSize(self.sizes.symbols, reason)
             regions.insert(len(self.memory.regions), shared)
-            self.regions = self.sizes.lay_regions(regions)
+            self.regions = [self.sizes.region(size) for size in regions]
         self.worker_offset = start + kept
         return Arena(start + kept + peak + 64), start
 
     def _scratch_bytes(self, scratch: Scratch) -> int:
-        return aligned(scratch.size_bytes * (self.workers if scratch.per_worker else 1))
+        size = upper_bound(scratch.size_bytes, self.bounds)
+        return aligned(size * (self.workers if scratch.per_worker else 1))
 
     def words(self, values: Sequence[int]) -> int:
         """Address of words, constant but for symbolic sizes."""
@@ -247,6 +248,9 @@ class PlanBuilder:
         return code.address(entry.symbol)
 
     def _context(self, entry: Entry) -> int:
+        if entry.arguments and isinstance(entry.arguments[0], Recount):
+            assert self.sizes is not None
+            return self.sizes.stage(entry.arguments[0].name)
         block = np.zeros(max(len(entry.arguments), 1), np.uint64)
         self.keep.append(block)
         base = int(block.ctypes.data)
@@ -305,16 +309,23 @@ class PlanBuilder:
             return self.failures.address
         if isinstance(argument, Word | Counter):
             return int(self.nested.word(argument).ctypes.data)
+        if isinstance(argument, Count):
+            assert self.sizes is not None
+            self.sizes.point(slot, argument.name)
+            return 0
         if isinstance(argument, Tape):
             return self.nested.tape(argument).address
         if isinstance(argument, Nested):
             return self._table(argument)
+        assert not isinstance(argument, Recount)
         value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
         assert isinstance(value, Value)
         value = self.memory.home(value)
         if value in self.fixed:
             return self._word(self.fixed[value] + offset, slot)
         if value in self.table:
+            if is_symbolic(offset) and self.sizes is not None:
+                self.sizes.at_start(offset)
             self.patches.append((slot, self.table[value], offset))
             return 0
         if value in self.memory.region_of:
@@ -411,7 +422,8 @@ def build_executable(
     builder = PlanBuilder(lowered, fixed)
     plan = builder.plan()
     sizes = builder.sizes
-    specs = [OutputSpec(v.type.shape, v.type.dtype.numpy) for v in schedule.graph.outputs]
+    types = [v.type for v in schedule.graph.outputs]
+    specs = [OutputSpec(t.shape, t.dtype.numpy, upper_bound(t.size, builder.bounds)) for t in types]
     return Executable(
         _plan_object(),
         len(schedule.graph.inputs),

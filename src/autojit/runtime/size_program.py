@@ -1,13 +1,17 @@
 """The size program of a plan: which words of it depend on the sizes of a call, and how they are computed.
 
-`SizeProgram` collects words while a plan is written (`word`, `slot`), then lays itself out for the native code of
-``codegen.cpu.size_ir``. Temporaries of symbolic size lie in an arena that grows when a call needs more than any before.
+`SizeProgram` collects words while a plan is written (`word`, `slot`, `region`), then lays itself out for the native
+code of ``codegen.cpu.size_ir``. Temporaries of symbolic size lie in an arena that grows when a call needs more than any
+before. What depends on a size that the step counts itself is a program of its own, a *stage*.
+
+How to read: `_Slot`, the collecting methods, `finish`.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,25 +26,42 @@ from autojit.schedule.memory import aligned
 
 Grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 NEVER = -1  # no size: the first call evaluates everything
+STAGE_WORDS = 8
+
+
+@dataclass
+class _Slot:
+    """A word of the table: its first value, the stage that knows it, and whether it is an address."""
+
+    value: int
+    stage: int = 0
+    is_address: bool = False
 
 
 class SizeProgram:
-    """Sizes by slots of one table of 64-bit words; the first slots are those of ``symbols``.
+    """Sizes by slots of one table of 64-bit words; the first slots are ``symbols``, then ``counted``.
 
     Args:
         inputs: types of the arrays a call brings; a symbol is known from the first axis whose extent it is.
+        counted: names of the sizes that the step counts, in the order in which it does.
         caught: told what went wrong when memory could not be had.
     """
 
-    def __init__(self, inputs: Sequence[TensorType], caught: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, inputs: Sequence[TensorType], counted: Sequence[str], caught: Callable[[BaseException], None]
+    ) -> None:
         self.sources = symbol_sources(inputs)
         self.symbols = tuple(self.sources)
+        self.counted = tuple(counted)
         self.caught = caught
-        self._values: list[int] = [NEVER] * len(self.symbols)
-        self._slots: dict[object, int] = {name: k for k, name in enumerate(self.symbols)}
+        self._slots: list[_Slot] = [_Slot(NEVER) for _ in self.symbols]
+        self._slots += [_Slot(0, stage) for stage in range(1, len(self.counted) + 1)]
+        self._found: dict[object, int] = {name: k for k, name in enumerate((*self.symbols, *self.counted))}
         self._instructions: list[tuple[int, int, int, int]] = []
         self._fixes: list[tuple[int, int]] = []
-        self._regions: list[int] = []  # slots of the addresses
+        self._places: list[tuple[int, int]] = []  # (address to write, slot whose address it gets)
+        self._regions: list[tuple[int, int]] = []  # (slot of the address, slot of the size)
+        self._programs = np.zeros((1 + len(self.counted), STAGE_WORDS), np.uint64)
         self._arena: Arena | None = None
 
     # -- collecting
@@ -52,9 +73,19 @@ class SizeProgram:
         self._fixes.append((address, self.slot(size)))
         return 0
 
+    def at_start(self, size: int) -> None:
+        """Refuse a size that is not known when a call begins."""
+        late = [name for name in expression_of(size).symbols() if name in self.counted]
+        if late:
+            raise SpecializeSize(tuple(late), "a place in an argument or a result depends on it")
+
     def fix(self, address: int, slot: int) -> None:
         """The word at the address is that of a slot."""
         self._fixes.append((address, slot))
+
+    def point(self, address: int, name: str) -> None:
+        """The word at the address is the address of a counted size."""
+        self._places.append((address, self._named(name)))
 
     def slot(self, size: int) -> int:
         """The slot of a size, or of a number."""
@@ -64,19 +95,18 @@ class SizeProgram:
         """The slot of the sum of two slots."""
         return self._compute("add", left, right)
 
-    def lay_regions(self, sizes: Sequence[int]) -> list[int]:
-        """Slots of the addresses of regions that follow each other in the growing arena."""
-        ends = [self.slot(0)]
-        for size in sizes:
-            ends.append(self.sum(ends[-1], self.slot(aligned(size))))
-        capacity = self._new_slot(0)
-        base = self._new_slot(0)
-        self._capacity, self._base = capacity, base
-        self._instructions.append((OPERATIONS.index("reserve"), base, ends[-1], capacity))
-        return [self._instruct("add", base, end) for end in ends[:-1]]
+    def region(self, size: int) -> int:
+        """The slot of the address of memory of its own, of a size known when a call begins."""
+        found = self._new(_Slot(0, is_address=True))
+        self._regions.append((found, self.slot(aligned(size))))
+        return found
+
+    def stage(self, name: str) -> int:
+        """Address of the program to run when a size was counted."""
+        return int(self._programs[1 + self.counted.index(name)].ctypes.data)
 
     def _expression(self, expression: Expression) -> int:
-        found = self._slots.get(expression)
+        found = self._found.get(expression)
         if found is not None:
             return found
         total: int | None = None
@@ -89,56 +119,93 @@ class SizeProgram:
             total = slot if total is None else self._compute("add", total, slot)
         if total is None:
             total = self._number(0)
-        self._slots[expression] = total
+        self._found[expression] = total
         return total
 
     def _atom(self, atom: Atom) -> int:
         if atom.kind == "symbol":
-            name = atom.operands[0]
-            if name not in self._slots:
-                raise SpecializeSize((name,), "no argument has this size as an extent")
-            return self._slots[name]
+            return self._named(atom.operands[0])
         left, right = (self._expression(operand) for operand in atom.operands)
         return self._compute(atom.kind, left, right)
 
+    def _named(self, name: str) -> int:
+        if name not in self._found:
+            raise SpecializeSize((name,), "no argument has this size as an extent, and the step does not count it")
+        return self._found[name]
+
     def _number(self, value: int) -> int:
-        found = self._slots.get(("number", value))
+        found = self._found.get(("number", value))
         if found is None:
-            found = self._slots["number", value] = self._new_slot(value)
+            found = self._found["number", value] = self._new(_Slot(value))
         return found
 
     def _compute(self, name: str, left: int, right: int) -> int:
-        found = self._slots.get((name, left, right))
+        found = self._found.get((name, left, right))
         if found is None:
-            found = self._slots[name, left, right] = self._instruct(name, left, right)
+            found = self._found[name, left, right] = self._instruct(name, left, right)
         return found
 
     def _instruct(self, name: str, left: int, right: int) -> int:
-        target = self._new_slot(0)
+        a, b = self._slots[left], self._slots[right]
+        target = self._new(_Slot(0, max(a.stage, b.stage), a.is_address or b.is_address))
         self._instructions.append((OPERATIONS.index(name), target, left, right))
         return target
 
-    def _new_slot(self, value: int) -> int:
-        self._values.append(value)
-        return len(self._values) - 1
+    def _new(self, slot: _Slot) -> int:
+        self._slots.append(slot)
+        return len(self._slots) - 1
 
-    # -- running
+    # -- layout
 
     def finish(self) -> int:
         """Lay the program out; its address, which the plan holds."""
-        self.table = np.array(self._values, np.int64)
+        layout = self._lay_regions()
+        self.table = np.array([slot.value for slot in self._slots], np.int64)
         self._last = np.full(max(len(self.symbols), 1), NEVER, np.int64)
-        instructions = np.array(self._instructions or [(0, 0, 0, 0)], np.int64)
-        fixes = np.array([(a & 0xFFFFFFFFFFFFFFFF, s) for a, s in self._fixes] or [(0, 0)], np.uint64)
-        grow = Grow(self._grow)
-        words = (
-            len(self.symbols), self.table.ctypes.data, self._last.ctypes.data,
-            len(self._instructions), instructions.ctypes.data, len(self._fixes), fixes.ctypes.data,
-            ctypes.cast(grow, ctypes.c_void_p).value or 0,
+        self._grower = Grow(self._grow)
+        self._keep: list[Any] = []
+        for stage in range(1 + len(self.counted)):
+            sizes = self._instructions_of(stage, addresses=False)
+            addresses = self._instructions_of(stage, addresses=True)
+            self._write(stage, [*sizes, *(layout if stage == 0 else ()), *addresses])
+        base = int(self.table.ctypes.data)
+        for address, slot in self._places:
+            ctypes.c_int64.from_address(address).value = base + 8 * slot
+        return int(self._programs.ctypes.data)
+
+    def _lay_regions(self) -> list[tuple[int, int, int, int]]:
+        """Regions follow each other in the growing arena: instructions that work out where."""
+        if not self._regions:
+            return []
+        start = len(self._instructions)
+        ends = [self._number(0)]
+        for _, size in self._regions:
+            ends.append(self._instruct("add", ends[-1], size))
+        self._capacity, self._base = self._new(_Slot(0)), self._new(_Slot(0))
+        found = self._instructions[start:]
+        del self._instructions[start:]
+        found.append((OPERATIONS.index("reserve"), self._base, ends[-1], self._capacity))
+        for (address, _), end in zip(self._regions, ends, strict=False):
+            found.append((OPERATIONS.index("add"), address, self._base, end))
+        return found
+
+    def _instructions_of(self, stage: int, *, addresses: bool) -> list[tuple[int, int, int, int]]:
+        found = ((i, self._slots[i[1]]) for i in self._instructions)
+        return [i for i, slot in found if slot.stage == stage and slot.is_address is addresses]
+
+    def _write(self, stage: int, instructions: list[tuple[int, int, int, int]]) -> None:
+        fixes = [(address, slot) for address, slot in self._fixes if self._slots[slot].stage == stage]
+        steps = np.array(instructions or [(0, 0, 0, 0)], np.int64)
+        words = np.array(fixes or [(0, 0)], np.uint64)
+        self._keep += [steps, words]
+        count = -1 & 0xFFFFFFFFFFFFFFFF if stage else len(self.symbols)
+        self._programs[stage] = (
+            count, self.table.ctypes.data, self._last.ctypes.data,
+            len(instructions), steps.ctypes.data, len(fixes), words.ctypes.data,
+            ctypes.cast(self._grower, ctypes.c_void_p).value or 0,
         )  # fmt: skip
-        block = np.array(words, np.uint64)
-        self._keep: tuple[Any, ...] = (instructions, fixes, grow, block)
-        return int(block.ctypes.data)
+
+    # -- running
 
     def _grow(self, size_bytes: int) -> int:
         try:
@@ -152,8 +219,8 @@ class SizeProgram:
         return arena.address
 
     def values(self) -> dict[str, int]:
-        """The symbols' values in the call that runs."""
-        return dict(zip(self.symbols, map(int, self.table), strict=False))
+        """The values of all sizes in the call that runs, or in the last one."""
+        return dict(zip((*self.symbols, *self.counted), map(int, self.table), strict=False))
 
     def set_sizes(self, sizes: Sequence[int]) -> None:
         """The symbols' values for the next call."""

@@ -26,6 +26,7 @@ from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.index import Index, reshaped
 from autojit.ops.base import Elementwise, Reduction
 from autojit.schedule.axis_maps import map_axes
+from autojit.schedule.counts import CountReaders
 from autojit.schedule.pull import Indices, broadcast_index, is_inline, is_opaque, leaves, loop_indices
 
 FULL, ROW, OUT = "full", "row", "out"
@@ -121,6 +122,7 @@ class Fuser:
         self.owner: dict[Value, int] = {}
         self.dependencies: list[int] = []
         self.readers: dict[Value, list[int]] = {}
+        self.counts = CountReaders(graph)
 
     def run(self) -> list[Group | Node | None]:
         """Groups and single nodes by id (None: merged away); ids are not yet an execution order."""
@@ -253,7 +255,7 @@ class Fuser:
         for operand in node.inputs:
             for value, _ in leaves(operand, loop_indices(operand.type.shape), self.definitions, self.inline):
                 found.append(value)
-        return found
+        return [*found, *self.counts.of(node)]
 
     def _fresh(self, node: Node) -> Group:
         domain = node.inputs[0].type.shape if isinstance(node.op, Reduction) else node.outputs[0].type.shape
@@ -302,6 +304,12 @@ class Fuser:
         return False
 
     def _reads_at(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
+        return [*self._operands_at(node, position), *self._count_reads(node)]
+
+    def _count_reads(self, node: Node) -> list[tuple[Value, Indices]]:
+        return [(value, ()) for value in self.counts.of(node)]
+
+    def _operands_at(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
         if is_inline(node) or node.op.name in POINTWISE:
             return self._special_reads(node, position)
         found: list[tuple[Value, Indices]] = []
@@ -440,7 +448,7 @@ class Fuser:
     def _try_add(self, group: Group, node: Node, operand_level: str, level: str) -> bool:
         (x,) = node.inputs
         position = group.canonical(x.type.shape, operand_level)
-        reads = list(leaves(x, position, self.definitions, self.inline))
+        reads = [*leaves(x, position, self.definitions, self.inline), *self._count_reads(node)]
         if operand_level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
             return False
         if not self._admissible(group, reads, operand_level):

@@ -11,6 +11,7 @@ import numpy as np
 
 from autojit.core.sizes import is_symbolic, size_max, surely_less, typical
 from autojit.ir.graph import Graph, Value
+from autojit.schedule.counts import count_bounds, upper_bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,8 +73,11 @@ def plan_memory(
         for value in kernel.reads():
             last[value] = time
     aliases = _in_place(kernels, first, last, outside, overwriting)
+    bounds = count_bounds(graph)
     blocks = [
-        _Block(v, first[v], last[v], aligned(v.type.size_bytes)) for v in first if v not in outside and v not in aliases
+        _Block(v, first[v], last[v], aligned(upper_bound(v.type.size_bytes, bounds)))
+        for v in first
+        if v not in outside and v not in aliases
     ]
     fixed = [block for block in blocks if not is_symbolic(block.size_bytes)]
     offsets, arena_bytes = _place(fixed)

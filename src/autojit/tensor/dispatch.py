@@ -18,7 +18,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.shape import BroadcastTo
-from autojit.ops.sources import Full, SizeValue
+from autojit.ops.sources import Full
 from autojit.tensor.recording import (
     record,
     record_pair,
@@ -324,8 +324,10 @@ def literal_of(value: object, type: TensorType) -> Tensor:
 def number(value: Any, dtype: DType) -> Tensor:
     """A Python number as a 0-d constant of a dtype."""
     if state.trace is not None:
-        op = SizeValue(value, dtype) if is_symbolic(value) else Full(_plain(value), dtype, ())
-        made = wrap_value(state.trace.apply(op, ())[0])
+        if is_symbolic(value):
+            made = wrap_value(state.trace.size_value(value, dtype))
+        else:
+            made = wrap_value(state.trace.apply(Full(_plain(value), dtype, ()), ())[0])
         made.__dict__["is_number"] = True
         return made
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants

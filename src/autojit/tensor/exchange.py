@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,11 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     return moved(self, device)
 
 
+def _repr_html_(self: Tensor) -> str:
+    found: str = import_module("autojit.tensor.notebook").to_html(self)
+    return found
+
+
 METHODS: dict[str, Any] = {
     "__array_ufunc__": __array_ufunc__,
     "__array_function__": __array_function__,
@@ -169,4 +175,5 @@ METHODS: dict[str, Any] = {
     "__dlpack__": __dlpack__,
     "__dlpack_device__": __dlpack_device__,
     "to_device": to_device,
+    "_repr_html_": _repr_html_,
 }

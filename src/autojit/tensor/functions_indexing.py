@@ -11,11 +11,12 @@ from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, ShapeError, TraceError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
-from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import add, clamp, mul, where
+from autojit.tensor.dispatch import number, value_of
+from autojit.tensor.functions_elementwise import add, clamp, floor_divide, mul, remainder, where
 from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
 
 _FEW_TESTS = 16  # of isin: more are searched in order
 
@@ -161,7 +162,12 @@ def _eager_only(what: str, *tensors: Tensor) -> None:
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, as a vector."""
-    _eager_only("masked_select", input, mask)
+    if state.trace is not None:
+        if type_of(mask).dtype is not bool_:
+            raise UsageError("masked_select: expected BoolTensor for mask", {"mask": mask})
+        shape = broadcast_shapes(type_of(input).shape, type_of(mask).shape, op="masked_select")
+        places = _true_positions(mask.expand(shape))
+        return index_select(input.expand(shape).reshape(-1), 0, places)
     return ops.masked_select(input, mask)  # type: ignore[no-any-return]
 
 
@@ -182,7 +188,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of the non-zero elements: one row each, or one vector per axis."""
-    _eager_only("nonzero", input)
+    if state.trace is not None:
+        return _captured_nonzero(input, as_tuple)
     if type_of(input).ndim == 0 and not as_tuple:
         return ops.nonzero(input.reshape(1))[:, :0]
     if as_tuple:
@@ -190,6 +197,26 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         rows = ops.nonzero(source)
         return tuple(ops.select(rows, 1, k) for k in range(type_of(source).ndim))
     return ops.nonzero(input)
+
+
+def _true_positions(mask: Tensor) -> Tensor:
+    """In a capture: the flat positions of a mask's true elements."""
+    assert state.trace is not None
+    return wrap_value(state.trace.true_positions(value_of(mask)))
+
+
+def _captured_nonzero(input: Tensor, as_tuple: bool) -> Any:
+    """Flat positions taken apart into one vector per axis."""
+    shape = type_of(input).shape if type_of(input).ndim or not as_tuple else (1,)
+    places = _true_positions(cast(input, bool_))
+    columns = []
+    step = 1
+    for extent in reversed(shape):
+        columns.insert(0, remainder(floor_divide(places, step), extent) if len(shape) > 1 else places)
+        step = step * extent
+    if as_tuple:
+        return tuple(columns)
+    return ops.stack(columns, 1) if columns else places.reshape(-1, 1)[:, :0]
 
 
 def argwhere(input: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
-from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError, TraceError
+from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
 from autojit.core.sizes import agree, as_extent, is_symbolic
 from autojit.ir.op import bind
 from autojit.ops.shape import Slice, permute, reshape, slice_span
@@ -64,7 +64,6 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     if isinstance(index, list):
         index = _as_tuple(index)
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
-        _refuse_captured_mask(index)
         return x.masked_select(index)  # type: ignore[no-any-return]
     subscript = normalize(x, index)
     seen = _view(x, subscript)
@@ -278,17 +277,6 @@ def _item(item: Any) -> Any:
     return item
 
 
-def _refuse_captured_mask(mask: Tensor) -> None:
-    """TraceError inside a capture: how many elements a mask chooses is data, and shapes are fixed there."""
-    if state.trace is not None:
-        raise TraceError(
-            "x[mask]: how many elements a mask chooses depends on data, which a captured step cannot express",
-            {"mask": mask},
-            "keep the shape: where(mask, x, 0), x.masked_fill(~mask, 0) or x[mask] = number; means divide by "
-            "mask.sum(); or index outside the step",
-        )
-
-
 def _is_flat(item: Sequence[Any]) -> bool:
     return any(isinstance(i, Tensor) for i in item)
 
@@ -400,7 +388,6 @@ class _Builder:
             self.indices.append(wrap(np.zeros(int(chosen), np.int64)))
             return
         self._check_mask(t.shape)
-        _refuse_captured_mask(mask)
         for places in mask.nonzero(as_tuple=True):
             self._whole_axis(places)
 

@@ -113,12 +113,19 @@ def _shown(array: Any, summary: bool) -> Any:
 
 def body(array: Any, indent: int) -> str:
     """The nested brackets."""
-    if array.dtype.kind == "V" or array.dtype == np.float16 or array.dtype.name == "bfloat16":
-        array = array.astype(np.float32)
-    summary = array.size > PrintOptions.threshold
-    shown = _shown(array, summary)
-    text = _complex_text(shown) if array.dtype.kind == "c" else _Numbers(shown)
-    return _lines(array, text, indent, summary)
+    array = _printable(array)
+    return _lines(array, number_format(array), indent, array.size > PrintOptions.threshold)
+
+
+def _printable(array: Any) -> Any:
+    small = array.dtype.kind == "V" or array.dtype == np.float16 or array.dtype.name == "bfloat16"
+    return array.astype(np.float32) if small else array
+
+
+def number_format(array: Any) -> Any:
+    """The function that writes an element of the array as all that are shown are written."""
+    shown = _shown(_printable(array), array.size > PrintOptions.threshold)
+    return _complex_text(shown) if array.dtype.kind == "c" else _Numbers(shown)
 
 
 def to_text(self: Tensor) -> str:

@@ -22,11 +22,13 @@ from autojit.codegen.cpu.lowered import (
     BandEntry,
     BatchEntry,
     Callback,
+    Count,
     Entry,
     ErrorWords,
     Immediate,
     LoweredStep,
     Offset,
+    Recount,
     Reporter,
     Scratch,
     Sliced,
@@ -40,6 +42,7 @@ from autojit.ir.graph import Node, Value
 from autojit.ops.scattering import Scattering
 from autojit.schedule.bands import Band, Cut
 from autojit.schedule.batches import Batch
+from autojit.schedule.counts import counted_by, is_counting
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
     CopyKernel,
@@ -248,11 +251,21 @@ class _Lowering:
             self.fallbacks.append(name)
             self.entries.append(Entry(Callback(kernel), "", arguments, 1, 20_000.0, f"callback {name}"))
             return
+        if is_counting(kernel.node):
+            self._counting(kernel, found)
+            return
         if found.scratch_bytes:
             arguments = (*arguments, Scratch(found.scratch_bytes, per_worker=True))
         arguments = (*arguments, *self._report_arguments(found, kernel.nodes, [kernel.node] * len(kernel.operands)))
         arguments = (*arguments, *_size_arguments(found))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
+
+    def _counting(self, kernel: StructuredKernel, text: KernelText) -> None:
+        """A kernel that counts a size, then what depends on the size."""
+        name = counted_by(kernel.node)
+        arguments = (*kernel.operands, *kernel.node.outputs, Count(name), *_size_arguments(text))
+        self.entries.append(Entry(text.text, "kernel", arguments, 1, text.estimate_ns, kernel.node.op.name))
+        self.entries.append(Entry("@aj_sizes", "", (Recount(name),), 1, 50.0, "sizes"))
 
 
 def _size_arguments(text: KernelText) -> tuple[Argument, ...]:

@@ -97,7 +97,23 @@ class Nested:
     counter: Counter
 
 
-Argument = Value | Words | Offset | Scratch | Immediate | Sliced | ErrorWords | Word | Counter | Tape | Nested
+@dataclass(frozen=True, eq=False)
+class Count:
+    """The address of the word that holds a size the step counts itself."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Recount:
+    """The whole context of an entry that works out what depends on a size that was just counted."""
+
+    name: str
+
+
+Argument = (
+    Value | Words | Offset | Scratch | Immediate | Sliced | ErrorWords | Word | Counter | Tape | Nested | Count | Recount
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ entry:
   %is.fixed = icmp eq ptr %sizes, null
   br i1 %is.fixed, label %patch.head, label %size
 size:
-  call void @aj_sizes(ptr %sizes)
+  call void @aj_sizes(ptr %sizes, i64 0, i64 0)
   %unsized = load i64, ptr %error.at
   %is.sized = icmp eq i64 %unsized, 0
   br i1 %is.sized, label %patch.head, label %done

@@ -6,13 +6,14 @@ those of the call before. Layout, all 64-bit words:
 
 | program word | meaning |
 |---|---|
-| 0, 1 | number of symbols, address of the table; the symbols' values are its first words |
+| 0, 1 | number of symbols (-1: do not compare), address of the table; the symbols' values are its first words |
 | 2 | address of the symbols' values in the call before |
 | 3, 4 | number and address of the instructions: (index into `OPERATIONS`, target, left, right), places in the table |
 | 5, 6 | number of words to write, address of the pairs (address to write, place in the table) |
 | 7 | ``i64 grow(i64 bytes)``: gives memory of at least so many bytes |
 
-``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, what there is, its
+A size that the step counts itself has a program of its own, which runs as an entry of the plan behind the kernel that
+counts it. ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, what there is, its
 target becomes the address of a new block.
 """
 
@@ -54,14 +55,15 @@ SIZE_IR = (
     """
 declare i64 @llvm.smax.i64(i64, i64)
 
-define void @aj_sizes(ptr %program) {
+define void @aj_sizes(ptr %program, i64 %chunk, i64 %worker) {
 entry:
   %ns = load i64, ptr %program
   %table.at = getelementptr i64, ptr %program, i64 1
   %table = load ptr, ptr %table.at
   %last.at = getelementptr i64, ptr %program, i64 2
   %last = load ptr, ptr %last.at
-  br label %same.head
+  %is.stage = icmp slt i64 %ns, 0
+  br i1 %is.stage, label %run, label %same.head
 same.head:
   %s = phi i64 [ 0, %entry ], [ %s.next, %same.body ]
   %s.more = icmp slt i64 %s, %ns

@@ -9,6 +9,7 @@ from __future__ import annotations
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
 from autojit.codegen.cpu.structured_convolution import print_convolution
 from autojit.codegen.cpu.structured_matmul import print_matmul
+from autojit.codegen.cpu.structured_positions import print_positions
 from autojit.codegen.cpu.structured_scan import print_scan
 from autojit.codegen.cpu.structured_scatter import print_scatter
 from autojit.core.config import config
@@ -33,6 +34,8 @@ def print_structured(node: Node) -> KernelText | None:
         return print_convolution(node)
     if isinstance(node.op, Matmul):
         return print_matmul(node)
+    if isinstance(node.op, Structured) and node.op.lowering == "positions":
+        return print_positions(node)
     if isinstance(node.op, Structured) and node.op.lowering == "own":
         return node.op.print_kernel(node)  # type: ignore[attr-defined, no-any-return]
     return _print_constant(node) if isinstance(node.op, Constant) else None

@@ -1,8 +1,8 @@
 """Tensors of a module that are computed from others: ``module.weight`` becomes a property.
 
 How to read: ``register_parametrization`` moves the tensor into a ``ParametrizationList`` under
-``module.parametrizations`` and gives the module a class of its own, whose property calls that list. Assigning to the property goes the other way,
-through ``right_inverse``.
+``module.parametrizations`` and gives the module a class of its own, whose property calls that list. Assigning to the
+property goes the other way, through ``right_inverse``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,149 @@
+"""Open sizes during a capture: what Python asks about them, and sizes that the step itself counts.
+
+A capture answers questions about the sizes of arguments by the call at hand and notes the answers as guards. How many
+elements a mask chooses is known only when the step runs: such a count is a symbol of its own ("u0"), taken for a general
+size (so it is neither 0 nor 1 where autojit looks for special cases); what Python decides on it splits the trace, like
+any number of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from autojit.core import size_expressions as expressions
+from autojit.core.dtypes import DType, int64
+from autojit.core.size_expressions import Expression
+from autojit.core.sizes import SizeGuard, expression_of, hint_of, size
+from autojit.core.source import SourceLocation, here
+from autojit.ir.concrete import concrete, symbols_of
+from autojit.ir.graph import Node, Value
+from autojit.ir.op import Op
+from autojit.jit.traced_number import TracedNumber
+from autojit.ops.counted_positions import Positions
+from autojit.ops.sources import SizeValue
+from autojit.tensor.state import grad_mode
+from autojit.tensor.tensor import Tensor, wrap_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TraceSizes:
+    """The part of a trace that knows sizes (``core.sizes.Recorder``).
+
+    Args:
+        sizes: the values of the arguments' open sizes in this call.
+        are_counts_fixed: what the step counts is a number that Python decides on, instead of an open size.
+        shift: added to the hints of counts, for a second capture that is compared with the first.
+    """
+
+    definition: dict[Value, Node]
+
+    def __init__(self, sizes: Mapping[str, int], are_counts_fixed: bool = False, shift: int = 0) -> None:
+        self.sizes: dict[str, int] = dict(sizes)
+        self.are_counts_fixed = are_counts_fixed
+        self.shift = shift
+        self.size_guards: list[tuple[SizeGuard, SourceLocation]] = []
+        self.counted: dict[str, tuple[Value, Tensor]] = {}  # positions that a mask chooses, and how many
+        self._by_mask: dict[object, Value] = {}
+
+    if TYPE_CHECKING:
+
+        def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...
+        def evaluate(self, value: Value) -> Any: ...
+        def concretize(self, value: Value) -> Any: ...
+        def _index(self) -> None: ...
+
+    # -- questions
+
+    def decide_size(self, expression: Expression, relation: str) -> bool:
+        """See ``core.sizes.Recorder``."""
+        if self._is_counted(expression):
+            number = self._number_of(expression)
+            return bool(number == 0) if relation == "==" else bool(number < 0)
+        value = expression.evaluate(self.sizes)
+        outcome = value == 0 if relation == "==" else value < 0
+        guard = SizeGuard(expression, relation, outcome)
+        if all(guard != known for known, _ in self.size_guards):
+            self.size_guards.append((guard, here()))
+        return outcome
+
+    def size_digits(self, expression: Expression) -> int:
+        """See ``core.sizes.Recorder``."""
+        if self._is_counted(expression):
+            return int(self._number_of(expression))
+        return expression.evaluate(self.sizes)
+
+    def size_number(self, of: int) -> TracedNumber:
+        """See ``core.sizes.Recorder``."""
+        return self._number_of(expression_of(of))
+
+    def size_value(self, of: int, dtype: DType) -> Value:
+        """An open size as a number of a dtype."""
+        expression = expression_of(of)
+        if not self._is_counted(expression):
+            return self.apply(SizeValue(of, dtype), ())[0]
+        with grad_mode(False):
+            number = self._number_of(expression).tensor.to(dtype)
+        assert number._value is not None
+        return number._value  # type: ignore[no-any-return]
+
+    def _is_counted(self, expression: Expression) -> bool:
+        return bool(self.counted) and any(name in self.counted for name in expression.symbols())
+
+    def _number_of(self, expression: Expression) -> TracedNumber:
+        if not self._is_counted(expression):
+            known = size(expression.evaluate(self.sizes), expression)
+            return TracedNumber(self, wrap_value(self.apply(SizeValue(known, int64), ())[0]), int)  # type: ignore[arg-type]
+        total: Any = 0
+        for monomial, coefficient in expression.terms:
+            product: Any = coefficient
+            for atom in monomial:
+                product = product * self._atom_number(atom)
+            total = total + product
+        return total  # type: ignore[no-any-return]
+
+    def _atom_number(self, atom: expressions.Atom) -> Any:
+        if atom.kind == "symbol":
+            name = atom.operands[0]
+            if name in self.counted:
+                return TracedNumber(self, self.counted[name][1], int)  # type: ignore[arg-type]
+            return self._number_of(expressions.symbol(*atom.operands))
+        a, b = (self._number_of(operand) for operand in atom.operands)
+        if atom.kind in ("minimum", "maximum"):
+            return min(a, b) if atom.kind == "minimum" else max(a, b)
+        return a // b if atom.kind == "quotient" else a % b
+
+    # -- sizes that the step counts
+
+    def true_positions(self, mask: Value) -> Value:
+        """The positions (row-major) of a mask's true elements; the same for masks computed alike."""
+        self._index()
+        node = self.definition.get(mask)
+        alike: object = mask if node is None else (node.op, node.inputs)
+        found = self._by_mask.get(alike)
+        if found is None:
+            found = self._by_mask[alike] = self._count(mask)
+        return found
+
+    def _count(self, mask: Value) -> Value:
+        with grad_mode(False):
+            count = wrap_value(mask).to(int64).sum()
+        if self.are_counts_fixed:
+            assert count._value is not None
+            return self.apply(Positions(int(self.concretize(count._value).item())), (mask,))[0]
+        name = f"u{len(self.counted)}"
+        hint = max(2, hint_of(mask.type.size) // 2 + 1) + self.shift
+        (positions,) = self.apply(Positions(size(hint, expressions.symbol(name, 0))), (mask,))
+        self.counted[name] = positions, count
+        return positions
+
+    def concrete_op(self, op: Op) -> Op:
+        """An op as it is in this call."""
+        if type(op) is Positions:
+            return op
+        if self.counted:
+            for name in symbols_of(op) - self.sizes.keys():
+                self.sizes[name] = len(self.evaluate(self.counted[name][0]))
+        return concrete(op, self.sizes) if self.sizes else op  # type: ignore[no-any-return]

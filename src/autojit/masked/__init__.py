@@ -1,0 +1,322 @@
+"""Reductions and normalisations over the elements that a mask keeps (``torch.masked``).
+
+Every function takes ``mask``, a bool tensor that broadcasts to the operand: True keeps an element. ``dtype`` converts
+the operand first; sums and products of integers and bools are int64.
+
+Example:
+    >>> import autojit as aj
+    >>> x, keep = aj.tensor([[1.0, 2.0], [3.0, 4.0]]), aj.tensor([[True, False], [True, True]])
+    >>> aj.masked.mean(x, 1, mask=keep)
+    tensor([1.0000, 3.5000])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.core.dtypes import DType, int64
+from autojit.core.errors import ArgumentError
+from autojit.tensor import Tensor
+from autojit.tensor import functions_elementwise as elementwise
+from autojit.tensor import functions_reduction as reduction
+from autojit.tensor.factories import full_like
+from autojit.tensor.namespace import iinfo
+from autojit.tensor.promotion import cast
+from autojit.tensor.tensor import type_of
+
+__all__ = [
+    "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median",
+    "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var",
+]  # fmt: skip
+
+Axes = int | Sequence[int] | None
+
+
+def _converted(input: Tensor, dtype: DType | None, widens: bool = False) -> Tensor:
+    own = type_of(input).dtype
+    return cast(input, dtype or (int64 if widens and own.category < 2 else own))
+
+
+def _kept(input: Tensor, mask: Tensor | None, other: Any) -> Tensor:
+    """The operand with ``other`` where the mask leaves an element out."""
+    if mask is None:
+        return input
+    if mask.dtype.name != "bool":
+        raise ArgumentError(f"masked: mask must be a bool tensor, but got {mask.dtype}", {"mask": mask}, "mask.bool()")
+    return elementwise.where(mask, input, other)  # type: ignore[no-any-return]
+
+
+def _axes(input: Tensor, dim: Axes) -> tuple[int, ...]:
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return tuple(range(type_of(input).ndim))
+    return (dim,) if isinstance(dim, int) else tuple(dim)
+
+
+def _least(dtype: DType, greatest: bool = False) -> Any:
+    """The smallest (or greatest) number of a dtype, infinities included."""
+    if dtype.is_floating_point:
+        return math.inf if greatest else -math.inf
+    if dtype.name == "bool":
+        return greatest
+    limits = iinfo(dtype)
+    return limits.max if greatest else limits.min
+
+
+def sum(
+    input: Tensor,
+    dim: Axes = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The sum over ``dim`` (all axes by default); 0 where nothing is kept."""
+    x = _converted(input, dtype, widens=True)
+    return reduction.sum(_kept(x, mask, 0), _axes(x, dim), bool(keepdim))  # type: ignore[no-any-return]
+
+
+def prod(
+    input: Tensor,
+    dim: Axes = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The product over ``dim``; 1 where nothing is kept."""
+    x = _converted(input, dtype, widens=True)
+    found = _kept(x, mask, 1)
+    for axis in sorted((a % max(type_of(x).ndim, 1) for a in _axes(x, dim)), reverse=True):
+        found = reduction.prod(found, axis, bool(keepdim))
+    return found
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """The running sum along ``dim``."""
+    return reduction.cumsum(_kept(_converted(input, dtype, widens=True), mask, 0), dim)
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """The running product along ``dim``."""
+    return reduction.cumprod(_kept(_converted(input, dtype, widens=True), mask, 1), dim)
+
+
+def amax(
+    input: Tensor,
+    dim: Axes = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The largest kept element over ``dim``; the dtype's least number where nothing is kept."""
+    x = _converted(input, dtype)
+    return reduction.amax(_kept(x, mask, _least(type_of(x).dtype)), _axes(x, dim), bool(keepdim))
+
+
+def amin(
+    input: Tensor,
+    dim: Axes = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The smallest kept element over ``dim``; the dtype's greatest number where nothing is kept."""
+    x = _converted(input, dtype)
+    return reduction.amin(_kept(x, mask, _least(type_of(x).dtype, greatest=True)), _axes(x, dim), bool(keepdim))
+
+
+def argmax(
+    input: Tensor,
+    dim: int | None = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The position of the largest kept element, in the operand's dtype as in torch."""
+    x = _converted(input, dtype)
+    found = reduction.argmax(_kept(x, mask, _least(type_of(x).dtype)), dim, bool(keepdim))
+    return cast(found, type_of(x).dtype)
+
+
+def argmin(
+    input: Tensor,
+    dim: int | None = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The position of the smallest kept element, in the operand's dtype as in torch."""
+    x = _converted(input, dtype)
+    found = reduction.argmin(_kept(x, mask, _least(type_of(x).dtype, greatest=True)), dim, bool(keepdim))
+    return cast(found, type_of(x).dtype)
+
+
+def _count(x: Tensor, mask: Tensor | None, axes: tuple[int, ...]) -> Tensor:
+    """How many elements are kept over the axes, which stay with extent 1."""
+    ones = _kept(full_like(x.detach(), 1, dtype=int64), mask, 0)
+    return reduction.sum(ones, axes, True)  # type: ignore[no-any-return]
+
+
+def _shaped(found: Tensor, axes: tuple[int, ...], keepdim: bool | None) -> Tensor:
+    return found if keepdim or not axes else found.squeeze(axes)  # type: ignore[no-any-return]
+
+
+def mean(
+    input: Tensor,
+    dim: Axes = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The mean over ``dim``; NaN where nothing is kept."""
+    x = _converted(input, dtype)
+    axes = _axes(x, dim)
+    total = reduction.sum(_kept(x, mask, 0), axes, True)
+    return _shaped(elementwise.div(total, _count(x, mask, axes)), axes, keepdim)
+
+
+def median(
+    input: Tensor,
+    dim: int = -1,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The lower median along ``dim`` of floats; NaN where nothing is kept, or a NaN is."""
+    x = _converted(input, dtype)
+    if not type_of(x).dtype.is_floating_point:
+        raise ValueError(f"input must be of floating point dtype, got {x.dtype}")
+    found = _nanmedian(_kept(x, mask, math.nan), dim, keepdim)
+    if mask is None:
+        poisoned = x.isnan().any(dim, keepdim)
+    else:
+        poisoned = (x.isnan() & mask).any(dim, keepdim)
+    return elementwise.where(poisoned, math.nan, found)  # type: ignore[no-any-return]
+
+
+def _nanmedian(x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """The values of ``nanmedian``."""
+    return x.nanmedian(dim, keepdim).values  # type: ignore[no-any-return]
+
+
+def var(
+    input: Tensor,
+    dim: Axes = None,
+    unbiased: bool | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The variance over ``dim``: squares divided by the number of kept elements less ``correction`` (1 by default)."""
+    if unbiased is not None and correction is not None:
+        raise ArgumentError("Only one of unbiased and correction may be given")
+    less = correction if correction is not None else float(unbiased is None or unbiased)
+    x = _converted(input, dtype)
+    axes = _axes(x, dim)
+    count = _count(x, mask, axes)
+    centre = elementwise.div(reduction.sum(_kept(x, mask, 0), axes, True), count)
+    apart = _kept(elementwise.sub(x, centre), mask, 0)
+    squares = elementwise.mul(apart, apart.conj()).real if type_of(apart).dtype.is_complex else apart.square()
+    freedom = elementwise.clamp(elementwise.sub(count, less), min=0)
+    found = cast(elementwise.div(reduction.sum(squares, axes, True), freedom), type_of(x).dtype)  # complex as in torch
+    return _shaped(found, axes, keepdim)
+
+
+def std(
+    input: Tensor,
+    dim: Axes = None,
+    unbiased: bool | None = None,
+    *,
+    correction: int | None = None,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The square root of ``var``."""
+    spread = var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask)
+    return elementwise.sqrt(spread)
+
+
+def norm(
+    input: Tensor,
+    ord: float | None = 2.0,
+    dim: Axes = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The vector norm of order ``ord`` over ``dim``; 0 where nothing is kept."""
+    x = _converted(input, dtype)
+    order = 2.0 if ord is None else ord
+    neutral = math.inf if order == -math.inf else 0
+    return reduction.norm(_kept(x, mask, neutral), order, _axes(x, dim), bool(keepdim))
+
+
+def normalize(
+    input: Tensor,
+    ord: float,
+    dim: int,
+    *,
+    eps: float = 1e-12,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """The operand over its norm along ``dim``, at least ``eps``; 0 where the mask leaves out."""
+    x = _converted(input, dtype)
+    size = norm(x, ord, dim, keepdim=True, mask=mask)
+    return elementwise.div(_kept(x, mask, 0), elementwise.clamp(size, min=eps))
+
+
+def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """The softmax along ``dim`` of the kept elements, 0 elsewhere; NaN where nothing is kept."""
+    return _kept(_converted(input, dtype), mask, -math.inf).softmax(dim)  # type: ignore[no-any-return]
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """The logarithm of ``softmax``."""
+    return _kept(_converted(input, dtype), mask, -math.inf).log_softmax(dim)  # type: ignore[no-any-return]
+
+
+def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """The softmax of the negated operand."""
+    return (-_kept(_converted(input, dtype), mask, math.inf)).softmax(dim)  # type: ignore[no-any-return]
+
+
+def logsumexp(
+    input: Tensor,
+    dim: Axes = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """``log(sum(exp(x)))`` over ``dim``; minus infinity where nothing is kept."""
+    x = _converted(input, dtype)
+    if type_of(x).dtype.category < 2:
+        found = reduction.logsumexp(_kept(x, mask, iinfo(type_of(x).dtype).min), _axes(x, dim), keepdim)
+        return cast(found, type_of(x).dtype)
+    return reduction.logsumexp(_kept(x, mask, -math.inf), _axes(x, dim), keepdim)
+
+
+def logaddexp(
+    input: Tensor,
+    other: Tensor,
+    *,
+    dtype: DType | None = None,
+    input_mask: Tensor | None = None,
+    other_mask: Tensor | None = None,
+) -> Tensor:
+    """``log(exp(x) + exp(y))`` of what both masks keep; minus infinity where neither does."""
+    x, y = _converted(input, dtype), _converted(other, dtype)
+    return elementwise.logaddexp(_kept(x, input_mask, -math.inf), _kept(y, other_mask, -math.inf))

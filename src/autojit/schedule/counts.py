@@ -1,0 +1,106 @@
+"""Sizes that a step counts itself: which node defines each, who depends on it, how large it can get.
+
+Memory is planned for the most that can be counted; a kernel whose loops depend on a count runs after the node that
+defines it, even if it reads none of that node's results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from autojit.core import size_expressions as expressions
+from autojit.core.size_expressions import Atom, Expression
+from autojit.core.sizes import expression_of, hint_of, is_symbolic, size
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.op import Op
+from autojit.ops.base import Source
+
+Bounds = Mapping[str, Expression]
+
+
+def is_counting(node: Node) -> bool:
+    """Whether the node defines a size."""
+    return getattr(node.op, "lowering", "") == "positions"
+
+
+def counted_by(node: Node) -> str:
+    """The name of the size that a node defines."""
+    (name,) = expression_of(node.outputs[0].type.shape[0]).symbols()
+    return name
+
+
+def count_bounds(graph: Graph) -> dict[str, Expression]:
+    """The most that each counted size can be, in sizes that are known when the step begins."""
+    found: dict[str, Expression] = {}
+    for node in graph.nodes:
+        if is_counting(node):
+            found[counted_by(node)] = _bounded(expression_of(node.inputs[0].type.size), found)
+    return found
+
+
+def upper_bound(n: int, bounds: Bounds) -> int:
+    """A size that ``n`` does not exceed, without counted sizes; ``n`` itself if it holds none."""
+    if not is_symbolic(n) or not bounds or bounds.keys().isdisjoint(expression_of(n).symbols()):
+        return n
+    return size(hint_of(n), _bounded(expression_of(n), bounds))
+
+
+def _bounded(expression: Expression, bounds: Bounds) -> Expression:
+    total = expressions.ZERO
+    for monomial, coefficient in expression.terms:
+        is_counted = any(not bounds.keys().isdisjoint(_symbols(atom)) for atom in monomial)
+        if coefficient < 0 and is_counted:
+            continue  # counts are at least 0
+        product = expressions.constant(coefficient)
+        for atom in monomial:
+            product = expressions.multiply(product, _bounded_atom(atom, bounds))
+        total = expressions.add(total, product)
+    return total
+
+
+def _symbols(atom: Atom) -> tuple[str, ...]:
+    return Expression((((atom,), 1),)).symbols()
+
+
+def _bounded_atom(atom: Atom, bounds: Bounds) -> Expression:
+    whole = Expression((((atom,), 1),))
+    if bounds.keys().isdisjoint(whole.symbols()):
+        return whole
+    if atom.kind == "symbol":
+        return bounds[atom.operands[0]]
+    left, right = (_bounded(operand, bounds) for operand in atom.operands)
+    if atom.kind == "remainder":
+        return right
+    if atom.kind == "quotient":
+        return left if not bounds.keys().isdisjoint(atom.operands[1].symbols()) else expressions.quotient(left, right)
+    return (expressions.minimum if atom.kind == "minimum" else expressions.maximum)(left, right)
+
+
+class CountReaders:
+    """For every node, the counting nodes' results that must exist before it can run."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.made = {counted_by(node): node.outputs[0] for node in graph.nodes if is_counting(node)}
+        self.sources: dict[Value, tuple[Value, ...]] = {}  # of values without operands, or computed from those alone
+        if self.made:
+            for node in graph.nodes:
+                found = self.of(node)
+                if found and (isinstance(node.op, Source) or any(v in self.sources for v in node.inputs)):
+                    self.sources.update(dict.fromkeys(node.outputs, found))
+
+    def of(self, node: Node) -> tuple[Value, ...]:
+        """Results of counting nodes; none where nothing is counted."""
+        if not self.made:
+            return ()
+        sizes = [n for v in (*node.inputs, *node.outputs) for n in v.type.shape]
+        names = {name for n in (*sizes, *_sizes_in(node.op)) if is_symbolic(n) for name in expression_of(n).symbols()}
+        found = dict.fromkeys(self.made[name] for name in sorted(names) if name in self.made)
+        for value in node.inputs:
+            found.update(dict.fromkeys(self.sources.get(value, ())))
+        return tuple(v for v in found if v not in node.outputs)
+
+
+def _sizes_in(op: Op) -> Iterable[int]:
+    for name in op.__match_args__:
+        value = getattr(op, name)
+        yield from (n for n in (value if isinstance(value, tuple) else (value,)) if isinstance(n, int))
