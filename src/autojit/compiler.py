@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from autojit.codegen.cpu.lower import LoweredStep, lower
+from autojit.codegen.cpu.lower import lower
+from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.executable import Executable

@@ -117,7 +117,7 @@ def test_memory_in_another_order() -> None:
     assert aj.ones(2, 3, 4).permute(2, 0, 1).dim_order() == (1, 2, 0)
     with pytest.raises(RuntimeError, match="order"):
         aj.empty_permuted((2, 3), (0, 0))
-    with pytest.raises(RuntimeError, match="number of dimensions|Number of dimensions"):
+    with pytest.raises(RuntimeError, match="Number of dimensions"):
         aj.empty_permuted((2, 3), (0,))
     with pytest.raises(RuntimeError, match="does not have"):
         aj.ones(2, 1).dim_order(ambiguity_check=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import collections
+import contextlib
 import io
 import os
 import pickle
@@ -22,25 +23,25 @@ from autojit.io import LoadError, UnsafeGlobalError
 from autojit.serialization import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 FROM_TORCH = (  # by torch 2.13: an OrderedDict of tensors, views of one storage, a parameter, and plain values
-    'c-o~`PjC}e7=P)Xv|TVQh_qC#6;Xpi$p55JNL?T(3#DB^V-?ozX4@=mviWvj3PsT>Boy?33<pli#c@W*ix-bN!;GGt(VI69>dCVw'
-    'eQ$S@?ptgF^v&#_r0@6V``-7y*GvhWT?qB|qWi`G+KgmVDQOGpo}!H9NcFs)=R;_Q8A~0CV(7Z6V9lsl+zGR&nriWoreF@xP7wm('
-    'LXePMP__9Ih7JWAgfb%4u%=s_WU8|@O)pAVtyqRBEyOwK42KIn1Ywbx^1KRN4us3=hKx@-Uvki02#`5Z2o^fYQ>oUVN9e-PJ1rog'
-    'L+EHgpAeuA?s|#3*nnZ92#*!Isg;tUs}L#?p;A}LA&NnNsYeK67@!2fI&2aGb=d5HAIGpogeM9lPpB%J7`8UCB^Na~O-1W4L{Zxu'
-    ')G&r8MR>}lufo%-1Wx$mvWiucgAvA29G)TE0Su$m5utsS-nKj3&tcdh!t=}ahZnBFiz0*z9RxKy2Rj`aH*36|wphBAxR-491ib99'
-    '?{e99(_6%0--974Ld>36gLs=IOK^}_5sbLY#+|O<#j09t=_YNuB&3LL2Zpq(o1wR?qdVq$u4xtGn1j6-_K7fV2WC}a|0+f-l0!>%'
-    '{cv!gX+$+OS=TPfv@khoUd56wFB&ycm$||Kp>(G?XvHvKq7JW!z=xRx9y2QQtsoBCL8RbN$*#7;t!m4YN1y>moIqa1@R|rmne|MA'
-    ';6#4R2G!v>jeODpoWL+8!n7-SQoBU7M2Gog9ZrdGdKts(4R}L@f?bBBWMp_VToRospQ*!JBE0S5=jf8BlN_9JzbL8;nnEbgwl<4Y'
-    'hj&Df6-lBw#9Bp?I7=m|nLPuF5RmIo6hT!;T8gS-acYIWa4=`D#l7!g-rm$Y$!#SDr3PpsoMXroqg>V1iyWLk((ETkCft_>=pvMF'
-    '^pO^$>^}R``R+*)UB!+|F)HW4U>4w@!^Cd?s-4pefK$b$TTK?dVJD}x%doJ*d12YYa8ZOsI|AK=OG>3yt}aGMh^87T*NAV~H04Fk'
-    'Qe<5wb@Z+?fh*EF=HNXWIG2UX*O#xs`yzZ07CLPg<FGV2IeGM7GVGgxFnl;$nk)3RTIs#JIrykV@^nRns|~1&&>;4%*)t@%mbAaZ'
-    '@@2SgGcLdlAz)dvktw04clN8mw`WM-qSw@_&3X`xw3>Bf&M?a|mKIdgBDJ6AhkZTUJ7QGhyT5<CLWSwIy2dcdtZ2CVTq0X+zEV~z'
-    'IL{~6kXd!4lhi=&0{lhu+p(sBO(@qgFuRCVgB~_{e&3_$HixcZtgF;RegE&<XjKQ-^bkS^m{W02G|%r{hXI6^a)g%bjR|rsO;9JN'
-    'wtV^VfPDh5?Ig)MiRJkydU$<0SPux@wS5fU{NvLh@`s@|K6bG_;(0!d9$eqiQn!Ep58bU@ZL}s>twf$5U(fQ-{E(ySpZs}vynX$J'
-    '5YMV7^ZbEzsn5*xAgZ6edMES<`l<EnH@O2ot>$OyZcDU&YLvW>wsE(Eb(hZbqv*lvf5~2jo72HxDRFNbopDwtljpN&z59>qFMN@U'
-    'wAb%P`&#;~7Mpog0||~Q|NPnf>GtbCg5oO;*bbffCr8qXc|P)xMxxnxI-5>rGKo|=noMOfnP@bcjK*T|cs89H%f`})vCLR9L0$fG'
-    '{PvGw;v;Ok3{bNzpWb6?;6CU6-w}Sa_W&AXkl%Ep)ebg4iT4m0W)F@aTI1yM^LP(}O$^U14^Qg=^25E|JH)`Z_8{Nc;m3MAE{nbE'
-    '$Hx3vZwF<u;a(p$?#FujAB(;1$0qz(Z|`EUoBMp&q#x_;EG+hxADi-Hz1@PvMmZlg?Z<j|I*YyI$7cLk?_TX^utOV=zccv3-Yqo3'
-    '2J8X<|K^?&g27$QR?xZI(-7IG)#)zG#%2o-(jV05>;9G2J|%Pq9Zblc@67!V`ex6Q'
+    "c-o~`PjC}e7=P)Xv|TVQh_qC#6;Xpi$p55JNL?T(3#DB^V-?ozX4@=mviWvj3PsT>Boy?33<pli#c@W*ix-bN!;GGt(VI69>dCVw"
+    "eQ$S@?ptgF^v&#_r0@6V``-7y*GvhWT?qB|qWi`G+KgmVDQOGpo}!H9NcFs)=R;_Q8A~0CV(7Z6V9lsl+zGR&nriWoreF@xP7wm("
+    "LXePMP__9Ih7JWAgfb%4u%=s_WU8|@O)pAVtyqRBEyOwK42KIn1Ywbx^1KRN4us3=hKx@-Uvki02#`5Z2o^fYQ>oUVN9e-PJ1rog"
+    "L+EHgpAeuA?s|#3*nnZ92#*!Isg;tUs}L#?p;A}LA&NnNsYeK67@!2fI&2aGb=d5HAIGpogeM9lPpB%J7`8UCB^Na~O-1W4L{Zxu"
+    ")G&r8MR>}lufo%-1Wx$mvWiucgAvA29G)TE0Su$m5utsS-nKj3&tcdh!t=}ahZnBFiz0*z9RxKy2Rj`aH*36|wphBAxR-491ib99"
+    "?{e99(_6%0--974Ld>36gLs=IOK^}_5sbLY#+|O<#j09t=_YNuB&3LL2Zpq(o1wR?qdVq$u4xtGn1j6-_K7fV2WC}a|0+f-l0!>%"
+    "{cv!gX+$+OS=TPfv@khoUd56wFB&ycm$||Kp>(G?XvHvKq7JW!z=xRx9y2QQtsoBCL8RbN$*#7;t!m4YN1y>moIqa1@R|rmne|MA"
+    ";6#4R2G!v>jeODpoWL+8!n7-SQoBU7M2Gog9ZrdGdKts(4R}L@f?bBBWMp_VToRospQ*!JBE0S5=jf8BlN_9JzbL8;nnEbgwl<4Y"
+    "hj&Df6-lBw#9Bp?I7=m|nLPuF5RmIo6hT!;T8gS-acYIWa4=`D#l7!g-rm$Y$!#SDr3PpsoMXroqg>V1iyWLk((ETkCft_>=pvMF"
+    "^pO^$>^}R``R+*)UB!+|F)HW4U>4w@!^Cd?s-4pefK$b$TTK?dVJD}x%doJ*d12YYa8ZOsI|AK=OG>3yt}aGMh^87T*NAV~H04Fk"
+    "Qe<5wb@Z+?fh*EF=HNXWIG2UX*O#xs`yzZ07CLPg<FGV2IeGM7GVGgxFnl;$nk)3RTIs#JIrykV@^nRns|~1&&>;4%*)t@%mbAaZ"
+    "@@2SgGcLdlAz)dvktw04clN8mw`WM-qSw@_&3X`xw3>Bf&M?a|mKIdgBDJ6AhkZTUJ7QGhyT5<CLWSwIy2dcdtZ2CVTq0X+zEV~z"
+    "IL{~6kXd!4lhi=&0{lhu+p(sBO(@qgFuRCVgB~_{e&3_$HixcZtgF;RegE&<XjKQ-^bkS^m{W02G|%r{hXI6^a)g%bjR|rsO;9JN"
+    "wtV^VfPDh5?Ig)MiRJkydU$<0SPux@wS5fU{NvLh@`s@|K6bG_;(0!d9$eqiQn!Ep58bU@ZL}s>twf$5U(fQ-{E(ySpZs}vynX$J"
+    "5YMV7^ZbEzsn5*xAgZ6edMES<`l<EnH@O2ot>$OyZcDU&YLvW>wsE(Eb(hZbqv*lvf5~2jo72HxDRFNbopDwtljpN&z59>qFMN@U"
+    "wAb%P`&#;~7Mpog0||~Q|NPnf>GtbCg5oO;*bbffCr8qXc|P)xMxxnxI-5>rGKo|=noMOfnP@bcjK*T|cs89H%f`})vCLR9L0$fG"
+    "{PvGw;v;Ok3{bNzpWb6?;6CU6-w}Sa_W&AXkl%Ep)ebg4iT4m0W)F@aTI1yM^LP(}O$^U14^Qg=^25E|JH)`Z_8{Nc;m3MAE{nbE"
+    "$Hx3vZwF<u;a(p$?#FujAB(;1$0qz(Z|`EUoBMp&q#x_;EG+hxADi-Hz1@PvMmZlg?Z<j|I*YyI$7cLk?_TX^utOV=zccv3-Yqo3"
+    "2J8X<|K^?&g27$QR?xZI(-7IG)#)zG#%2o-(jV05>;9G2J|%Pq9Zblc@67!V`ex6Q"
 )
 
 
@@ -277,7 +278,8 @@ def _tensor(size: Any, stride: Any, offset: int = 0, storage: int = 8) -> dict[s
 @pytest.mark.parametrize(
     ("size", "stride", "offset"),
     [((9,), (1,), 0), ((8,), (1,), 1), ((2, 2), (100, 1), 0), ((2,), (-1,), 1), ((1 << 61,), (0,), 0),
-     ((1 << 59, 1 << 20), (0, 0), 0), ((-1,), (1,), 0), ((2,), (1, 1), 0), ((1,) * 70, (1,) * 70, 0), ((True,), (1,), 0)],
+     ((1 << 59, 1 << 20), (0, 0), 0), ((-1,), (1,), 0), ((2,), (1, 1), 0), ((1,) * 70, (1,) * 70, 0),
+     ((True,), (1,), 0)],
 )  # fmt: skip
 def test_a_tensor_stays_inside_of_its_storage(size: Any, stride: Any, offset: int) -> None:
     assert loaded(zipped(_tensor((2, 2), (4, 1), 1))).tolist() == [[1.0, 1.0], [1.0, 1.0]]
@@ -335,16 +337,17 @@ def test_any_change_of_bytes_gives_values_or_an_error_of_ours(seed: int) -> None
         changed = dict(parts)
         changed["archive/data.pkl"] = _mutated(parts["archive/data.pkl"], rng)
         for damaged in (zipped(changed), _mutated(content, rng)):
-            try:
+            with contextlib.suppress(LoadError, aj.io.SafetensorsError, aj.core.errors.DeviceError):
                 loaded(damaged)
-            except (LoadError, aj.io.SafetensorsError, aj.core.errors.DeviceError):
-                pass
 
 
 def test_torch_reads_what_is_written_and_the_other_way_round(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = tmp_path / "x.pt"
-    ours = {"model": aj.nn.Linear(2, 3).state_dict(), **{k: v for k, v in values().items() if k not in ("array", "number")}}
+    ours = {
+        "model": aj.nn.Linear(2, 3).state_dict(),
+        **{k: v for k, v in values().items() if k not in ("array", "number")},
+    }
     aj.save(ours, path)
     theirs = torch.load(path)
     assert torch.equal(theirs["model"]["weight"], torch.from_dlpack(ours["model"]["weight"]))

@@ -43,9 +43,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     return _from_dlpack(x, device=device, copy=copy)
 
 
-def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DType | None = None, device: Any = None
-) -> Tensor:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DType | None = None, device: Any = None) -> Tensor:
     """Evenly spaced numbers from ``start`` (0 if it is alone) up to, but not at ``stop``."""
     start, stop = (0, start) if stop is None else (start, stop)
     if (stop - start) * step <= 0:

@@ -24,7 +24,7 @@ nextafter not_equal pow remainder subtract
 """
 
 
-def _unary(name: str) -> Callable[[Tensor], Tensor]:
+def _unary(name: str) -> Any:
     ufunc = getattr(np, name)
 
     def function(x: Tensor, /) -> Tensor:
@@ -33,7 +33,7 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
     return _named(function, name, f"Elementwise ``{name}``, as the array API standard defines it.")
 
 
-def _binary(name: str) -> Callable[[Any, Any], Tensor]:
+def _binary(name: str) -> Any:
     ufunc = getattr(np, name)
 
     def function(x1: Any, x2: Any, /) -> Tensor:

@@ -7,8 +7,8 @@ in eager mode; what it records has a history again, so every order works the sam
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from autojit.autograd import anomaly
@@ -29,11 +29,10 @@ from autojit.tensor.tensor import Tensor, wrap_value
 from autojit.transforms.batch import vmap
 
 Pairs = Sequence[tuple[Value, Tensor | None]]
-_numbers = itertools.count()
 
 
 class CapturedCall(Op):
-    """``outputs = graph(*inputs)``. Compared by identity.
+    """``outputs = graph(*inputs)``. Equal when the graphs' texts are: derivatives do not take part.
 
     Args:
         body: the finished capture.
@@ -51,18 +50,21 @@ class CapturedCall(Op):
         nodes = needed_nodes(body.trace.builder.nodes, wanted, dict.fromkeys(values))
         self.graph = Graph(values, nodes, wanted)
         self.n_outputs = len(wanted)  # type: ignore[misc]
-        self.number = next(_numbers)
         self._adjoint: CapturedCall | None = None
         _check_closed(self.graph, body)
 
+    @cached_property
+    def _key(self) -> str:
+        return str(self)
+
     def __eq__(self, other: object) -> bool:
-        return self is other
+        return self is other or (isinstance(other, CapturedCall) and self._key == other._key)
 
     def __hash__(self) -> int:
-        return id(self)
+        return hash(self._key)
 
     def parameters(self) -> tuple[tuple[str, object], ...]:
-        return ("function", self.body.name), ("number", self.number)
+        return (("graph", self.graph),)
 
     def result_type(self, *types: Any) -> Any:
         found = tuple(v.type for v in self.graph.outputs)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-_KIND_ORDER = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
+from autojit.core.errors import UsageError
+
+_KIND_ORDER = {"bool": 0, "uint": 1, "int": 1, "float": 2, "float8": 2, "complex": 3}
 
 
 class DType:
@@ -28,7 +30,7 @@ class DType:
 
     @property
     def is_floating_point(self) -> bool:
-        return self.kind == "float"
+        return self.kind in ("float", "float8")
 
     @property
     def is_complex(self) -> bool:
@@ -36,7 +38,7 @@ class DType:
 
     @property
     def is_signed(self) -> bool:
-        return self.kind in ("int", "float", "complex")
+        return self.kind in ("int", "float", "float8", "complex")
 
     @property
     def is_differentiable(self) -> bool:
@@ -85,13 +87,21 @@ float64 = DType("float64", "f64", np.float64, "float")
 complex64 = DType("complex64", "c64", np.complex64, "complex")
 complex128 = DType("complex128", "c128", np.complex128, "complex")
 
+float8_e4m3fn = DType("float8_e4m3fn", "f8e4m3fn", ml_dtypes.float8_e4m3fn, "float8")
+float8_e4m3fnuz = DType("float8_e4m3fnuz", "f8e4m3fnuz", ml_dtypes.float8_e4m3fnuz, "float8")
+float8_e5m2 = DType("float8_e5m2", "f8e5m2", ml_dtypes.float8_e5m2, "float8")
+float8_e5m2fnuz = DType("float8_e5m2fnuz", "f8e5m2fnuz", ml_dtypes.float8_e5m2fnuz, "float8")
+float8_e8m0fnu = DType("float8_e8m0fnu", "f8e8m0fnu", ml_dtypes.float8_e8m0fnu, "float8")
+
+STORED_DTYPES = (float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu)
+"""Kept, moved, compared and converted, but not computed with."""
 ALL_DTYPES = (
     bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-BY_NAME = {dtype.name: dtype for dtype in ALL_DTYPES}
-BY_SHORT = {dtype.short: dtype for dtype in ALL_DTYPES}
-_BY_NUMPY = {dtype.numpy: dtype for dtype in ALL_DTYPES}
+BY_NAME = {dtype.name: dtype for dtype in (*ALL_DTYPES, *STORED_DTYPES)}
+BY_SHORT = {dtype.short: dtype for dtype in (*ALL_DTYPES, *STORED_DTYPES)}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in (*ALL_DTYPES, *STORED_DTYPES)}
 
 
 def dtype_of_name(name: str) -> DType:
@@ -133,6 +143,10 @@ def _promote_floats(a: DType, b: DType) -> DType:
 def _promote(a: DType, b: DType) -> DType:
     if a is b:
         return a
+    if "float8" in (a.kind, b.kind):
+        raise UsageError(
+            f"Promotion for Float8 Types is not supported, attempted to promote {a} and {b}", fix="convert: x.float()"
+        )
     if a.category != b.category:
         low, high = (a, b) if a.category < b.category else (b, a)
         if high.kind == "complex" and low is float64:

@@ -8,7 +8,8 @@ open sizes comparable and hashable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from math import gcd
 from typing import Any, NamedTuple
@@ -66,7 +67,12 @@ class Atom(NamedTuple):
         return f"{'min' if self.kind == 'minimum' else 'max'}({a}, {b})"
 
 
-_OPERATIONS = {"quotient": lambda a, b: a // b, "remainder": lambda a, b: a % b, "minimum": min, "maximum": max}
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "quotient": operator.floordiv,
+    "remainder": operator.mod,
+    "minimum": min,
+    "maximum": max,
+}
 
 
 def _less(bound: Bound) -> Bound:

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, SupportsIndex
 
 from autojit.core import size_expressions as expressions
 from autojit.core.errors import UndecidedSizeError
@@ -213,7 +213,7 @@ class SymbolicSize(int):
 
     __floor__ = __ceil__ = __trunc__
 
-    def __round__(self, digits: int | None = None) -> SymbolicSize:
+    def __round__(self, digits: SupportsIndex | None = None) -> SymbolicSize:
         return self
 
     def __copy__(self) -> SymbolicSize:
@@ -263,6 +263,11 @@ def expression_of(n: int) -> Expression:
 def is_symbolic(n: object) -> bool:
     """Whether a size is left open."""
     return type(n) is SymbolicSize
+
+
+def is_counted(n: int) -> bool:
+    """Whether a size depends on how many elements the step itself finds: nothing but the step can decide about it."""
+    return type(n) is SymbolicSize and any(a.kind == "symbol" and a.operands[1] == 0 for a in n.expression.atoms())
 
 
 def evaluate(n: int, sizes: Mapping[str, int]) -> int:
@@ -383,15 +388,15 @@ _SYNTAX: dict[type, Callable[[int, int], Any]] = {
 
 
 def _combined(
-    a: Any, b: Any, by_hint: Callable[[int, int], int], function: Callable[[Expression, Expression], Expression]
+    a: Any, b: Any, operation: Callable[[Any, Any], Any], function: Callable[[Expression, Expression], Expression]
 ) -> Any:
     if not isinstance(a, int) or not isinstance(b, int):
         if isinstance(a, float | complex):
-            return by_hint(a, b._number())  # type: ignore[call-overload]
+            return operation(a, b._number())
         if isinstance(b, float | complex):
-            return by_hint(a._number(), b)  # type: ignore[call-overload]
+            return operation(a._number(), b)
         return NotImplemented
-    return size(by_hint(hint_of(a), hint_of(b)), function(expression_of(a), expression_of(b)))
+    return size(operation(hint_of(a), hint_of(b)), function(expression_of(a), expression_of(b)))
 
 
 def _is_less(a: int, b: int) -> bool:

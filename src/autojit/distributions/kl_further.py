@@ -67,7 +67,7 @@ def _normals(p: AnyNormal, q: AnyNormal) -> Tensor:
             "KL-divergence between two (Low Rank) Multivariate Normals with different event shapes cannot be computed"
         )
     distance = _trace_of_ratio(p, q) + _squared_length(q, q.loc - p.loc) - p.event_shape[0]
-    return 0.5 * (_log_det(q) - _log_det(p) + distance)
+    return 0.5 * (_log_det(q) - _log_det(p) + distance)  # type: ignore[no-any-return]
 
 
 @register_kl(Wishart, Wishart)

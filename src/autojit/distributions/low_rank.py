@@ -92,11 +92,11 @@ class LowRankMultivariateNormal(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc
+        return self.loc  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
-        return self.loc
+        return self.loc  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:

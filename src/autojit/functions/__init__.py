@@ -7,6 +7,7 @@ from __future__ import annotations
 
 _MODULES: dict[str, str] = {
     "functions.buffers": "empty_permuted from_file frombuffer",
+    "functions.compiling": "compile",
     "functions.copies": """alias_copy as_strided_copy ccol_indices_copy col_indices_copy crow_indices_copy detach_copy
         diagonal_copy expand_copy fill indices_copy permute_copy row_indices_copy select_copy slice_copy slice_inverse
         split_copy split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy

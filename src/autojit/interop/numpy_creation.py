@@ -74,7 +74,9 @@ def _array(
 def _arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None) -> Any:
     if stop is None:
         start, stop = 0, start
-    wanted = dtype_of(dtype) or dtype_of(np.result_type(*[np.asarray(v) for v in (start, stop, 1 if step is None else step)]))
+    wanted = dtype_of(dtype) or dtype_of(
+        np.result_type(*[np.asarray(v) for v in (start, stop, 1 if step is None else step)])
+    )
     return aj.arange(start, stop, 1 if step is None else step, dtype=wanted)
 
 
@@ -148,5 +150,3 @@ def _ix(*args: Any) -> Any:
         index = aj.nonzero(x)[:, 0] if x.dtype is aj.bool else x
         parts.append(index.reshape([-1 if k == place else 1 for k in range(len(args))]))
     return tuple(parts)
-
-

@@ -474,4 +474,3 @@ def _ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: 
     for index, n in pairs if order == "C" else reversed(pairs):
         found = found * n + _within(index, n, mode)
     return found
-

@@ -138,7 +138,8 @@ def _convolved(x: Any, y: Any, mode: Any) -> Any:
 
 @implements("convolve")
 def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
-    return _convolved(*_alike(a, v), mode)
+    x, y = _alike(a, v)
+    return _convolved(x, y, mode)
 
 
 @implements("correlate")
@@ -146,8 +147,7 @@ def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     x, y = _alike(a, v)
     if x.numel() >= y.numel():
         return _convolved(x, aj.conj(y).flip(0), mode)
-    found = _convolved(aj.conj(y).flip(0), x, mode)
-    return found
+    return _convolved(aj.conj(y).flip(0), x, mode)
 
 
 # ---- differences, integrals, interpolation
@@ -239,7 +239,9 @@ def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 @implements("interp")
 def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     at, points, values = tensor_of(x), tensor_of(xp), tensor_of(fp)
-    at, points = (t.to(aj.promote_types(t.dtype, aj.float32) if t.dtype.category > 1 else aj.float64) for t in (at, points))
+    at, points = (
+        t.to(aj.promote_types(t.dtype, aj.float32) if t.dtype.category > 1 else aj.float64) for t in (at, points)
+    )
     if period is not None:
         at, points = aj.remainder(at, abs(period)), aj.remainder(points, abs(period))
         order = aj.argsort(points)

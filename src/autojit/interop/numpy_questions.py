@@ -76,7 +76,7 @@ def _min_scalar_type(a: Any, /) -> Any:
 
 
 @implements("can_cast")
-def _can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     wanted = dtype_of(to)
     assert wanted is not None
     return np.can_cast(from_.dtype.numpy if isinstance(from_, Tensor) else from_, wanted.numpy, casting)

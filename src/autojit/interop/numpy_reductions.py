@@ -415,5 +415,3 @@ def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) 
         return c / c
     spread = aj.sqrt(aj.diagonal(c))
     return aj.clamp(c / spread[:, None] / spread[None, :], -1, 1) if not c.dtype.is_complex else c / spread
-
-

@@ -108,7 +108,9 @@ def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 
 @implements("broadcast_arrays")
 def _broadcast_arrays(*args: Any, subok: bool = False) -> Any:
-    return tuple(aj.broadcast_tensors(*[tensor_of(a) for a in args]))
+    parts = [a if isinstance(a, aj.Tensor) else np.asarray(a) for a in args]  # what is no tensor stays an array
+    shape = np.broadcast_shapes(*[tuple(p.shape) for p in parts])
+    return tuple(aj.broadcast_to(p, shape) if isinstance(p, aj.Tensor) else np.broadcast_to(p, shape) for p in parts)
 
 
 def _at_least(name: str) -> Callable[..., Any]:
@@ -303,7 +305,9 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> 
     x = tensor_of(array)
     if isinstance(pad_width, dict):
         given = {axis_of(k, x.ndim): v for k, v in pad_width.items()}
-        pad_width = [given.get(i, (0, 0)) if np.ndim(given.get(i, 0)) else (given.get(i, 0),) * 2 for i in range(x.ndim)]
+        pad_width = [
+            given.get(i, (0, 0)) if np.ndim(given.get(i, 0)) else (given.get(i, 0),) * 2 for i in range(x.ndim)
+        ]
     widths = _pairs(pad_width, x.ndim)
     if mode == "constant":
         return _padded_with(x, widths, options.get("constant_values", 0))
@@ -370,9 +374,7 @@ def _matrix_diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
 
 @implements("trace")
-def _trace(
-    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-) -> Any:
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     found = aj.diagonal(tensor_of(a), offset, axis1, axis2).sum(-1, dtype=dtype_of(dtype))
     return delivered(found, out, "np.trace")
 

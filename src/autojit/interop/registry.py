@@ -21,7 +21,7 @@ from autojit.tensor.tensor import Tensor, is_scalar_number
 
 Function = Callable[..., Any]
 FUNCTIONS: dict[Any, Function] = {}
-NO_VALUE: Any = np._NoValue  # type: ignore[attr-defined]
+NO_VALUE: Any = np._NoValue
 
 
 def implements(*names: str) -> Callable[[Function], Function]:
@@ -29,7 +29,9 @@ def implements(*names: str) -> Callable[[Function], Function]:
 
     def register(function: Function) -> Function:
         for name in names:
-            found = reduce(lambda owner, part: getattr(owner, part, None), name.split("."), np)
+            found: Any = np
+            for part in name.split("."):
+                found = getattr(found, part, None)
             if found is not None:  # a name that this NumPy does not have yet
                 FUNCTIONS[found] = function
         return function
@@ -37,12 +39,12 @@ def implements(*names: str) -> Callable[[Function], Function]:
     return register
 
 
-def tensor_of(x: Any) -> Tensor:
+def tensor_of(x: Any) -> Any:
     """A tensor of what NumPy takes for an array: as NumPy's dtype says, tensors inside of lists keep their history."""
     if isinstance(x, Tensor):
         return x
     if hasattr(x, "as_operand"):  # a number that a capture took from a tensor
-        return x.as_operand()  # type: ignore[no-any-return]
+        return x.as_operand()
     if isinstance(x, list | tuple) and holds_tensors(x):
         return joined(aj.stack, [tensor_of(part) for part in x])
     return aj.as_tensor(np.asarray(x))
@@ -55,13 +57,13 @@ def holds_tensors(x: Any) -> bool:
     return isinstance(x, Tensor) or hasattr(x, "as_operand")
 
 
-def joined(function: Function, parts: Sequence[Any], *arguments: Any, dtype: Any = None) -> Tensor:
+def joined(function: Function, parts: Sequence[Any], *arguments: Any, dtype: Any = None) -> Any:
     """``cat`` and its like of parts that are brought to one dtype."""
     tensors = [tensor_of(part) for part in parts]
     wanted = dtype_of(dtype)
     if wanted is None and tensors:
         wanted = reduce(aj.promote_types, [t.dtype for t in tensors])
-    return function([t.to(wanted) for t in tensors], *arguments)  # type: ignore[no-any-return]
+    return function([t.to(wanted) for t in tensors], *arguments)
 
 
 def operand(x: Any) -> Any:

@@ -14,6 +14,8 @@ import autojit as aj
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.interop import numpy_reductions as reductions
 from autojit.interop.registry import (
+    axes_of,
+    axis_of,
     carries_more,
     delivered,
     dtype_of,
@@ -41,7 +43,7 @@ def call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[st
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
     function = _function_of(ufunc)
-    if function is None:
+    if function is None or any(_is_of_objects(x) for x in inputs):
         return _on_values(ufunc, method, inputs, out, options)
     if method == "__call__":
         return _called(ufunc, function, inputs, out, options)
@@ -61,7 +63,12 @@ def _function_of(ufunc: np.ufunc) -> Function | None:
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         return UFUNCS.get(name)
-    return SPECIAL.get(name) if isinstance(ufunc, np.ufunc) else None
+    return SPECIAL.get(name)
+
+
+def _is_of_objects(x: Any) -> bool:
+    """Whether an array holds what no tensor can: objects, text, dates."""
+    return isinstance(x, np.ndarray) and x.dtype.kind in "OSUMm"
 
 
 def _on_values(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], out: Any, options: dict[str, Any]) -> Any:
@@ -80,7 +87,8 @@ def _on_values(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], out: Any, 
 def _wrapped(found: Any) -> Any:
     if isinstance(found, tuple):
         return tuple(_wrapped(part) for part in found)
-    return aj.as_tensor(found) if isinstance(found, np.ndarray | np.generic) else found
+    is_array = isinstance(found, np.ndarray | np.generic) and found.dtype.kind not in "OSUMm"
+    return aj.as_tensor(found) if is_array else found
 
 
 def _together(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: DType | None) -> tuple[list[Any], list[DType | None]]:
@@ -195,7 +203,7 @@ def _reduced(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[st
         return ready(x, axis=axis, **given)
     if given.get("where", True) is not True:
         raise TypeError(f"np.{ufunc.__name__}.reduce: where= has no form for tensors; choose with np.where before")
-    axes = sorted(reductions.axes_of(axis, x.ndim), reverse=True)
+    axes = sorted(axes_of(axis, x.ndim), reverse=True)
     keepdims, start = given.get("keepdims", False), given.get("initial")
     x = x if given.get("dtype") is None else x.to(dtype_of(given["dtype"]))
     for place in axes:
@@ -223,7 +231,7 @@ def _binary(ufunc: np.ufunc, x: Any, y: Any) -> Any:
 
 def _accumulated(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[str, Any]) -> Any:
     given = dict(zip(("axis", "dtype", "out"), more)) | options
-    axis = reductions.axis_of(given.get("axis", 0), x.ndim)
+    axis = axis_of(given.get("axis", 0), x.ndim)
     wanted = dtype_of(given.get("dtype"))
     ready = {
         "add": lambda: aj.cumsum(x, axis, dtype=wanted),
@@ -243,7 +251,7 @@ def _accumulated(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dic
 
 def _reduced_between(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[str, Any]) -> Any:
     given = dict(zip(("indices", "axis", "dtype", "out"), more)) | options
-    axis = reductions.axis_of(given.get("axis", 0), x.ndim)
+    axis = axis_of(given.get("axis", 0), x.ndim)
     starts = [int(i) for i in host(given["indices"])]
     parts = []
     for start, end in zip(starts, [*starts[1:], x.shape[axis]]):

@@ -49,10 +49,13 @@ class StorageReference:
         self.persistent = ("storage", kind, key, "cpu", count)
 
 
-class PickleWriter(pickle._Pickler):
+_Pickler: Any = pickle._Pickler  # the one written in Python, whose instructions can be chosen
+
+
+class PickleWriter(_Pickler):  # type: ignore[misc]
     """Pickles one object; ``storages`` is afterwards what its tensors look at, under ``"0"``, ``"1"``, ..."""
 
-    dispatch = dict(pickle._Pickler.dispatch)
+    dispatch = dict(_Pickler.dispatch)
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=2)
@@ -96,10 +99,14 @@ class PickleWriter(pickle._Pickler):
         if t.layout is not aj.strided:
             return self._sparse(t)
         if isinstance(t, aj.nn.Parameter):
-            return name_of("torch._utils", "_rebuild_parameter"), (t.detach(), t.requires_grad, collections.OrderedDict())
+            return name_of("torch._utils", "_rebuild_parameter"), (
+                t.detach(),
+                t.requires_grad,
+                collections.OrderedDict(),
+            )
         found, start, strides = self._storage(t)
         dtype = t.dtype
-        view = (found, start, tuple(t.shape), strides, wants_grad(t), collections.OrderedDict())
+        view: tuple[Any, ...] = (found, start, tuple(t.shape), strides, wants_grad(t), collections.OrderedDict())
         if dtype in STORAGE_NAMES:
             return name_of("torch._utils", "_rebuild_tensor_v2"), view
         return name_of("torch._utils", "_rebuild_tensor_v3"), (*view, dtype)

@@ -12,7 +12,9 @@ from typing import Any
 from autojit.core.errors import ArgumentError
 
 Allowed = Callable[..., Any] | tuple[Callable[..., Any], str]
-_NEVER = frozenset({"sys", "os", "posix", "nt", "subprocess", "shutil", "ctypes", "importlib", "runpy", "pickle", "code"})
+_NEVER = frozenset(
+    {"sys", "os", "posix", "nt", "subprocess", "shutil", "ctypes", "importlib", "runpy", "pickle", "code"}
+)
 _lock = threading.Lock()
 _allowed: dict[str, Callable[..., Any]] = {}
 

@@ -76,6 +76,17 @@ class _Records:
 # ---- reading
 
 
+def _filled(record: Any, target: Any) -> int:
+    """Read up to as many bytes as ``target`` has; how many there were."""
+    count, view = 0, memoryview(target)
+    while count < len(view):
+        more = record.readinto(view[count:])
+        if not more:
+            break
+        count += more
+    return count
+
+
 class _Source(NamedTuple):
     """Where the bytes are: an open file, and its path when records are to be mapped."""
 
@@ -142,13 +153,7 @@ class _Reader:
             self._check(info)
             found = np.empty(info.file_size, np.uint8)
             with self.source.archive.open(info) as record:
-                count = record.readinto(memoryview(found)) if info.file_size else 0  # type: ignore[attr-defined]
-                while 0 < count < info.file_size:
-                    more = record.readinto(memoryview(found)[count:])  # type: ignore[attr-defined]
-                    if not more:
-                        break
-                    count += more
-                if count != info.file_size or record.read(1):
+                if _filled(record, found) != info.file_size or record.read(1):
                     raise LoadError(f"load: the record {name} ends early")
         except KeyError:
             raise LoadError(f"load: the file has no record {name}") from None
@@ -197,7 +202,9 @@ class _Reader:
             self._place(location)
             found = self.storages[key] = LoadedStorage(self._storage(key, kind.dtype))
         if type(count) is not int or found.array.nbytes != count * kind.dtype.size_bytes:
-            raise LoadError(f"load: the storage {key} has {found.array.nbytes} bytes, {str(count)[:30]} elements wanted")
+            raise LoadError(
+                f"load: the storage {key} has {found.array.nbytes} bytes, {str(count)[:30]} elements wanted"
+            )
         return found
 
     def _storage(self, key: str, dtype: DType) -> Any:
@@ -222,4 +229,3 @@ class _Reader:
                 f"load: a storage of the file was on {location}, which is not available here",
                 fix='map it to the CPU: load(file, map_location="cpu")',
             )
-

@@ -102,9 +102,7 @@ def _view(storage: LoadedStorage, dtype: DType, offset: Any, size: Any, stride: 
         raise LoadError(f"load: a tensor of shape {list(shape)} is impossible: {error}") from None
 
 
-def _shared(
-    storage: LoadedStorage, dtype: DType, shape: tuple[int, ...], steps: tuple[int, ...], start: int
-) -> Tensor:
+def _shared(storage: LoadedStorage, dtype: DType, shape: tuple[int, ...], steps: tuple[int, ...], start: int) -> Tensor:
     root = storage.roots.get(dtype)
     if root is None:
         flat = storage.flat(dtype)

@@ -71,7 +71,7 @@ class Index:
 
     @staticmethod
     def of(term: Term) -> Index:
-        if isinstance(term, LoopVariable | Bounded) and term.extent == 1:
+        if isinstance(term, LoopVariable) and term.extent == 1:
             return Index()
         return Index(((term, 1),), 0)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
+from autojit.ir.concrete import concrete, is_open
 from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
@@ -84,8 +85,9 @@ class CompiledCall(GraphOp):
                 self._adjoint_call = self._record_adjoint(wanted)
         call = self._adjoint_call
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
+        sizes = self.sizes_of(p.spec for p in primals)
         filled = [
-            primals[0]._literal(0, self.graph.outputs[k].type) if bars[k] is None else bars[k]
+            primals[0]._literal(0, concrete(self.graph.outputs[k].type, sizes)) if bars[k] is None else bars[k]
             for k in self._with_history()
         ]
         found = bind(call, *primals, *filled)
@@ -121,7 +123,7 @@ class CompiledCall(GraphOp):
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks])  # type: ignore[misc]
         arrays = [t._array for t in primals]
         for k in self._with_history():
-            bar, wanted = bars[k], self.graph.outputs[k].type
+            bar, wanted = bars[k], concrete(self.graph.outputs[k].type, self.sizes_of(type_of(t) for t in primals))
             arrays.append(np.zeros(wanted.shape, wanted.dtype.numpy) if bar is None or bar is ZERO else bar._array)
         arrays += [e.storage.array for e in probe.extra]
         for check, is_nan in zip(checks, evaluate(probe.graph, arrays), strict=True):
@@ -130,8 +132,8 @@ class CompiledCall(GraphOp):
         return None
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        if self._tangents is None:
-            self._tangents = GraphCall(jvp(self.graph))
+        if self._tangents is None or is_open_graph(self.graph):
+            self._tangents = GraphCall(jvp(self.closed(primals)))
         filled = [
             p._literal(0, p.spec) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
@@ -141,6 +143,10 @@ class CompiledCall(GraphOp):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         sizes = [a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
+        if is_open_graph(self.graph):
+            raise UnsupportedError(
+                "vmap: the compiled function leaves sizes open", fix="compile it with dynamic=False, or jit the vmap"
+            )
         return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
 
 

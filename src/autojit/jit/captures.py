@@ -20,7 +20,6 @@ class JitStats:
     captures: int = 0
     calls: int = 0
     fallbacks: int = 0
-    specialised: int = 0  # symbols given up
     capture_s: float = 0.0
     compile_s: float = 0.0
     reasons: list[str] = field(default_factory=list)

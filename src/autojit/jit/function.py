@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType, MethodType
-from typing import Any, NoReturn
+from typing import Any
 
 from autojit.core.config import config
-from autojit.core.errors import CompileError, SpecializeSize, TraceError, UndecidedSizeError
-from autojit.core.sizes import recording, with_hints
-from autojit.core.types import Shape
+from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
+from autojit.core.sizes import recording
 from autojit.jit.arguments import describe_difference, given_to_function, leaf_names, make_leaves, signature
+from autojit.jit.calls import Call, Conflict, Fixed
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.gathering import Gathering
-from autojit.jit.generality import first_difference, other_sizes, pinned_sizes
+from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, collect, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.open_sizes import OpenSizes
@@ -51,42 +51,6 @@ def eager() -> Iterator[None]:
         state.detour = before
 
 
-class _Call:
-    """One call on its way through Python: its leaves, and the decisions passed so far."""
-
-    def __init__(self, args: Any, kwargs: Any) -> None:
-        self.leaves, self.tree = flatten((args, kwargs))
-        self.bound: set[int] = set()  # leaves whose memory the step also changes by another way
-        self.is_fixed = False  # whether this call's sizes have a step of their own
-        self.shapes: dict[int, Shape] = {}  # of leaves with open sizes
-        self.sizes: dict[str, int] = {}  # the values of the open sizes
-        self.restart()
-
-    def restart(self) -> None:
-        """Back to the root."""
-        self.path: list[Decision] = []
-        self.outcomes: list[Any] = []
-
-    def with_sizes(self, sizes: dict[str, int], outcomes: Sequence[Any]) -> _Call:
-        """The same call as if its open sizes had other values, and its decisions these outcomes: for the capture."""
-        found = copy.copy(self)
-        found.sizes, found.outcomes = sizes, list(outcomes)
-        found.shapes = {k: with_hints(shape, sizes) for k, shape in self.shapes.items()}
-        return found
-
-
-class _Conflict(Exception):
-    """Argument leaves share memory with what the step changes: they must be bound, from the root on."""
-
-    def __init__(self, leaves: set[int]) -> None:
-        super().__init__()
-        self.leaves = leaves
-
-
-class _Fixed(Exception):
-    """The capture must not leave the sizes of this call open."""
-
-
 class JitFunction:
     """What ``@aj.jit`` returns: call it like the function.
 
@@ -110,7 +74,6 @@ class JitFunction:
         self.roots: dict[Any, Captures] = {}
         self.dynamic_floats: set[int] = set()
         self.open_sizes = OpenSizes(dynamic)
-        self.are_counts_fixed = False  # whether what a step counts is a number that Python decides on
         self.rebinding: Rebinding | None = None
         self.gathering = Gathering()
         self.counts = JitStats()
@@ -188,7 +151,7 @@ class JitFunction:
         self.counts.note(f"assigned by the function: {', '.join(place.name for place in found.locations)}")
 
     def _through_python(self, args: Any, kwargs: Any) -> Any:
-        call = _Call(args, kwargs)
+        call = Call(args, kwargs)
         with self._lock:
             call.bound = self.gathering.again(call.leaves)
             self.counts.calls += 1
@@ -197,14 +160,14 @@ class JitFunction:
                     if state.observer is None:
                         return self._run(call)
                     return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
-                except _Conflict as conflict:  # nothing has been written yet
+                except Conflict as conflict:  # nothing has been written yet
                     call.bound |= conflict.leaves
                     call.restart()
-                except _Fixed:
+                except Fixed:
                     call.is_fixed = True
                     call.restart()
 
-    def _run(self, call: _Call) -> Any:
+    def _run(self, call: Call) -> Any:
         root = self._root(call)
         branch = root.branch
         arrays: list[Any] | None = None
@@ -225,7 +188,7 @@ class JitFunction:
             call.outcomes.append(outcome.copy())
             branch = node.children.setdefault(outcome.tobytes(), [])
 
-    def _finish(self, step: CompiledStep, call: _Call, arrays: Sequence[Any]) -> Any:
+    def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Any:
         if self.verify is not None and step.calls == 0:
             result = run_verified(self.rebinding or self.function, step, call.leaves, arrays)
         else:
@@ -239,11 +202,11 @@ class JitFunction:
     def _mode(self) -> int:
         return state.grad_enabled + 2 * state.inference + 4 * state.anomaly * (1 + state.anomaly_check_nan)
 
-    def _key(self, call: _Call) -> Any:
+    def _key(self, call: Call) -> Any:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
         return (self._mode(), bound), signature(call.leaves, call.tree, self.dynamic_floats, call.shapes)
 
-    def _root(self, call: _Call) -> Captures:
+    def _root(self, call: Call) -> Captures:
         call.shapes, call.sizes = {}, {}
         key = self._key(call)
         found = self.roots.get(key)
@@ -273,7 +236,7 @@ class JitFunction:
             return "gradient mode changed"
         return describe_difference(old, new, leaf_names(self.function, new[0]))
 
-    def _notice_changing_floats(self, call: _Call) -> bool:
+    def _notice_changing_floats(self, call: Call) -> bool:
         """A float argument seen with a second value becomes an input."""
         new = signature(call.leaves, call.tree, self.dynamic_floats, call.shapes)
         changed: set[int] = set()
@@ -291,20 +254,20 @@ class JitFunction:
         self.dynamic_floats |= changed
         return bool(changed)
 
-    def _find(self, branch: Branch, call: _Call, is_root: bool) -> Decision | CompiledStep | None:
+    def _find(self, branch: Branch, call: Call, is_root: bool) -> Decision | CompiledStep | None:
         for node in branch:
             reason = broken_guard(node.capture.guards) if is_root else None
             reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
             if reason is None:
                 if isinstance(node, CompiledStep) and node.may_conflict(call.leaves):
-                    raise _Conflict(node.conflicts(call.leaves))
+                    raise Conflict(node.conflicts(call.leaves))
                 return node
             self.counts.note(reason)
         return None
 
     # -- capturing
 
-    def _capture(self, call: _Call, root: Captures, branch: Branch) -> Decision | CompiledStep:
+    def _capture(self, call: Call, root: Captures, branch: Branch) -> Decision | CompiledStep:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         root.captures += 1
         if root.captures > CAPTURE_LIMIT:
@@ -312,7 +275,7 @@ class JitFunction:
         start = time.perf_counter()
         compile_ahead()
         try:
-            capture = self._trace_open(call)
+            capture = general_capture(call, self._trace, self.open_sizes, self.counts.note)
         except BaseException:
             root.captures -= 1  # what raises is not kept
             raise
@@ -323,11 +286,10 @@ class JitFunction:
             assert isinstance(step, CompiledStep)
             conflicts = step.conflicts(call.leaves)
             if conflicts:
-                raise _Conflict(conflicts)
+                raise Conflict(conflicts)
         except (UndecidedSizeError, SpecializeSize) as error:
             remove(branch, capture)
-            names = getattr(error, "symbols", None) or (*call.sizes, *capture.trace.counted)
-            self._give_up(call, names, str(error))
+            self.open_sizes.give_up(capture.trace, getattr(error, "symbols", ()), str(error), self.counts.note)
         except BaseException:
             remove(branch, capture)
             raise
@@ -341,45 +303,8 @@ class JitFunction:
         self.counts.fallbacks += fallbacks
         return made[0]
 
-    def _trace_open(self, call: _Call) -> Capture:
-        """A capture that holds for other sizes as well.
-
-        Raises:
-            _Fixed: there is none; the reason has been noted.
-        """
-        try:
-            capture = self._trace(call)
-        except Exception as error:  # the same without open sizes tells whether it is the user's
-            if not call.sizes:
-                raise
-            self.counts.note(f"sizes were fixed: {type(error).__name__}: {error}")
-            raise _Fixed from error
-        if not call.sizes and not capture.trace.counted:
-            return capture
-        guards = capture.trace.size_guards
-        pinned, others = pinned_sizes(guards), other_sizes(call.sizes, guards)
-        if pinned is not None or others is None:
-            self.counts.note(f"sizes were fixed: {pinned or 'no others take the same way'}")
-            raise _Fixed
-        again = call.with_sizes(others, [split.outcome for split in capture.trace.splits])
-        difference = first_difference(capture, self._trace(again, shift=5))
-        if difference is not None:
-            self._give_up(call, (*call.sizes, *capture.trace.counted), f"other sizes change {difference}")
-        return capture
-
-    def _give_up(self, call: _Call, names: Sequence[str], reason: str) -> NoReturn:
-        """Fix open sizes again, or what the step counts itself."""
-        counted = set(names) - call.sizes.keys()
-        if not names or (counted and self.are_counts_fixed):
-            raise CompileError("a step without open sizes cannot be compiled", {"reason": reason})
-        self.are_counts_fixed = self.are_counts_fixed or bool(counted)
-        self.open_sizes.give_up(names, reason)
-        self.counts.specialised += len(names)
-        self.counts.note(f"sizes were fixed: {reason}")
-        raise _Fixed
-
-    def _trace(self, call: _Call, shift: int = 0) -> Capture:
-        trace = Trace(call.outcomes, call.sizes, self.are_counts_fixed, shift)
+    def _trace(self, call: Call, shift: int = 0) -> Capture:
+        trace = call.trace = Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift)
         made = make_leaves(trace, call.leaves, self.dynamic_floats, call.bound, call.shapes)
         args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
         objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
@@ -436,7 +361,7 @@ class JitFunction:
             "captures": counts.captures,
             "python_calls": counts.calls,
             "native_calls": sum(native.entry.calls() for native in self._natives),
-            "specialised_sizes": counts.specialised,
+            "specialised_sizes": self.open_sizes.specialised,
             "splits": sum(isinstance(node, Decision) for node in nodes),
             "fallbacks": counts.fallbacks,
             "capture_s": counts.capture_s,

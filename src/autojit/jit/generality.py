@@ -7,7 +7,7 @@ depends on a size, and the size cannot stay open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,44 @@ from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import SizeGuard
 from autojit.core.source import SourceLocation
 from autojit.ir.graph import Value
+from autojit.jit.calls import Call, Fixed
 from autojit.jit.guards import same
+from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.results import Place
 from autojit.jit.step import Capture
 from autojit.jit.trace import StateEntry
+
+
+def general_capture(
+    call: Call, record: Callable[[Call, int], Capture], open_sizes: OpenSizes, note: Callable[[str], None]
+) -> Capture:
+    """A capture that holds for all values of its open sizes; ``record`` makes one, given a shift for counts' hints.
+
+    Raises:
+        Fixed: there is none; the reason has been noted.
+    """
+    try:
+        capture = record(call, 0)
+    except Exception as error:  # the same without open sizes tells whether it is the user's
+        trace = call.trace
+        if trace is None or not (call.sizes or trace.counted):
+            open_sizes.are_counts_fixed = open_sizes.are_counts_fixed and not call.is_fixed
+            raise
+        note(f"sizes were fixed: {type(error).__name__}: {error}")
+        call.is_fixed, open_sizes.are_counts_fixed = True, not call.sizes
+        raise Fixed from error
+    trace = capture.trace
+    if not trace.sizes and not trace.counted:
+        return capture
+    pinned, others = pinned_sizes(trace.size_guards), other_sizes(call.sizes, trace.size_guards)
+    if pinned is not None or others is None:
+        note(f"sizes were fixed: {pinned or 'no others take the same way'}")
+        raise Fixed
+    again = call.with_sizes(others, [split.outcome for split in trace.splits])
+    difference = first_difference(capture, record(again, 5))
+    if difference is not None:
+        open_sizes.give_up(trace, (), f"other sizes change {difference}", note)
+    return capture
 
 
 def pinned_sizes(guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> str | None:

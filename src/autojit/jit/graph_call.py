@@ -9,6 +9,7 @@ import numpy as np
 
 from autojit.compiler import Compiled, compile
 from autojit.core.types import TensorType
+from autojit.ir.concrete import concrete, take_sizes
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, Operands, bind
 from autojit.transforms.adjoint import adjoint
@@ -32,7 +33,20 @@ class GraphOp(Op, abstract=True):
         return (("nodes", len(self.graph.nodes)),)
 
     def result_type(self, *types: TensorType) -> Any:
-        return self._one_or_all(v.type for v in self.graph.outputs)
+        sizes = self.sizes_of(types)
+        return self._one_or_all(concrete(v.type, sizes) for v in self.graph.outputs)
+
+    def sizes_of(self, types: Iterable[TensorType]) -> dict[str, int]:
+        """The values that the graph's open sizes have for operands of these types."""
+        sizes: dict[str, int] = {}
+        for value, kind in zip(self.graph.inputs, types, strict=False):
+            take_sizes(value.type, kind.shape, sizes)
+        return sizes
+
+    def closed(self, operands: Operands) -> Graph:
+        """The graph for the sizes of these operands."""
+        sizes = self.sizes_of(x.spec for x in operands)
+        return concrete(self.graph, sizes) if sizes else self.graph  # type: ignore[no-any-return]
 
     def _one_or_all(self, results: Iterable[Any]) -> Any:
         found = tuple(results)

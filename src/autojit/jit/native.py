@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autojit.ir.concrete import concrete, is_open
+from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.pytree import flatten
 from autojit.jit.versions import count_calls
@@ -156,7 +156,7 @@ class NativeStep:
         executable = self.step.segment.executable
         if not executable.symbols:
             return None
-        self.sizes = dict(self.step.sizes)
+        self.sizes = self.step.segment.sizes()
         is_asked = has_open_results or bool(self.step.trace.size_guards)
         return EntrySizes(executable.symbols, executable.sizes_table, self._accepts if is_asked else None)
 
@@ -252,6 +252,7 @@ def can_be_native(step: CompiledStep) -> bool:
         step.is_whole
         and not step.is_differentiable
         and step.effects.is_plain
+        and not any(symbols_of(v.type) & set(step.segment.executable.counted) for v in step.results.values)
         and not step.segment.copies_in
         and not step.segment.copies_out
         and not step.compiled.lowered.fallbacks

@@ -8,14 +8,17 @@ again, with the reason, and every value gets its own step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
+from autojit.core.errors import CompileError
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import is_symbolic, named_size, surely_less
 from autojit.core.types import Shape, TensorType
+from autojit.jit.calls import Fixed
+from autojit.jit.trace import Trace
 from autojit.tensor.tensor import Tensor, type_of
 
 Axis = tuple[int, int]  # (leaf of the arguments, axis)
@@ -33,6 +36,8 @@ class OpenSizes:
         self.symbols: dict[Axis, int] = {}  # the numbers of their symbols
         self.fixed: dict[Axis, str] = {}  # given up: why
         self.count = 0
+        self.are_counts_fixed = False  # whether what a step counts is a number that Python decides on
+        self.specialised = 0  # symbols given up
 
     def shapes(self, leaves: Sequence[Any], bound: Collection[int]) -> tuple[dict[int, Shape], dict[str, int]]:
         """(shapes of the leaves that have open extents, values of the symbols) for a call."""
@@ -89,12 +94,23 @@ class OpenSizes:
             groups.setdefault(pair, []).append(axis)
         return any([self._open(axes) for axes in groups.values()])
 
-    def give_up(self, names: Collection[str], reason: str) -> None:
-        """Fix the axes of some symbols again."""
+    def give_up(self, trace: Trace, names: Collection[str], reason: str, note: Callable[[str], None]) -> NoReturn:
+        """Fix some of a capture's open sizes again (all, if it does not say which), and what it counts itself.
+
+        Raises:
+            Fixed: always.
+        """
+        names = names or (*trace.sizes.keys() - trace.counted.keys(), *trace.counted)
+        if not names:
+            raise CompileError("a step without open sizes cannot be compiled", {"reason": reason})
+        self.are_counts_fixed = self.are_counts_fixed or not trace.counted.keys().isdisjoint(names)
         for axis, symbol in list(self.symbols.items()):
             if _name(symbol) in names:
                 del self.symbols[axis]
                 self.fixed[axis] = reason
+        self.specialised += len(names)
+        note(f"sizes were fixed: {reason}")
+        raise Fixed
 
 
 def _name(symbol: int) -> str:

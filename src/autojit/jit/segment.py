@@ -41,11 +41,11 @@ class Write:
 
 
 def needed_nodes(nodes: Sequence[Node], wanted: Sequence[Value], given: Mapping[Value, Any]) -> tuple[Node, ...]:
-    """The nodes that ``wanted`` needs when the values in ``given`` are there already."""
+    """The nodes that ``wanted`` needs when the values in ``given`` are there already, and those with an effect."""
     live = {v for v in wanted if v not in given}
     kept: list[Node] = []
     for node in reversed(nodes):
-        if not live.isdisjoint(node.outputs):
+        if node.op.has_effect or not live.isdisjoint(node.outputs):
             kept.append(node)
             live.update(v for v in node.inputs if v not in given)
     return tuple(reversed(kept))
@@ -155,8 +155,8 @@ class Segment:
 
     # -- running
 
-    def run(self, arguments: Sequence[Any], free: Sequence[Any]) -> None:
-        """Run; ``commit`` then brings into place what native code could not write itself.
+    def run(self, arguments: Sequence[Any]) -> list[Any]:
+        """Run; the free outputs. ``commit`` then brings into place what native code could not write itself.
 
         Raises:
             what an op that is called back raised; no state has changed then.
@@ -165,7 +165,15 @@ class Segment:
             stand_in[...] = original
         executable = self.executable
         sizes = executable.sizes_of([a.shape for a in arguments]) if executable.symbols else ()
+        shapes = executable.storage_shapes(sizes)[: self.n_free]
+        free = [allocate_array(shape, spec.dtype) for shape, spec in zip(shapes, executable.outputs, strict=False)]
         executable.run_with(arguments, free, sizes)
+        return executable.finished(free)  # type: ignore[no-any-return]
+
+    def sizes(self) -> dict[str, int]:
+        """The values that open sizes had in the last run, also those it counted."""
+        executable = self.executable
+        return dict(zip((*executable.symbols, *executable.counted), map(int, executable.sizes_table), strict=False))
 
     def commit(self) -> None:
         """Copy results to memory that native code cannot address."""

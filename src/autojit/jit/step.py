@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.core.errors import SpecializeSize, TraceError
 from autojit.core.sizes import is_symbolic
-from autojit.ir.concrete import concrete
+from autojit.ir.concrete import is_open, symbols_of
 from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.call import CompiledCall
@@ -45,6 +45,7 @@ class Capture:
     inputs: list[Value] = field(init=False)  # of arguments: values, then gradients
     results: Results = field(init=False)
     effects: Effects = field(init=False)
+    call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
     modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
 
     def __post_init__(self) -> None:
@@ -57,6 +58,16 @@ class Capture:
         given = [leaf.value for leaf in self.arguments if leaf.value is not None]
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
         self.inputs = given
+        self.rebased = [w for w in self.effects.writes if w.history is not None]
+        self.is_differentiable = bool(
+            self.results.carries_history or self.rebased or any(e.left is not None for e in self.effects.modified)
+        )
+
+    def as_op(self) -> CallOfCapture:
+        """The capture as one op of the caller's history."""
+        if self.call is None:
+            self.call = CallOfCapture(self)
+        return self.call
 
     def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the open sizes for a call."""
@@ -81,6 +92,42 @@ class Capture:
         return found
 
 
+class CallOfCapture:
+    """A capture whose results the caller differentiates: the whole graph as one op, results first, then effects."""
+
+    def __init__(self, capture: Capture) -> None:
+        results, effects, trace = capture.results, capture.effects, capture.trace
+        given = {leaf.value: leaf.entry for leaf in capture.arguments if leaf.value is not None}
+        inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in capture.inputs]
+        self.entries = list(trace.state.values())
+        self.moving_on = {id(e) for e in self.entries if "moves_on" in e.root_owner().__dict__}
+        for entry in self.entries:
+            owner = entry.root_owner()
+            if entry.left is not None:
+                inputs.append((entry.input, entry.entered))
+            else:
+                inputs.append((entry.input, owner if owner._requires_grad else None))
+        roots = {id(t) for _, t in inputs}
+        self.other_leaves = [
+            t for t in trace.reached if t._requires_grad and t._grad_fn is None and id(t) not in roots
+        ]  # leaves that show the memory of a root in another shape: they take gradients, the root gives the values
+        inputs += [(Value(type_of(t)), t) for t in self.other_leaves]
+        live = results.live
+        outputs: list[tuple[Value, Tensor | None]] = [
+            (v, results.tensors[k] if k in live else None) for k, v in enumerate(results.values)
+        ]
+        written = [w for w in effects.writes if w.value is not None]
+        outputs += [(w.value, w.history) for w in written if w.value is not None]
+        outputs += [(v, None) for v in effects.free[len(written) :]]
+        self.new_histories = [(len(results.values) + k, w) for k, w in enumerate(written) if w.history is not None]
+        outputs += [(g.value, None) for g in effects.moving if g.value is not None]
+        outputs += [(e.value, e.left) for e in effects.modified]
+        counted = sorted(set().union(*(symbols_of(v.type) for v, _ in outputs)) & trace.counted.keys())
+        if counted:
+            raise SpecializeSize(tuple(counted), "the caller differentiates the results")
+        self.op = CompiledCall(trace, inputs, outputs)
+
+
 class Decision:
     """A segment that computes what Python decides on; ``children`` lists what was captured per outcome."""
 
@@ -94,7 +141,7 @@ class Decision:
         given = dict.fromkeys([*carried, *computed])
         rest = needed_nodes(trace.builder.nodes, later, given)
         read = {v for node in rest for v in node.inputs} | set(later)
-        self.exports = {v: allocate(v.type) for v in computed if v in read}
+        self.exports = {v: allocate(v.type) for v in computed if v in read and not is_open(v.type.shape)}
         self.outcome = allocate(split.value.type)
         writes = [Write(split.value, self.outcome), *(Write(v, array) for v, array in self.exports.items())]
         self.segment = Segment(nodes, capture.inputs, carried, list(trace.state.values()), (), (), writes)
@@ -107,7 +154,7 @@ class Decision:
 
     def decide(self, arrays: Sequence[Any]) -> Any:
         """Compute the outcome (an array that the next call overwrites)."""
-        self.segment.run(arrays, ())
+        self.segment.run(arrays)
         self.segment.commit()
         self.calls += 1
         return self.outcome
@@ -123,15 +170,10 @@ class CompiledStep:
         self.results = capture.results
         self.effects = capture.effects
         self._check_state()
-        self._check_sizes()
-        self.rebased = [w for w in self.effects.writes if w.history is not None]
-        self.is_differentiable = bool(
-            self.results.carries_history or self.rebased or any(e.left is not None for e in self.effects.modified)
-        )
         self.calls = 0
-        self.sizes: dict[str, int] = {}  # the values of open sizes at the last call
         self.entry: Any = None
-        self.call: CompiledCall | None = None
+        self.is_differentiable = capture.is_differentiable
+        self.call = capture.as_op() if capture.is_differentiable else None
         entries = list(self.trace.state.values())
         self.segment = Segment(
             self.trace.builder.nodes,
@@ -144,8 +186,6 @@ class CompiledStep:
         )
         self.entries = self.segment.entries
         self.effects.bind(self.segment)
-        if self.is_differentiable:
-            self.call = self._differentiable_call()
 
     def _check_state(self) -> None:
         entries = list(self.trace.state.values())
@@ -157,14 +197,6 @@ class CompiledStep:
                 {"first": f"{a.input.type}  {a.source}", "second": f"{b.input.type}  {b.source}"},
                 "make one a view of the other with tensor indexing (base[2:]), or clone() one of them",
             )
-
-    def _check_sizes(self) -> None:
-        """What still needs fixed sizes: steps in parts, and results that the caller differentiates."""
-        symbols = tuple(self.trace.sizes)
-        if symbols and not self.is_whole:
-            raise SpecializeSize(symbols, "Python decides on a value within the step")
-        if symbols and (self.results.carries_history or any(w.history is not None for w in self.effects.writes)):
-            raise SpecializeSize(symbols, "the caller differentiates the results")
 
     def conflicts(self, leaves: Sequence[Any]) -> set[int]:
         """Argument leaves whose memory the step also changes by another way."""
@@ -212,58 +244,26 @@ class CompiledStep:
         self.calls += 1
         if self.call is not None:
             return self._run_differentiable(leaves)
-        self.sizes = self.capture.sizes_of(leaves)
-        found = [allocate(concrete(v.type, self.sizes)) for v in (*self.results.values, *self.effects.free)]
-        results = found[: len(self.results.values)]
+        count = len(self.results.values)
         if self.effects.modified or self.effects.grads or self.effects.writes or self.effects.in_parts:
             with uninterrupted():
                 self.effects.prepare(self.segment)
-                self.segment.run(arrays, found)
+                found = self.segment.run(arrays)
                 self.segment.commit()
-                self.effects.commit(leaves, found[len(results) :])
+                self.effects.commit(leaves, found[count:])
                 self.effects.count_versions(leaves)
         else:
-            self.segment.run(arrays, found)
-        return self.results.package([wrap(array) for array in results], leaves, self.sizes)
+            found = self.segment.run(arrays)
+        return self.results.package([wrap(array) for array in found[:count]], leaves, self.segment.sizes())
 
     # -- results that the caller differentiates
 
-    def _differentiable_call(self) -> CompiledCall:
-        """The whole graph as one op: results, then effects."""
-        given = {leaf.value: leaf.entry for leaf in self.capture.arguments if leaf.value is not None}
-        inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in self.capture.inputs]
-        self.all_entries = list(self.trace.state.values())
-        self.moving_on = {id(e) for e in self.all_entries if "moves_on" in e.root_owner().__dict__}
-        for entry in self.all_entries:
-            owner = entry.root_owner()
-            if entry.left is not None:
-                inputs.append((entry.input, entry.entered))
-            else:
-                inputs.append((entry.input, owner if owner._requires_grad else None))
-        roots = {id(t) for _, t in inputs}
-        self.other_leaves = [
-            t for t in self.trace.reached if t._requires_grad and t._grad_fn is None and id(t) not in roots
-        ]  # leaves that show the memory of a root in another shape: they take gradients, the root gives the values
-        inputs += [(Value(type_of(t)), t) for t in self.other_leaves]
-        live = self.results.live
-        outputs: list[tuple[Value, Tensor | None]] = [
-            (v, self.results.tensors[k] if k in live else None) for k, v in enumerate(self.results.values)
-        ]
-        written = [w for w in self.effects.writes if w.value is not None]
-        outputs += [(w.value, w.history) for w in written if w.value is not None]
-        outputs += [(v, None) for v in self.effects.free[len(written) :]]
-        self.new_histories = [(len(self.results.values) + k, w) for k, w in enumerate(written) if w.history is not None]
-        outputs += [(g.value, None) for g in self.effects.moving if g.value is not None]
-        outputs += [(e.value, e.left) for e in self.effects.modified]
-        call = CompiledCall(self.trace, inputs, outputs)
-        self.read = set(call.graph.outputs).union(*(node.inputs for node in call.graph.nodes))
-        return call
-
     def _run_differentiable(self, leaves: Sequence[Any]) -> Any:
-        assert self.call is not None
+        call = self.call
+        assert call is not None
         operands: list[Tensor] = []
         changed = {w.index for w in self.effects.writes if w.what == "array"}
-        for write in self.rebased:
+        for write in self.capture.rebased:
             check_writable(leaves[write.index], "in-place change by a compiled step")
         for k, (given, leaf) in enumerate(zip(leaves, self.capture.arguments, strict=True)):
             if leaf.value is not None:
@@ -274,26 +274,26 @@ class CompiledStep:
                 operands.append(_kept(t) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)
         operands += [given._grad for given, leaf in pairs if leaf.grad_value is not None]
-        modified = self.moving_on.union([id(e) for e in self.effects.modified])
-        for entry in self.all_entries:
+        modified = call.moving_on.union([id(e) for e in self.effects.modified])
+        for entry in call.entries:
             owner = entry.root_owner()
             if entry.left is not None:
                 operands.append(_kept(owner))
             else:
                 operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
-        operands += self.other_leaves
+        operands += call.other_leaves
         with grad_mode(True):  # of the body, whatever the caller's is
-            found = apply(self.call, *operands)
+            found = apply(call.op, *operands)
         found = found if isinstance(found, tuple) else (found,)
         count = len(self.results.values)
         with uninterrupted():
             self._commit_differentiable(leaves, [t._array for t in found[count:]])
-            for place, write in self.new_histories:
+            for place, write in call.new_histories:
                 rebase(leaves[write.index], found[place])
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
-        return self.results.package(found[:count], leaves, self.sizes)
+        return self.results.package(found[:count], leaves, self.capture.sizes_of(leaves))
 
     def _commit_differentiable(self, leaves: Sequence[Any], arrays: list[Any]) -> None:
         effects = self.effects

@@ -22,11 +22,15 @@ from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import Positions
 from autojit.ops.sources import SizeValue
+from autojit.tensor.functions_elementwise import floor_divide, maximum, minimum, remainder
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_FUNCTIONS = {"quotient": floor_divide, "remainder": remainder, "minimum": minimum, "maximum": maximum}
 
 
 class TraceSizes:
@@ -110,10 +114,9 @@ class TraceSizes:
             if name in self.counted:
                 return TracedNumber(self, self.counted[name][1], int)  # type: ignore[arg-type]
             return self._number_of(expressions.symbol(*atom.operands))
-        a, b = (self._number_of(operand) for operand in atom.operands)
-        if atom.kind in ("minimum", "maximum"):
-            return min(a, b) if atom.kind == "minimum" else max(a, b)
-        return a // b if atom.kind == "quotient" else a % b
+        a, b = (self._number_of(operand).tensor for operand in atom.operands)
+        with grad_mode(False):
+            return TracedNumber(self, _FUNCTIONS[atom.kind](a, b), int)  # type: ignore[arg-type]
 
     # -- sizes that the step counts
 
@@ -121,6 +124,8 @@ class TraceSizes:
         """The positions (row-major) of a mask's true elements; the same for masks computed alike."""
         self._index()
         node = self.definition.get(mask)
+        while node is not None and node.op.is_view and node.inputs[0].type == mask.type:
+            mask, node = node.inputs[0], self.definition.get(node.inputs[0])
         alike: object = mask if node is None else (node.op, node.inputs)
         found = self._by_mask.get(alike)
         if found is None:

@@ -33,6 +33,7 @@ class Positions(Structured):
     """
 
     lowering: ClassVar[str] = "positions"
+    has_effect: ClassVar[bool] = True  # types that name the size rely on it, also where nothing reads the positions
     count: int
 
     def result_type(self, mask: TensorType) -> TensorType:

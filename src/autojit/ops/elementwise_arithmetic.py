@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import DType, bool_, float32, int64
+from autojit.core.dtypes import DType, bool_, float8_e4m3fn, float32, int64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -272,10 +272,14 @@ class Where(Pointwise):
         return [(cls(), (c[0], *v[1:])) for c, v in zip(conditions, values, strict=True)]
 
 
+_LARGEST_E4M3 = 448.0
+
+
 @record
 class Cast(Pointwise):
     """Conversion to another dtype: C semantics; complex to real drops the imaginary part; bool is "not 0"."""
 
+    accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int", "float", "float8", "complex")
     dtype: DType
 
     def result_dtype(self, dtype: DType) -> DType:
@@ -283,6 +287,9 @@ class Cast(Pointwise):
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays
+        if self.dtype is float8_e4m3fn:  # has no infinity: what is too large becomes the largest, as in torch
+            wide = x.real.astype(np.float32) if x.dtype != np.float64 else x
+            return np.clip(wide, -_LARGEST_E4M3, _LARGEST_E4M3).astype(self.dtype.numpy)
         if x.dtype.kind == "c" and self.dtype.kind not in ("complex", "bool"):
             x = x.real
         if 0 in x.strides and x.size > 1:  # a ufunc, unlike astype, leaves broadcast axes where they are in memory

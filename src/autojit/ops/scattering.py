@@ -1,7 +1,8 @@
 """Writing elements at run-time positions: the transposes of ``indexing.py``.
 
 Operands of every op here are ``(base, src, *indices)``; ``combine`` says what happens to the element that is there:
-"set" replaces it (which of several writers wins is undefined, as in torch), "add" adds.
+"set" replaces it (which of several writers wins is undefined, as in torch), "add" adds, "mul" multiplies, "max" and
+"min" keep the extreme (NaN wins).
 """
 
 from __future__ import annotations
@@ -31,23 +32,26 @@ from autojit.ops.indexing import (
     out_of_range,
     require_index,
 )  # fmt: skip
-from autojit.ops.samples import Samples, positions, ramp
+from autojit.ops.samples import Samples, draws, positions, ramp
+from autojit.ops.scatter_folds import fold_jvp, fold_vjp
 from autojit.ops.shape import batch_all, broadcast_to, permute, reshape, strided_slice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "IndexPut", "IndexUpdate", "Scatter", "Scattering", "index_add", "index_copy", "index_put", "scatter",
-    "scatter_add",
+    "IndexPut", "IndexUpdate", "Scatter", "Scattering", "index_add", "index_copy", "index_fold", "index_put", "scatter",
+    "scatter_add", "scatter_fold",
 ]  # fmt: skip
 
 _HALVES = (float16.numpy, bfloat16.numpy)
-COMBINES = ("set", "add")
+_FOLDS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+COMBINES = ("set", *_FOLDS)
+_LINEAR = ("set", "add")
 
 
 class Scattering(Structured, abstract=True):
-    """``base`` with elements of ``src`` written or added at run-time places. Linear in base and src."""
+    """``base`` with elements of ``src`` written or folded in at run-time places. "set" and "add" are linear in both."""
 
     lowering: ClassVar[str] = "scatter"
     combine: str
@@ -71,6 +75,8 @@ class Scattering(Structured, abstract=True):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         _, src, *indices = primals
+        if self.combine not in _LINEAR:
+            return fold_vjp(self, primals, result, y_bar)
         zero = src.spec
 
         def base_bar() -> Any:
@@ -79,6 +85,8 @@ class Scattering(Structured, abstract=True):
         return (base_bar, lambda: bind(self.gathering(), y_bar, *indices), *(None for _ in indices))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        if self.combine not in _LINEAR:
+            return fold_jvp(self, primals, result, tangents)
         (base, src, *indices), (base_dot, src_dot, *_) = primals, tangents
         if base_dot is None and src_dot is None:
             return None
@@ -122,6 +130,7 @@ class Scatter(Scattering):
             (Scatter(0, "add"), (base, src, positions([[2, 0, 1], [2, 2, -2]]))),
             (Scatter(1, "add"), (base.T[:, :2], ramp((3, 3), dtype)[:, :2], positions([[0, 1], [1, 1], [0, 0]]))),
             (Scatter(0, "set"), (base, src, positions([[2, 0, 1], [0, 1, -1]]))),
+            *_fold_samples(Scatter, dtype, (2, 3), positions([[2, 0, 1], [2, 2, -2]])),
         ]
 
 
@@ -164,7 +173,15 @@ class IndexUpdate(Scattering):
             (IndexUpdate(1, "add"), (base, ramp((4, 2), dtype), positions([-1, 1]))),
             (IndexUpdate(0, "set"), (base, ramp((3, 3), dtype), positions([3, 0, -2]))),
             (IndexUpdate(0, "add"), (base, ramp((0, 3), dtype), positions([]))),
+            *_fold_samples(IndexUpdate, dtype, (3, 4), positions([2, 0, 2])),
         ]
+
+
+def _fold_samples(op: type[Any], dtype: DType, shape: Shape, index: Any) -> Samples:
+    if dtype.is_complex or dtype.kind == "bool":
+        return []
+    base, src = draws((3, 4), dtype, 3), draws(shape, dtype, 4)
+    return [(op(0, combine), (base, src, index)) for combine in ("mul", "max", "min")]
 
 
 @record
@@ -234,7 +251,7 @@ def wrapped(op: str, index: NDArray[Any], axis: int, extent: int) -> NDArray[Any
 
 
 def write(base: NDArray[Any], places: tuple[Any, ...], src: NDArray[Any], combine: str) -> NDArray[Any]:
-    """A copy of ``base`` with ``src`` set or added at ``places`` (a NumPy index)."""
+    """A copy of ``base`` with ``src`` set or folded in at ``places`` (a NumPy index)."""
     if combine == "set":
         result = base.copy()
         result[places] = src
@@ -242,10 +259,10 @@ def write(base: NDArray[Any], places: tuple[Any, ...], src: NDArray[Any], combin
     if base.dtype in _HALVES:  # one rounding per element, not one per addition
         return write(base.astype(np.float32), places, src.astype(np.float32), combine).astype(base.dtype)
     result = base.copy()
-    if len(places) == 1 and src.ndim > 1 and places[0].ndim == 1 and src.size:
+    if combine == "add" and len(places) == 1 and src.ndim > 1 and places[0].ndim == 1 and src.size:
         _add_rows(result, places[0], src)
     else:
-        np.add.at(result, places, src)
+        _FOLDS[combine].at(result, places, src)
     return result
 
 
@@ -265,6 +282,16 @@ def scatter(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
 def scatter_add(base: Operand, axis: int, index: Operand, src: Operand) -> Any:
     """torch.scatter_add: equal places add up."""
     return _scatter(base, axis, index, src, "add")
+
+
+def scatter_fold(base: Operand, axis: int, index: Operand, src: Operand, combine: str) -> Any:
+    """``scatter`` that folds: "add", "mul", "max" or "min"."""
+    return _scatter(base, axis, index, src, combine)
+
+
+def index_fold(base: Operand, axis: int, index: Operand, src: Operand, combine: str) -> Any:
+    """``index_add`` with another fold: "mul", "max" or "min"."""
+    return _update_slices(base, normalize_axis(axis, base.spec.ndim, "index_reduce"), index, src, combine)
 
 
 def _scatter(base: Any, axis: int, index: Any, src: Any, combine: str) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import agree, is_symbolic, size_max
+from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_min
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -421,6 +421,8 @@ def slice_span(start: int | None, stop: int | None, step: int, extent: int) -> t
         return places.start, places[-1] + 1 if len(places) else places.start
     first = 0 if start is None else _clipped(start, extent)
     last = extent if stop is None else _clipped(stop, extent)
+    if step == 1 and (is_counted(first) or is_counted(last)):
+        return first, size_max(first, last)
     if not first < last:
         return first, first
     return first, last if step == 1 else first + (last - first - 1) // step * step + 1
@@ -429,6 +431,8 @@ def slice_span(start: int | None, stop: int | None, step: int, extent: int) -> t
 def _clipped(place: int, extent: int) -> int:
     """A slice's bound as a position between 0 and an extent."""
     place = place + extent if place < 0 else place
+    if is_counted(place) or is_counted(extent):
+        return size_max(0, size_min(place, extent))
     return 0 if place < 0 else place if place <= extent else extent
 
 

@@ -13,6 +13,7 @@ from autojit.optim.arithmetic import (
     has,
     lasting,
     lerp_,
+    root,
     sqrt,
     step_counter,
     with_decay,
@@ -91,7 +92,7 @@ class Adam(Optimizer):
                 greatest = state["max_exp_avg_sq"] = zeros_like(p)
             v = greatest.copy_(aj.maximum(greatest, v))
         step_size = hyper(group, "lr") / (1 - beta1**t)
-        denominator = v.sqrt().div_(sqrt(1 - beta2**t)).add_(hyper(group, "eps"))
+        denominator = root(v, sqrt(1 - beta2**t), hyper(group, "eps"))
         addcdiv_(p, state["exp_avg"], denominator, -step_size)
 
 
@@ -201,7 +202,7 @@ class NAdam(Optimizer):
         product.mul_(mu)
         done = product.to(aj.float64) if is_tracing() else product.item()
         lr = hyper(group, "lr")
-        denominator = v.div(1 - beta2**t).sqrt_().add_(hyper(group, "eps"))
+        denominator = root(v / (1 - beta2**t), 1, hyper(group, "eps"))
         addcdiv_(p, grad, denominator, -lr * (1.0 - mu) / (1.0 - done))
         addcdiv_(p, state["exp_avg"], denominator, -lr * mu_next / (1.0 - done * mu_next))
 
@@ -246,12 +247,12 @@ class RAdam(Optimizer):
         if not isinstance(rho, Tensor):
             if rho > 5.0:
                 scale = _rectification(rho, limit) * sqrt(correction2)
-                addcdiv_(p, state["exp_avg"], v.sqrt().add_(hyper(group, "eps")), -step_size * scale)
+                addcdiv_(p, state["exp_avg"], root(v, 1, hyper(group, "eps")), -step_size * scale)
             else:
                 axpy_(p, state["exp_avg"], -step_size)
             return
         scale = _rectification(rho.clamp(min=5.0), limit) * sqrt(correction2)
-        adaptive = scale / v.sqrt().add_(hyper(group, "eps"))
+        adaptive = scale / root(v, 1, hyper(group, "eps"))
         p.sub_(state["exp_avg"] * step_size * aj.where(rho > 5.0, adaptive, 1.0))
 
 

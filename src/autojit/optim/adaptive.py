@@ -16,6 +16,7 @@ from autojit.optim.arithmetic import (
     has,
     lasting,
     lerp_,
+    root,
     step_counter,
     with_decay,
     zeros_like,
@@ -74,7 +75,7 @@ class RMSprop(Optimizer):
         if group.plain("centered"):
             mean = lerp_(state["grad_avg"], grad, 1 - alpha)
             v = v - mean * mean
-        denominator = v.sqrt().add_(hyper(group, "eps"))
+        denominator = root(v, 1, hyper(group, "eps"))
         if has(group, "momentum"):
             buffer = addcdiv_(state["momentum_buffer"].mul_(hyper(group, "momentum")), grad, denominator, 1)
             axpy_(p, buffer, -hyper(group, "lr"))
@@ -129,7 +130,7 @@ class Adagrad(Optimizer):
         grad = with_decay(grad.to_dense(), p, group, hyper(group, "weight_decay"))
         lr = hyper(group, "lr") / (1 + (t - 1) * hyper(group, "lr_decay"))
         total = addcmul_(state["sum"], grad, grad, 1)
-        addcdiv_(p, grad, total.sqrt().add_(hyper(group, "eps")), -lr)
+        addcdiv_(p, grad, root(total, 1, hyper(group, "eps")), -lr)
 
 
 class Adadelta(Optimizer):
@@ -170,7 +171,7 @@ class Adadelta(Optimizer):
         rho, eps = hyper(group, "rho"), hyper(group, "eps")
         v = addcmul_(state["square_avg"].mul_(rho), grad, grad, 1 - rho)
         steps = state["acc_delta"]
-        delta = steps.add(eps).sqrt_().div_((v + eps).sqrt_()).mul_(grad)
+        delta = (steps + eps).sqrt() / (v + eps).sqrt() * grad
         addcmul_(steps.mul_(rho), delta, delta, 1 - rho)
         axpy_(p, delta, -hyper(group, "lr"))
 

@@ -35,13 +35,24 @@ def addcmul_(y: Tensor, x1: Tensor, x2: Tensor, a: Number) -> Tensor:
 
 
 def addcdiv_(y: Tensor, x1: Tensor, x2: Tensor, a: Number) -> Tensor:
-    """y += a x1 / x2."""
+    """y += a x1 / x2. A differentiable step keeps x1, which is state that the next step changes."""
+    x1 = x1.clone() if state.grad_enabled else x1
     return axpy_(y, x1 / x2, a)
 
 
 def lerp_(y: Tensor, x: Tensor, weight: Number) -> Tensor:
     """y += weight (x - y)."""
     return axpy_(y, x - y, weight)
+
+
+def root(v: Tensor, divisor: Number, eps: Number) -> Tensor:
+    """sqrt(v) / divisor + eps, in new memory; a differentiable step keeps the square root for its derivative."""
+    found: Tensor = v.sqrt()
+    if state.grad_enabled:
+        return found / divisor + eps
+    if isinstance(divisor, Tensor) or divisor != 1:
+        found.div_(divisor)
+    return found.add_(eps)
 
 
 def advance(step: Tensor) -> Number:

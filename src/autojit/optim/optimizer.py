@@ -49,10 +49,20 @@ def check_common(defaults: dict[str, Any], *names: str) -> None:
                 check(0.0 <= beta < 1.0, f"beta parameter at index {place}", beta)
         else:
             check(defaults[name] >= 0.0, labels.get(name, f"{name} value"), defaults[name])
-    if defaults.get("differentiable"):
-        raise NotImplementedError(
-            "differentiable=True is not supported: write the update with autojit ops to differentiate through it"
-        )
+
+
+_all_step_pre_hooks: dict[int, Callable[..., Any]] = {}
+_all_step_post_hooks: dict[int, Callable[..., Any]] = {}
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` before every step of every optimiser."""
+    return add_hook(_all_step_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` after every step of every optimiser."""
+    return add_hook(_all_step_post_hooks, hook)
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,7 +70,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        for hook in list(self._step_pre_hooks.values()):
+        for hook in (*_all_step_pre_hooks.values(), *self._step_pre_hooks.values()):
             found = hook(self, args, kwargs)
             if found is not None:
                 if not (isinstance(found, tuple) and len(found) == 2):
@@ -75,7 +85,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             stepping.optimizer = before
         self._step_calls += 1
         self._is_captured = self._is_captured or is_tracing()
-        for hook in list(self._step_post_hooks.values()):
+        for hook in (*self._step_post_hooks.values(), *_all_step_post_hooks.values()):
             hook(self, args, kwargs)
         return result
 
@@ -91,6 +101,9 @@ class Optimizer:
         defaults: options of groups that do not set them.
     """
 
+    OptimizerPreHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], "tuple[Any, dict[str, Any]] | None"]
+    OptimizerPostHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
+    profile_hook_step = staticmethod(_with_hooks)
     state: defaultdict[Any, dict[str, Any]]  # by parameter; loaded state may have keys of its own
     param_groups: list[ParamGroup]
 
@@ -182,7 +195,7 @@ class Optimizer:
         if closure is not None:
             with aj.enable_grad():
                 loss = closure()
-        with aj.no_grad():
+        with aj.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
             for group in self.param_groups:
                 for p in group["params"]:
                     grad = p.grad

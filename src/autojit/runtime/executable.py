@@ -144,14 +144,14 @@ class Executable:
         return self.finished(outputs)
 
     def finished(self, outputs: Sequence[Array]) -> list[Array]:
-        """The results in arrays that the last call was given: those that it counted are cut to their size."""
+        """The first results, in arrays that the last call was given: those that it counted are cut to their size."""
         if not self.counted or self._sizes is None:
             return [*outputs]
         values = self._sizes.values()
         shapes = [concrete(spec.shape, values) for spec in self.outputs]
         return [
             array if array.shape == shape else array.reshape(-1)[: math.prod(shape)].reshape(shape)
-            for array, shape in zip(outputs, shapes, strict=True)
+            for array, shape in zip(outputs, shapes, strict=False)
         ]
 
     @property

@@ -37,6 +37,7 @@ from autojit.codegen.cpu.lowered import (
 )  # fmt: skip
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
+from autojit.core.size_expressions import Expression
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
@@ -144,13 +145,13 @@ class PlanBuilder:
         self.memory = lowered.schedule.memory
         self.keep: list[Any] = []
         self.parent, self.counter = parent, counter
-        self.failures = Failures(lowered.reporters) if parent is None else parent.failures
-        self.nested = NestedMemory(self.failures) if parent is None else parent.nested
+        self.failures: Failures = Failures(lowered.reporters) if parent is None else parent.failures
+        self.nested: NestedMemory = NestedMemory(self.failures) if parent is None else parent.nested
         self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
         self.workers = max(get_num_threads(), 1)
         self.table = self._table_indices(fixed)
         self.fixed = fixed
-        self.bounds = {**({} if parent is None else parent.bounds), **count_bounds(self.graph)}
+        self.bounds: dict[str, Expression] = {**({} if parent is None else parent.bounds), **count_bounds(self.graph)}
         self.sizes: SizeProgram | None = None if parent is None else parent.sizes
         types = [v.type for v in self.graph.inputs]
         if parent is None and (self.bounds or any(is_symbolic(t.size) for t in types)):

@@ -7,6 +7,7 @@ defines it, even if it reads none of that node's results.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from autojit.core import size_expressions as expressions
 from autojit.core.size_expressions import Atom, Expression
@@ -98,6 +99,27 @@ class CountReaders:
         for value in node.inputs:
             found.update(dict.fromkeys(self.sources.get(value, ())))
         return tuple(v for v in found if v not in node.outputs)
+
+
+def after_counting(graph: Graph) -> Graph:
+    """The graph with every node behind the nodes that count its sizes. Time O(nodes * counted sizes)."""
+    readers = CountReaders(graph)
+    if not readers.made:
+        return graph
+    nodes: list[Node] = []
+    ready = set(graph.inputs)
+    waiting = list(graph.nodes)
+    while waiting:
+        later: list[Node] = []
+        for node in waiting:
+            if ready.issuperset(node.inputs) and ready.issuperset(readers.of(node)):
+                nodes.append(node)
+                ready.update(node.outputs)
+            else:
+                later.append(node)
+        assert len(later) < len(waiting), "a size is counted from what depends on it"
+        waiting = later
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _sizes_in(op: Op) -> Iterable[int]:

@@ -145,7 +145,8 @@ class ExprBuilder:
         """The element of a value at a position."""
         group = self.group
         if value in group.level:
-            assert group.position[value] == index, f"{value} is read away from its position"
+            here = tuple(i.opened() for i in index)
+            assert group.position[value] == here, f"{value} is read away from its position"
             return self.member(value)
         node = self.definitions.get(value)
         if node is None or value not in self.inline:

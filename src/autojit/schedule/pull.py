@@ -19,8 +19,8 @@ Indices = tuple[Index, ...]
 
 
 def is_opaque(node: Node) -> bool:
-    """Whether generated code cannot compute the node: complex numbers, elementwise ops without a lowering."""
-    if any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
+    """Whether generated code cannot compute the node: complex numbers, floats of a byte, elementwise ops without a lowering."""
+    if any(v.type.dtype.kind in ("complex", "float8") for v in (*node.inputs, *node.outputs)):
         return True
     return isinstance(node.op, Elementwise) and type(node.op).lower is Elementwise.lower
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from autojit.ir.graph import Value
-from autojit.ir.index import Index, LoopVariable, Quotient, Remainder, size_rank
+from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, size_rank
 from autojit.schedule.loops import Expr, LoopProgram
 
 Rewrite = Callable[[Index], Index]
@@ -176,7 +176,7 @@ def _depend(expr: Expr, index: Index, inner: set[LoopVariable], program: LoopPro
             expr.inner = expr.inner or term in inner
         elif isinstance(term, Quotient | Remainder):
             _depend(expr, term.base, inner, program)
-        else:
+        elif isinstance(term, Opaque):
             lookup = program.lookups[term.text]
             expr.inner = expr.inner or lookup.inner
             expr.phase = max(expr.phase, lookup.phase)

@@ -19,6 +19,7 @@ from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
+from autojit.schedule.counts import after_counting
 from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values, is_pointwise
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
@@ -38,7 +39,6 @@ from autojit.schedule.loops import build_program
 from autojit.schedule.memory import MemoryPlan, plan_memory
 from autojit.schedule.pull import is_inline, is_opaque
 from autojit.schedule.refine import settle
-
 
 NESTED = ("cond", "scan", "while_loop")
 """Ops that hold graphs."""
@@ -273,4 +273,4 @@ def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
 
 def schedule(graph: Graph, donated: Mapping[int, int] | None = None) -> Schedule:
     """Schedule a simplified graph. ``donated`` maps output positions to the input positions they overwrite."""
-    return Scheduler(graph, donated or {}).run()
+    return Scheduler(after_counting(graph), donated or {}).run()

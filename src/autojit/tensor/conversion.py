@@ -23,7 +23,7 @@ from autojit.core.dtypes import (
     int64,
     uint8,
 )  # fmt: skip
-from autojit.core.errors import IndexingError, TraceError, UsageError
+from autojit.core.errors import ArgumentError, IndexingError, TraceError, UsageError
 from autojit.tensor.device_layer import moved
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
@@ -109,16 +109,26 @@ def __bool__(self: Tensor) -> bool:
     return bool(item(self))
 
 
+def _only_item(self: Tensor) -> Any:
+    if type_of(self).size != 1:
+        raise ArgumentError(
+            "only one element tensors can be converted to Python scalars",
+            {"self": self},
+            "reduce or index it to one element first",
+        )
+    return item(self)
+
+
 def __float__(self: Tensor) -> float:
-    return float(item(self))
+    return float(_only_item(self))
 
 
 def __int__(self: Tensor) -> int:
-    return int(item(self))
+    return int(_only_item(self))
 
 
 def __complex__(self: Tensor) -> complex:
-    return complex(item(self))
+    return complex(_only_item(self))
 
 
 def __index__(self: Tensor) -> int:

@@ -91,4 +91,13 @@ def _rebuild(array: NDArray[Any], requires_grad: bool) -> Tensor:
     return made
 
 
-METHODS: dict[str, Any] = {"__deepcopy__": deep_copy, "__reduce_ex__": reduce_ex}
+def copied(self: Tensor) -> Tensor:
+    """A leaf of the same class on the same memory, as ``copy.copy`` gives it."""
+    made = alias(self, type(self))
+    made._requires_grad = wants_grad(self)
+    if self.__dict__:
+        made.__dict__.update(self.__dict__)
+    return made
+
+
+METHODS: dict[str, Any] = {"__copy__": copied, "__deepcopy__": deep_copy, "__reduce_ex__": reduce_ex}

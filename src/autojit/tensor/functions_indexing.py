@@ -76,13 +76,17 @@ def _source(input: Tensor, index: Tensor, src: Any) -> Tensor:
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None
 ) -> Tensor:
-    """``input`` with ``src`` (a tensor or a number) written along ``dim`` at ``index``; ``reduce="add"`` adds."""
+    """``input`` with ``src`` (a tensor or a number) written along ``dim`` at ``index``; ``reduce="add"`` adds,
+    ``"multiply"`` multiplies.
+    """
     places = _index(index, "scatter")
     source = _source(input, places, value if src is None else src)
     if reduce == "add":
         return ops.scatter_add(input, dim, places, source)  # type: ignore[no-any-return]
+    if reduce == "multiply":
+        return ops.scatter_fold(input, dim, places, source, "mul")  # type: ignore[no-any-return]
     if reduce is not None:
-        raise UsageError(f"scatter: reduce={reduce!r} is not supported; 'add' is")
+        raise UsageError(f"reduce argument must be either add or multiply, got {reduce}.")
     return ops.scatter(input, dim, places, source)  # type: ignore[no-any-return]
 
 
@@ -166,7 +170,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         if type_of(mask).dtype is not bool_:
             raise UsageError("masked_select: expected BoolTensor for mask", {"mask": mask})
         shape = broadcast_shapes(type_of(input).shape, type_of(mask).shape, op="masked_select")
-        places = _true_positions(mask.expand(shape))
+        places = _true_positions(mask if type_of(mask).shape == shape else mask.expand(shape))
         return index_select(input.expand(shape).reshape(-1), 0, places)
     return ops.masked_select(input, mask)  # type: ignore[no-any-return]
 

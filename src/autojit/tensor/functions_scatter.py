@@ -1,25 +1,24 @@
 """Folding elements into places by index: ``scatter_reduce`` and ``index_reduce``.
 
-A sum and a mean are scattered additions. Products, minima and maxima compare every source element with every place
-along the axis (a mask of ``places x elements``) and fold the masked elements, so that their derivatives are those of
-``prod``, ``amax`` and ``amin``: exact where factors are zero, shared equally among equal extremes.
+Each is one scatter that folds elements in where they meet, after the places that elements reach were set to the fold's
+neutral element if the old ones take no part.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from autojit import ops
+from autojit.core.dtypes import bool_
 from autojit.core.errors import DTypeError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor.functions_elementwise import add, clamp, div, eq, floor_divide, where
-from autojit.tensor.functions_indexing import index_add, scatter, scatter_add
-from autojit.tensor.functions_reduction import all as all_of
-from autojit.tensor.functions_reduction import amax, amin, prod
-from autojit.tensor.functions_shape import broadcast_to, cat, movedim, unsqueeze
+from autojit.tensor.functions_indexing import index_add, index_fill, scatter, scatter_add
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.tensor import Tensor, type_of
 
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+FOLDS = {"prod": "mul", "amax": "max", "amin": "min"}
 
 
 def scatter_reduce(
@@ -28,7 +27,6 @@ def scatter_reduce(
     """``input`` with the elements of ``src`` folded into the places ``index`` along ``dim``.
 
     Shapes: ``f[.., n, ..], i64[.., k, ..], f[.., k, ..] -> f[.., n, ..]``; along other axes ``index`` may be smaller.
-    Time and memory O(n k) per line for ``prod``, ``amax`` and ``amin``.
 
     Args:
         reduce: ``"sum"``, ``"prod"``, ``"mean"``, ``"amax"`` or ``"amin"``.
@@ -53,28 +51,22 @@ def scatter_reduce(
     piece = src
     for other, extent in enumerate(type_of(index).shape):
         piece = narrow(piece, other, 0, extent)
+    if type_of(input).dtype is bool_:
+        reduce = {"sum": "amax", "prod": "amin"}.get(reduce, reduce)  # any, all
     if reduce in ("sum", "mean"):
         ones = piece.detach().new_ones(type_of(piece).shape)
         counts = scatter_add(input.detach().new_zeros(type_of(input).shape), axis, index, ones)
         kept = input if include_self else where(eq(counts, 0), input, 0)
         total = scatter_add(kept, axis, index, piece)
         return total if reduce == "sum" else _mean(total, counts, include_self)
-    reached = input
-    for other, extent in enumerate(type_of(index).shape):
-        if other != axis:
-            reached = narrow(reached, other, 0, extent)
-    done = _folded(reached, axis, index, piece, reduce, include_self)
-    if type_of(done).shape == type_of(input).shape:
-        return done
-    places = input.new_zeros((), dtype=type_of(index).dtype) + _counting(input, done, axis)
-    return scatter(input, axis, places, done)
+    kept = input if include_self else _neutral_where_reached(input, axis, index, reduce)
+    return ops.scatter_fold(kept, axis, index, piece, FOLDS[reduce])  # type: ignore[no-any-return]
 
 
-def _counting(input: Tensor, done: Tensor, axis: int) -> Tensor:
-    """The position along the axis, in the shape of ``done``: where ``scatter`` writes its lines."""
-    shape = type_of(done).shape
-    ones = done.detach().new_ones(shape).long()
-    return ones.cumsum(axis) - 1  # type: ignore[no-any-return]
+def _neutral_where_reached(input: Tensor, axis: int, index: Tensor, reduce: str) -> Tensor:
+    """``input`` with the fold's neutral element in the places that an index of ``scatter`` reaches."""
+    reached = scatter(input.detach().new_zeros(type_of(input).shape, dtype=bool_), axis, index, value=True)
+    return where(reached, _neutral(input, reduce), input)  # type: ignore[no-any-return]
 
 
 def index_reduce(
@@ -106,10 +98,13 @@ def index_reduce(
         kept = input if include_self else where(eq(counts, 0), input, 0)
         total = index_add(kept, axis, index, source)
         return total if reduce == "sum" else _mean(total, counts, include_self)
-    shape = [1] * type_of(input).ndim
-    shape[axis] = -1
-    places = broadcast_to(index.reshape(shape), type_of(source).shape)
-    return _folded(input, axis, places, source, reduce, include_self)
+    kept = input
+    if not include_self:
+        line = index_fill(input.detach().new_zeros(type_of(input).shape[axis], dtype=bool_), 0, index, True)
+        shape = [1] * type_of(input).ndim
+        shape[axis] = -1
+        kept = where(line.reshape(shape), _neutral(input, reduce), input)
+    return ops.index_fold(kept, axis, index, source, FOLDS[reduce])  # type: ignore[no-any-return]
 
 
 def _check(name: str, input: Tensor, src: Tensor, reduce: str) -> None:
@@ -126,23 +121,8 @@ def _mean(total: Tensor, counts: Tensor, include_self: bool) -> Tensor:
     return floor_divide(total, divisor)
 
 
-def _folded(input: Tensor, axis: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
-    """Fold along an axis; every other axis has one extent in all three operands."""
-    lines, places, pieces = (movedim(t, axis, -1) for t in (input, index, src))
-    count = type_of(lines).shape[-1]
-    positions = places.new_ones((count,)).cumsum(0) - 1
-    chosen = eq(unsqueeze(places, -2), unsqueeze(positions, -1))
-    elements, own = unsqueeze(pieces, -2), unsqueeze(lines, -1)
-    if not include_self:
-        untouched = unsqueeze(all_of(chosen.logical_not(), -1), -1)
-        taken = cat([broadcast_to(untouched, type_of(own).shape), chosen], -1)
-    else:
-        taken = cat([chosen.new_ones(type_of(own).shape), chosen], -1)
-    every = broadcast_to(elements, type_of(chosen).shape)
-    neutral = {"prod": 1, "amax": _extreme(input, -1), "amin": _extreme(input, 1)}[reduce]
-    candidates = where(taken, cat([own, every], -1), neutral)
-    fold: Any = {"prod": prod, "amax": amax, "amin": amin}[reduce]
-    return movedim(fold(candidates, -1), -1, axis)
+def _neutral(input: Tensor, reduce: str) -> Any:
+    return {"prod": 1, "amax": _extreme(input, -1), "amin": _extreme(input, 1)}[reduce]
 
 
 def _extreme(input: Tensor, sign: int) -> float | int:

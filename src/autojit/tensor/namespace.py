@@ -56,9 +56,13 @@ class finfo:
         self.tiny = self.smallest_normal = float(limits.tiny)
         self.resolution = float(limits.resolution)
 
+    def __repr__(self) -> str:
+        parts = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{p}={getattr(self, p):g}' for p in parts)}, dtype={self.dtype})"
+
 
 def _limits(dtype: DType) -> Any:
-    if dtype is dtypes.bfloat16:
+    if dtype is dtypes.bfloat16 or dtype.kind == "float8":
         return ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return np.finfo(dtype.numpy)
 
@@ -74,6 +78,9 @@ class iinfo:
         self.bits = type.size_bytes * 8
         self.max = int(limits.max)
         self.min = int(limits.min)
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
 _warns_always = False

@@ -16,7 +16,6 @@ from autojit.codegen.cpu import gemm
 from autojit.codegen.cpu.chunks import CHUNK_NS, MAX_PARTIAL_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.loops import print_loops
-from autojit.codegen.cpu.nested import nested_entries
 from autojit.codegen.cpu.lowered import (
     Argument,
     BandEntry,
@@ -34,6 +33,7 @@ from autojit.codegen.cpu.lowered import (
     Sliced,
     Words,
 )
+from autojit.codegen.cpu.nested import nested_entries
 from autojit.codegen.cpu.structured import print_structured
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import CompileError

@@ -112,7 +112,19 @@ class Recount:
 
 
 Argument = (
-    Value | Words | Offset | Scratch | Immediate | Sliced | ErrorWords | Word | Counter | Tape | Nested | Count | Recount
+    Value
+    | Words
+    | Offset
+    | Scratch
+    | Immediate
+    | Sliced
+    | ErrorWords
+    | Word
+    | Counter
+    | Tape
+    | Nested
+    | Count
+    | Recount
 )
 
 

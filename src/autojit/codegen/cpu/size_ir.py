@@ -13,8 +13,8 @@ those of the call before. Layout, all 64-bit words:
 | 7 | ``i64 grow(i64 bytes)``: gives memory of at least so many bytes |
 
 A size that the step counts itself has a program of its own, which runs as an entry of the plan behind the kernel that
-counts it. ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, what there is, its
-target becomes the address of a new block.
+counts it. ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, what
+there is, its target becomes the address of a new block.
 """
 
 from __future__ import annotations

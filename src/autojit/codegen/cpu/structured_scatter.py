@@ -99,14 +99,16 @@ class _ScatterPrinter(LoopPrinter):
         self.loop("line", "0", self.number(self.base.size // self.columns), line)
 
 
-class _Add:
-    """What an expression of kind "op" needs to be printed."""
+class _Fold:
+    """What an expression of kind "op" needs to be printed: an element folded into what is there."""
 
-    name = "add"
     is_cheap = True
 
+    def __init__(self, combine: str) -> None:
+        self.name = {"max": "maximum", "min": "minimum"}.get(combine, combine)
+
     def lower(self, emit: object, old: Scalar, new: Scalar) -> Scalar:
-        return emit.add(old, new)  # type: ignore[attr-defined,no-any-return]
+        return getattr(emit, self.name)(old, new)  # type: ignore[no-any-return]
 
 
 def scatter_program(node: Node) -> LoopProgram:
@@ -141,9 +143,9 @@ def scatter_program(node: Node) -> LoopProgram:
     last = max((k for k, v in enumerate(variables) if v in looked), default=-1)
     program.rows, program.inner = variables[: last + 1], variables[last + 1 :]
     element = make("load", node.inputs[1], slot=1, index=(linearize(axes, src.shape),))
-    if op.combine == "add":
+    if op.combine != "set":
         old = make("load", node.outputs[0], slot=len(node.inputs), index=(place,))
-        element = make("op", node.outputs[0], op=_Add(), args=(old, element))
+        element = make("op", node.outputs[0], op=_Fold(op.combine), args=(old, element))
     program.stores.append(Store(node.outputs[0], element, place))
     settle(program)
     return program

@@ -1,0 +1,50 @@
+"""One call of a jitted function on its way through Python, and what sends it back to the start."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.core.sizes import with_hints
+from autojit.core.types import Shape
+from autojit.jit.pytree import flatten
+from autojit.jit.step import Decision
+from autojit.jit.trace import Trace
+
+
+class Call:
+    """A call's leaves, the values of its open sizes, and the decisions passed so far."""
+
+    def __init__(self, args: Any, kwargs: Any) -> None:
+        self.leaves, self.tree = flatten((args, kwargs))
+        self.bound: set[int] = set()  # leaves whose memory the step also changes by another way
+        self.is_fixed = False  # whether this call's sizes have a step of their own
+        self.shapes: dict[int, Shape] = {}  # of leaves with open sizes
+        self.sizes: dict[str, int] = {}  # the values of the open sizes
+        self.trace: Trace | None = None  # the capture that was begun last
+        self.restart()
+
+    def restart(self) -> None:
+        """Back to the root."""
+        self.path: list[Decision] = []
+        self.outcomes: list[Any] = []
+
+    def with_sizes(self, sizes: dict[str, int], outcomes: Sequence[Any]) -> Call:
+        """The same call as if its open sizes had other values, and its decisions these outcomes: for the capture."""
+        found = copy.copy(self)
+        found.sizes, found.outcomes = sizes, list(outcomes)
+        found.shapes = {k: with_hints(shape, sizes) for k, shape in self.shapes.items()}
+        return found
+
+
+class Conflict(Exception):
+    """Argument leaves share memory with what the step changes: they must be bound, from the root on."""
+
+    def __init__(self, leaves: set[int]) -> None:
+        super().__init__()
+        self.leaves = leaves
+
+
+class Fixed(Exception):
+    """The capture must not leave the sizes of this call open; why has been noted."""
