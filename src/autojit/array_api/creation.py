@@ -34,7 +34,7 @@ def asarray(obj: Any, /, *, dtype: DType | None = None, device: Any = None, copy
 
 def _literal_dtype(obj: Any) -> DType | None:
     if isinstance(obj, int) and not isinstance(obj, bool) and obj >= 1 << 63:
-        return aj.uint64  # type: ignore[no-any-return]
+        return aj.uint64
     return None
 
 

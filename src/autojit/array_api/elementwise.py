@@ -85,5 +85,5 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
         if bound is not None
     }
     if not given:
-        return x.clone()
+        return x.clone()  # type: ignore[no-any-return]
     return FUNCTIONS[np.clip](x, **given).to(x.dtype)  # type: ignore[no-any-return]

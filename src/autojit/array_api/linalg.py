@@ -58,7 +58,7 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 def trace(x: Tensor, /, *, offset: int = 0, dtype: DType | None = None) -> Tensor:
     """The sums of the diagonals of matrices."""
     wanted = aj.uint64 if dtype is None and x.dtype.kind == "uint" else dtype
-    return diagonal(x, offset=offset).sum(-1, dtype=wanted)
+    return diagonal(x, offset=offset).sum(-1, dtype=wanted)  # type: ignore[no-any-return]
 
 
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:

@@ -72,7 +72,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
     """
     if copy is False:
         try:
-            return x.view(sequence_of(shape))
+            return x.view(sequence_of(shape))  # type: ignore[no-any-return]
         except RuntimeError as error:
             raise ValueError(f"reshape: impossible without a copy: {error}") from None
     return _of(np.reshape, x, shape, copy=copy)  # type: ignore[no-any-return]

@@ -91,7 +91,7 @@ def promoted(a: DType, b: DType) -> DType:
         if found.kind == "f":
             raise DTypeError(f"promotion of {a} and {b} is not defined", fix="astype() one of the arrays")
         return dtype_of_numpy(found)
-    return aj.promote_types(a, b)  # type: ignore[no-any-return]
+    return aj.promote_types(a, b)
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
@@ -146,7 +146,7 @@ def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None)
     found = x if device is None else x.to(device)
     if found.dtype is dtype:
         return found.clone() if copy else found
-    return found.to(dtype)
+    return found.to(dtype)  # type: ignore[no-any-return]
 
 
 def sequence_of(shape: Any) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ def _of(function: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def _summed_in(x: Tensor, dtype: DType | None) -> DType | None:
-    return aj.uint64 if dtype is None and x.dtype.kind == "uint" else dtype  # type: ignore[no-any-return]
+    return aj.uint64 if dtype is None and x.dtype.kind == "uint" else dtype
 
 
 def all(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:

@@ -9,13 +9,21 @@ from typing import Any
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
 from autojit.tensor.batch_layer import BatchLayer
+from autojit.tensor.functions_shape import cat
 from autojit.tensor.state import set_layers, state
 from autojit.tensor.tensor import type_of
 
 Function = Callable[..., Any]
 
 
-def vmap(func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error") -> Function:
+def vmap(
+    func: Function,
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Function:
     """The function of batches that applies ``func`` to every element along one axis of its arguments.
 
     Args:
@@ -25,6 +33,7 @@ def vmap(func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         out_dims: where to put it in the results: an integer, or one per result.
         randomness: what random ops in ``func`` do: draw the "same" numbers for all elements, "different" ones, or raise
             an "error".
+        chunk_size: how many elements to compute at once, with less memory; all of them by default.
 
     Raises:
         ValueError: ``in_dims`` does not fit the arguments, or the batch axes have different lengths.
@@ -38,6 +47,8 @@ def vmap(func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
     """
     if randomness not in ("error", "same", "different"):
         raise ValueError(f"vmap: randomness must be 'error', 'different' or 'same', got {randomness!r}")
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
     @functools.wraps(func)
     def batched(*args: Any, **kwargs: Any) -> Any:
@@ -51,11 +62,26 @@ def vmap(func: Function, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
                 if sizes
                 else f"vmap({_name(func)}, in_dims={in_dims}): at least one argument must have a batch axis"
             )
-        layer = BatchLayer(sizes.pop(), randomness)
-        elements = [
-            x if axis is None else layer.element(x if axis == 0 else x.movedim(axis, 0))
-            for x, axis in zip(leaves, axes, strict=True)
+        (size,) = sizes
+        fronted = [x if axis in (None, 0) else x.movedim(axis, 0) for x, axis in zip(leaves, axes, strict=True)]
+        if chunk_size is None or chunk_size >= size:
+            return at_once(fronted, axes, tree, size)
+        parts = []
+        for start in range(0, size, chunk_size):
+            count = min(chunk_size, size - start)
+            cut = [x if axis is None else x.narrow(0, start, count) for x, axis in zip(fronted, axes, strict=True)]
+            parts.append(flatten(at_once(cut, axes, tree, count)))
+        joined = _out_axes(out_dims, parts[0][0])
+        whole = [
+            results[0] if axis is None else cat(list(results), axis)
+            for axis, results in zip(joined, zip(*(leaves for leaves, _ in parts), strict=True), strict=True)
         ]
+        return parts[0][1].unflatten(whole)
+
+    def at_once(leaves: list[Any], axes: list[int | None], tree: TreeSpec, size: int) -> Any:
+        """The function of one batch whose axis is the first one."""
+        layer = BatchLayer(size, randomness)
+        elements = [x if axis is None else layer.element(x) for x, axis in zip(leaves, axes, strict=True)]
         given, named = tree.unflatten(elements)
         before = state.layers
         set_layers((*before, layer))

@@ -130,10 +130,20 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
     return both
 
 
-def jacrev(func: Function, argnums: Any = 0, *, has_aux: bool = False) -> Function:
+def jacrev(
+    func: Function,
+    argnums: Any = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Function:
     """The Jacobian function, by reverse mode for all elements of the output at once.
 
     Per output and argument a tensor of shape ``output.shape + argument.shape``.
+
+    Args:
+        chunk_size: how many elements of the output to differentiate at once, with less memory.
 
     Example:
         >>> import autojit as aj
@@ -161,7 +171,7 @@ def jacrev(func: Function, argnums: Any = 0, *, has_aux: bool = False) -> Functi
 
             t = type_of(y)
             basis = eye(t.size, dtype=t.dtype).reshape((t.size, *t.shape))
-            leaves, tree = flatten(vmap(row)(basis))
+            leaves, tree = flatten(vmap(row, chunk_size=chunk_size)(basis))
             shaped = [g.reshape((*t.shape, *type_of(g).shape[1:])) for g in leaves]
             found = tree.unflatten(shaped)
             blocks.append(found if isinstance(argnums, tuple | list) else found[0])
@@ -171,8 +181,11 @@ def jacrev(func: Function, argnums: Any = 0, *, has_aux: bool = False) -> Functi
     return jacobian
 
 
-def jacfwd(func: Function, argnums: Any = 0, *, has_aux: bool = False) -> Function:
+def jacfwd(func: Function, argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error") -> Function:
     """The Jacobian function, by forward mode for all elements of the argument at once.
+
+    Args:
+        randomness: as for ``vmap``.
 
     Example:
         >>> import autojit as aj
@@ -200,7 +213,7 @@ def jacfwd(func: Function, argnums: Any = 0, *, has_aux: bool = False) -> Functi
 
             t = type_of(x)
             basis = eye(t.size, dtype=t.dtype).reshape((t.size, *t.shape))
-            parts, output_tree = flatten(vmap(push, out_dims=-1)(basis))
+            parts, output_tree = flatten(vmap(push, out_dims=-1, randomness=randomness)(basis))
             output_trees.append(output_tree)
             columns.append([p.reshape((*type_of(p).shape[:-1], *t.shape)) for p in parts])
         blocks = [tree.unflatten(list(row)) for row in zip(*columns, strict=True)]

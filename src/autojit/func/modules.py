@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import autojit
 from autojit import ops
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
@@ -126,6 +127,26 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
     parameters = [dict(model.named_parameters()) for model in models]
     buffers = [dict(model.named_buffers()) for model in models]
     return _stacked("parameter", parameters), _stacked("buffer", buffers)
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Let every ``BatchNorm`` of the module use the statistics of its batch only, in place; returns the module.
+
+    ``vmap`` of a module needs this: running statistics are one for all elements.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.func.replace_all_batch_norm_modules_(aj.nn.BatchNorm1d(2)).running_mean is None
+        True
+    """
+    batch_norm: Any = autojit.nn.batchnorm._BatchNorm
+    for module in root.modules():
+        if isinstance(module, batch_norm):
+            module.running_mean = None
+            module.running_var = None
+            module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def _stacked(kind: str, states: list[dict[str, Any]]) -> dict[str, Tensor]:

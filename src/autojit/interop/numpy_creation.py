@@ -103,8 +103,8 @@ def _fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None
 
 @implements("linspace")
 def _linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0,
-    *, device: Any = None,
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
     low, high = (_inexact(v) for v in (start, stop))
     count = max((num - 1) if endpoint else num, 0)

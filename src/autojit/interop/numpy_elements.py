@@ -278,7 +278,7 @@ def _unique(
     x = tensor_of(ar)
     if not (return_index or return_inverse or return_counts) and axis is None:
         return aj.unique(x)
-    values, first, inverse, counts = np.unique(host(x), True, True, True, axis=axis)
+    _, first, inverse, counts = np.unique(host(x), True, True, True, axis=axis)
     flat = x.reshape(-1) if axis is None else x
     found = [flat.index_select(0 if axis is None else axis, aj.as_tensor(first))]
     asked = ((return_index, first), (return_inverse, inverse), (return_counts, counts))
@@ -293,7 +293,7 @@ def _unique_values(x: Any, /) -> Any:
 def _unique_parts(x: Any) -> tuple[Any, Any, Any, Any]:
     """Different elements, where they are first, the inverse, counts: NaN are all different, as the standard says."""
     t = tensor_of(x)
-    values, first, inverse, counts = np.unique(host(t), True, True, True, equal_nan=False)
+    _, first, inverse, counts = np.unique(host(t), True, True, True, equal_nan=False)
     picked = t.reshape(-1)[aj.as_tensor(first)]
     return picked, aj.as_tensor(first), aj.as_tensor(inverse.reshape(t.shape)), aj.as_tensor(counts)
 

@@ -33,7 +33,7 @@ def _shape(a: Any) -> tuple[int, ...]:
 
 
 @implements("ndim")
-def _ndim(a: Any) -> int:
+def _ndim(a: Any) -> Any:
     return tensor_of(a).ndim
 
 
@@ -47,7 +47,7 @@ def _size(a: Any, axis: Any = None) -> int:
 
 
 @implements("iscomplexobj")
-def _iscomplexobj(x: Any) -> bool:
+def _iscomplexobj(x: Any) -> Any:
     return tensor_of(x).dtype.is_complex
 
 

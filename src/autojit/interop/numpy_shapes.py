@@ -160,8 +160,7 @@ for _name in ("hstack", "vstack", "dstack", "column_stack"):
 @implements("block")
 def _block(arrays: Any) -> Any:
     depth = _depth(arrays)
-    found = _blocks(arrays, depth, max(depth, _most_axes(arrays)))
-    return found
+    return _blocks(arrays, depth, max(depth, _most_axes(arrays)))
 
 
 def _depth(arrays: Any) -> int:

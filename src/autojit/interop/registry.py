@@ -133,7 +133,7 @@ def delivered(result: Any, out: Any = None, name: str = "out=") -> Any:
 
 
 def apart(arguments: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
-    """Arguments that do not share memory with ``out``: what history keeps of them must not change when it is written."""
+    """Arguments that do not share memory with ``out``: what history keeps of them must not change when it is filled."""
     written = [t for t in (out if isinstance(out, tuple) else (out,)) if isinstance(t, Tensor)]
     if not written:
         return arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import io
 import pickle
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -55,7 +55,7 @@ _Pickler: Any = pickle._Pickler  # the one written in Python, whose instructions
 class PickleWriter(_Pickler):  # type: ignore[misc]
     """Pickles one object; ``storages`` is afterwards what its tensors look at, under ``"0"``, ``"1"``, ..."""
 
-    dispatch = dict(_Pickler.dispatch)
+    dispatch: ClassVar[dict[type, Any]] = dict(_Pickler.dispatch)
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=2)

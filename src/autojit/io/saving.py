@@ -58,8 +58,8 @@ def _written(obj: Any, file: BinaryIO, name: str) -> None:
         raise UsageError("save: the value is nested too deeply to be saved") from None
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
-            f"save: a value cannot be saved: {error}; save state_dict() of modules and optimisers, and numbers, strings "
-            "and containers"
+            f"save: a value cannot be saved: {error}; save state_dict() of modules and optimisers, and numbers, "
+            "strings and containers"
         ) from error
 
 

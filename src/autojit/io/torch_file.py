@@ -100,7 +100,7 @@ def read_file(file: BinaryIO, map_location: Any, path: str | None = None, encodi
     """The object of an open file.
 
     Args:
-        map_location: where storages of other devices go: a device, a dict of them, or a function of ``(storage, name)``.
+        map_location: where storages of other devices go: a device, a dict of them, or a function.
         path: the file's path, to map its storages copy-on-write instead of reading them.
 
     Raises:

@@ -151,7 +151,7 @@ def sparse(layout: Any, data: Any) -> Tensor:
 
 
 def tensor_of_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
-    """torch's ``_rebuild_from_type_v2``: a tensor with attributes of its own, which are put back when they are a dict."""
+    """torch's ``_rebuild_from_type_v2``: a tensor with attributes of its own, put back if they are a dict."""
     if not any(function is known for known in (tensor_v2, tensor_v3, parameter)) or not isinstance(arguments, tuple):
         raise LoadError("load: a tensor is rebuilt by an unknown function")
     made = function(*arguments)

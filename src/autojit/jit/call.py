@@ -15,7 +15,8 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
-from autojit.ir.concrete import concrete, is_open
+from autojit.core.sizes import recording
+from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
@@ -65,7 +66,8 @@ class CompiledCall(GraphOp):
 
     # -- derivatives
 
-    def _wanted(self) -> list[int]:
+    def wanted(self) -> list[int]:
+        """Positions of the inputs that a derivative can be asked for."""
         return [
             k
             for k, (v, t) in enumerate(self._inputs)
@@ -75,15 +77,19 @@ class CompiledCall(GraphOp):
     def _with_history(self) -> list[int]:
         return [k for k, (_, t) in enumerate(self._outputs) if t is not None]
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        placed: list[Any] = [None] * len(primals)
-        wanted = self._wanted()
-        if not wanted:
-            return tuple(placed)
+    def adjoint_call(self, wanted: Sequence[int]) -> CompiledCall:
+        """``record_adjoint``, done once."""
         if self._adjoint_call is None:
             with anomaly.collected([]):
-                self._adjoint_call = self._record_adjoint(wanted)
-        call = self._adjoint_call
+                self._adjoint_call = self.record_adjoint(wanted)
+        return self._adjoint_call
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        placed: list[Any] = [None] * len(primals)
+        wanted = self.wanted()
+        if not wanted:
+            return tuple(placed)
+        call = self.adjoint_call(wanted)
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
         sizes = self.sizes_of(p.spec for p in primals)
         filled = [
@@ -96,8 +102,9 @@ class CompiledCall(GraphOp):
             placed[k] = bar
         return tuple(placed)
 
-    def _record_adjoint(self, wanted: Sequence[int]) -> CompiledCall:
-        with self.trace.resumed():
+    def record_adjoint(self, wanted: Sequence[int]) -> CompiledCall:
+        """The derivative by some of the inputs: what their history does with cotangents of the outputs that have one."""
+        with self.trace.resumed(), recording(self.trace):
             bars = []
             for k in self._with_history():
                 bar = wrap_value(self.trace.builder.input(self._outputs[k][0].type))
@@ -119,7 +126,7 @@ class CompiledCall(GraphOp):
         NaN; computed with NumPy, for anomaly mode. None if there is none.
         """
         with anomaly.collected([]) as checks:
-            call = self._record_adjoint(self._wanted())
+            call = self.record_adjoint(self.wanted())
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks])  # type: ignore[misc]
         arrays = [t._array for t in primals]
         for k in self._with_history():
@@ -132,8 +139,9 @@ class CompiledCall(GraphOp):
         return None
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        if self._tangents is None or is_open_graph(self.graph):
-            self._tangents = GraphCall(jvp(self.closed(primals)))
+        closed = self.closed(p.spec for p in primals)
+        if self._tangents is None or closed is not self.graph:
+            self._tangents = GraphCall(jvp(closed))
         filled = [
             p._literal(0, p.spec) if t is None else t
             for p, t in zip(primals, tangents, strict=True)
@@ -143,11 +151,8 @@ class CompiledCall(GraphOp):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         sizes = [a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
-        if is_open_graph(self.graph):
-            raise UnsupportedError(
-                "vmap: the compiled function leaves sizes open", fix="compile it with dynamic=False, or jit the vmap"
-            )
-        return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
+        examples = (a.spec.drop((0,)) if flag else a.spec for a, flag in zip(args, batched, strict=True))
+        return bind(GraphCall(vmap(self.closed(examples), batched, sizes[0])), *args)
 
 
 @contextmanager

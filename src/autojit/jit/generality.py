@@ -50,7 +50,8 @@ def general_capture(
         note(f"sizes were fixed: {pinned or 'no others take the same way'}")
         raise Fixed
     again = call.with_sizes(others, [split.outcome for split in trace.splits])
-    difference = first_difference(capture, record(again, 5))
+    twin = record(again, 5)
+    difference = first_difference(capture, twin) or _different_derivative(capture, twin)
     if difference is not None:
         open_sizes.give_up(trace, (), f"other sizes change {difference}", note)
     return capture
@@ -101,6 +102,24 @@ def first_difference(a: Capture, b: Capture) -> str | None:
     if [known.get(v) for v in _left(a)] != list(_left(b)):
         return "what it leaves"
     return _different_result(a, b)
+
+
+def _different_derivative(a: Capture, b: Capture) -> str | None:
+    """Where the derivatives of two captures differ that have been found to be the same."""
+    if not a.is_differentiable:
+        return None
+    calls = [capture.as_op().op for capture in (a, b)]
+    wanted = calls[0].wanted()
+    if not wanted:
+        return None
+    first, second = (call.adjoint_call(wanted).graph for call in calls)
+    known = dict(zip(a.trace.builder.inputs, b.trace.builder.inputs, strict=True))
+    for node, twin in zip(a.trace.builder.nodes, b.trace.builder.nodes, strict=False):
+        if node.op != twin.op or [known.get(v) for v in node.inputs] != list(twin.inputs):
+            return f"the derivative: {node.op}, which becomes {twin.op}"
+        known.update(zip(node.outputs, twin.outputs, strict=True))
+    same_ends = [known.get(v) for v in first.outputs] == list(second.outputs)
+    return None if same_ends else "the derivative"
 
 
 def _same_state(a: StateEntry, b: StateEntry) -> bool:

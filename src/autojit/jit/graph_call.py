@@ -43,9 +43,9 @@ class GraphOp(Op, abstract=True):
             take_sizes(value.type, kind.shape, sizes)
         return sizes
 
-    def closed(self, operands: Operands) -> Graph:
-        """The graph for the sizes of these operands."""
-        sizes = self.sizes_of(x.spec for x in operands)
+    def closed(self, types: Iterable[TensorType]) -> Graph:
+        """The graph for operands of these types, without open sizes."""
+        sizes = self.sizes_of(types)
         return concrete(self.graph, sizes) if sizes else self.graph  # type: ignore[no-any-return]
 
     def _one_or_all(self, results: Iterable[Any]) -> Any:

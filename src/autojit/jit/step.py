@@ -126,6 +126,7 @@ class CallOfCapture:
         if counted:
             raise SpecializeSize(tuple(counted), "the caller differentiates the results")
         self.op = CompiledCall(trace, inputs, outputs)
+        self.read = set(self.op.graph.outputs).union(*(node.inputs for node in self.op.graph.nodes))
 
 
 class Decision:
@@ -268,7 +269,7 @@ class CompiledStep:
         for k, (given, leaf) in enumerate(zip(leaves, self.capture.arguments, strict=True)):
             if leaf.value is not None:
                 t = given if isinstance(given, Tensor) else wrap(np.asarray(given))
-                if leaf.value not in self.read:
+                if leaf.value not in call.read:
                     t = wrap(t._array)  # results do not depend on it: its history may be gone
                 # what the step changes below is read by the derivative as it was before
                 operands.append(_kept(t) if k in changed else t)

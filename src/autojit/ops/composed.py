@@ -15,6 +15,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.evaluating import large_floats
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operands, bind
@@ -137,6 +138,9 @@ class Softmax(Normalised):
     """Exponentials over their sum."""
 
     def eager(self, x: NDArray[Any]) -> Any:
+        found = large_floats(self, x)
+        if found is not None:
+            return found
         e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))  # type: ignore[call-overload]
         e *= 1 / np.add.reduce(e, self.axis, None, None, True)  # type: ignore[call-overload]
         return e
@@ -157,6 +161,9 @@ class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
 
     def eager(self, x: NDArray[Any]) -> Any:
+        found = large_floats(self, x)
+        if found is not None:
+            return found
         shifted = x - np.maximum.reduce(x, self.axis, None, None, True)  # type: ignore[call-overload]
         shifted -= np.log(np.add.reduce(np.exp(shifted), self.axis, None, None, True))  # type: ignore[call-overload]
         return shifted

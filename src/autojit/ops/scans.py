@@ -13,6 +13,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.evaluating import large_floats
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
@@ -53,6 +54,9 @@ class Cumulative(Structured):
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.dtype in _HALVES:
             return self.eager(x.astype(np.float32)).astype(x.dtype)
+        found = large_floats(self, x)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
         if self.reverse:
             return np.flip(Cumulative(self.kind, self.axis).eager(np.flip(x, self.axis)), self.axis).copy()
         if self.kind == "logsumexp":
@@ -183,6 +187,9 @@ class CumulativeExtreme(Structured):
         if x.dtype in _HALVES:
             values, places = self.eager(x.astype(np.float32))
             return values.astype(x.dtype), places
+        found = large_floats(self, x)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
         fold = np.maximum if self.kind == "max" else np.minimum
         values = fold.accumulate(x, self.axis)
         shape = [1] * x.ndim

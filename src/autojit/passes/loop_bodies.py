@@ -7,9 +7,11 @@ from collections.abc import Callable
 from autojit.ir.graph import Graph, Node
 from autojit.passes.common_subexpressions import eliminate_common_subexpressions
 from autojit.passes.dead_code import eliminate_dead_code
+from autojit.passes.hoist_steps import hoist_steps
 from autojit.passes.open_bodies import NESTED, has_bodies, open_bodies
 from autojit.passes.prune_bodies import merge_scans, prune_bodies
 from autojit.passes.share_steps import share_steps
+from autojit.passes.simplify import simplify
 
 Optimize = Callable[[Graph], Graph]
 
@@ -24,6 +26,7 @@ def optimize_bodies(graph: Graph, optimize: Optimize) -> Graph:
     graph = open_bodies(merge_scans(eliminate_dead_code(graph)))
     graph = _in_bodies(graph, eliminate_common_subexpressions)
     graph = prune_bodies(share_steps(prune_bodies(graph)))
+    graph = prune_bodies(hoist_steps(_in_bodies(graph, simplify)))
     return _in_bodies(graph, optimize)
 
 

@@ -13,6 +13,8 @@ from autojit.passes.constants import fold_constants
 from autojit.passes.dead_code import eliminate_dead_code
 from autojit.passes.expand import expand
 from autojit.passes.fill_empty import fill_empty
+from autojit.passes.join_products import join_products
+from autojit.passes.join_slices import join_slices
 from autojit.passes.layout import transpose_products
 from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.simplify import simplify
@@ -26,9 +28,11 @@ PASSES: tuple[Pass, ...] = (
     simplify,
     eliminate_common_subexpressions,
     eliminate_dead_code,
+    join_slices,
     fold_constants,
     transpose_products,
     simplify,
+    join_products,
     eliminate_common_subexpressions,
     accumulate_products,
     eliminate_dead_code,

@@ -27,7 +27,7 @@ from autojit.ir.index import Index, reshaped
 from autojit.ops.base import Elementwise, Reduction
 from autojit.schedule.axis_maps import map_axes
 from autojit.schedule.counts import CountReaders
-from autojit.schedule.pull import Indices, broadcast_index, is_inline, is_opaque, leaves, loop_indices
+from autojit.schedule.pull import Indices, broadcast_index, is_inline, is_opaque, joins_blocks, leaves, loop_indices
 
 FULL, ROW, OUT = "full", "row", "out"
 POINTWISE = ("concatenate", "random_bits", "slice_update")
@@ -40,7 +40,8 @@ EXPANSION = 8  # a cheap node this much larger than what it reads is computed wh
 
 def is_pointwise(node: Node) -> bool:
     """Whether a node's element can be computed from elements of its operands at positions known before running."""
-    return (isinstance(node.op, Elementwise) or node.op.name in POINTWISE) and not is_opaque(node)
+    is_known = isinstance(node.op, Elementwise) or node.op.name in POINTWISE
+    return is_known and not is_opaque(node) and not joins_blocks(node)
 
 
 @dataclass(eq=False)

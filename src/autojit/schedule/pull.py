@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from math import prod
 
+from autojit.core.sizes import is_symbolic
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque
 from autojit.ops.base import Elementwise, Reindex, Source
 from autojit.ops.indexing import Gathering
+from autojit.ops.joining import Concatenate
 
 Indices = tuple[Index, ...]
+MANY_BLOCKS = 8
+BLOCK_BYTES = 1024  # on average
 
 
 def is_opaque(node: Node) -> bool:
@@ -23,6 +28,16 @@ def is_opaque(node: Node) -> bool:
     if any(v.type.dtype.kind in ("complex", "float8") for v in (*node.inputs, *node.outputs)):
         return True
     return isinstance(node.op, Elementwise) and type(node.op).lower is Elementwise.lower
+
+
+def joins_blocks(node: Node) -> bool:
+    """Whether a node joins so many blocks of memory that copying them beats asking, per element, in which one it lies."""
+    if not isinstance(node.op, Concatenate) or len(node.inputs) < MANY_BLOCKS or is_opaque(node):
+        return False
+    whole = node.outputs[0].type
+    if any(is_symbolic(n) for n in whole.shape) or prod(whole.shape[: node.op.axis]) != 1:
+        return False
+    return whole.size_bytes >= len(node.inputs) * BLOCK_BYTES
 
 
 def is_inline(node: Node) -> bool:

@@ -53,6 +53,33 @@ def _kernel_of_op(op: Op, operands: tuple[Operand, ...]) -> Executable:
     return kernel_of(lambda *tracers: bind(op, *tracers), operands)
 
 
+Pattern = tuple[tuple[tuple[int, ...], DType], ...]  # per operand: extents as numbers of a list, -1 for 1
+
+
+@lru_cache(maxsize=512)
+def _kernel_of_pattern(op: Op, operands: Pattern) -> Executable:
+    from autojit.compiler import compile
+
+    builder = GraphBuilder()
+    sizes = {-1: 1}
+    for place in sorted({place for places, _ in operands for place in places} - {-1}):
+        sizes[place] = named_size(f"n{place}", 512)
+    values = [builder.input(TensorType(tuple(sizes[p] for p in places), dtype, CPU)) for places, dtype in operands]
+    return compile(builder.finish(builder.apply(op, values))).executable
+
+
+def evaluate_by_open_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The op's result by the kernel that serves all operands of these ranks with the same equal extents and ones."""
+    places: dict[int, int] = {1: -1}
+    pattern = []
+    for array in arrays:
+        if array.size == 0:
+            return None
+        pattern.append((tuple(places.setdefault(n, len(places) - 1) for n in array.shape), dtype_of_numpy(array.dtype)))
+    found = _kernel_of_pattern(op, tuple(pattern)).run([np.ascontiguousarray(a) for a in arrays])
+    return found[0] if op.n_outputs == 1 else tuple(found)
+
+
 @lru_cache(maxsize=256)
 def _kernel_of_shapes(op: Op, operands: tuple[tuple[Shape, DType], ...]) -> Executable:
     from autojit.compiler import compile
@@ -131,3 +158,4 @@ def run(kernel: Executable, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]
 
 
 evaluating.by_kernel = evaluate_by_kernel
+evaluating.by_open_kernel = evaluate_by_open_kernel

@@ -7,6 +7,7 @@ printer here is called back from the step through its eager rule, and counted.
 from __future__ import annotations
 
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
+from autojit.codegen.cpu.structured_concatenation import print_concatenation
 from autojit.codegen.cpu.structured_convolution import print_convolution
 from autojit.codegen.cpu.structured_matmul import print_matmul
 from autojit.codegen.cpu.structured_positions import print_positions
@@ -16,6 +17,7 @@ from autojit.core.config import config
 from autojit.ir.graph import Node
 from autojit.ops.base import Structured
 from autojit.ops.convolution import Trilinear
+from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
@@ -38,6 +40,8 @@ def print_structured(node: Node) -> KernelText | None:
         return print_positions(node)
     if isinstance(node.op, Structured) and node.op.lowering == "own":
         return node.op.print_kernel(node)  # type: ignore[attr-defined, no-any-return]
+    if isinstance(node.op, Concatenate):
+        return print_concatenation(node)
     return _print_constant(node) if isinstance(node.op, Constant) else None
 
 

@@ -1,0 +1,64 @@
+"""Atoms settle into their best arrangement: an energy written in NumPy, its gradient by autojit, SciPy's L-BFGS.
+
+    python examples/lennard_jones.py [--steps N] [--small] [--eager]
+
+``energy`` is plain NumPy and knows nothing of autojit; called with a tensor, NumPy's functions compute on tensors, so it
+can be differentiated and compiled. The best arrangements of 4 and 13 atoms, a tetrahedron and an icosahedron, are known:
+Hoare and Pal, Adv. Phys. 20(84), 1971.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from _setup import options
+from scipy.optimize import minimize
+
+import autojit as aj
+
+LOWEST = {4: -6.0, 13: -44.326801}
+
+
+def energy(x):
+    """The Lennard-Jones energy of atoms at ``f64[3 n]``, in units of the depth of one bond."""
+    atoms = x.reshape(-1, 3)
+    first, second = np.triu_indices(len(atoms), 1)
+    apart = atoms[first] - atoms[second]
+    attraction = np.sum(apart**2, axis=1) ** -3.0
+    return 4 * np.sum(np.square(attraction) - attraction)
+
+
+def with_slope(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+    """The energy and its gradient."""
+    x = x.detach().requires_grad_()
+    value = energy(x)
+    return value.detach(), aj.autograd.grad(value, x)[0]
+
+
+def main(arguments: list[str] | None = None) -> list[float]:
+    o = options("the best arrangement of some atoms", arguments)
+    count, starts = (4, 3) if o.small else (13, 40)
+    rng = np.random.default_rng(0)
+    run = with_slope if o.eager else aj.jit(with_slope)
+    energies: list[float] = []
+
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = run(aj.from_numpy(x))
+        energies.append(value.item())
+        return energies[-1], slope.numpy()
+
+    start = time.perf_counter()
+    settled: list[float] = []
+    for _ in range(o.steps or starts):
+        begin = rng.uniform(-1.3, 1.3, (count, 3)) * (count / 13) ** (1 / 3)
+        found = minimize(objective, begin.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 300})
+        settled.append(float(found.fun))
+    print(f"{len(energies)} energies with gradients in {time.perf_counter() - start:.1f} s")
+    print(f"lowest energy {min(settled):.6f} of {len(settled)} starts, known to be {LOWEST[count]}")
+    assert np.isclose(min(settled), LOWEST[count], rtol=1e-6)
+    return settled
+
+
+if __name__ == "__main__":
+    main()

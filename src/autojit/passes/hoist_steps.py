@@ -1,0 +1,275 @@
+"""Hoist matrix products out of scans: what no step needs from the step before is done for all steps at once.
+
+A small product in every step becomes one large product before the loop (of what depends on slices alone) or after it
+(of what only results and sums read): its operands are read once, and it is cut into pieces of a good size. Sums over
+the steps, such as the gradient of a weight, become one product over all steps. What is computed for all steps at once
+is kept stacked, within ``MOST_BYTES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from autojit.core.sizes import typical
+from autojit.ir.builder import GraphBuilder, Tracer
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.inline import inline
+from autojit.ops.base import Reindex, Source
+from autojit.ops.elementwise_arithmetic import add
+from autojit.ops.matmul import matmul
+from autojit.ops.reductions import Sum, sum
+from autojit.ops.scan_steps import Scan
+from autojit.ops.shape import Permute, permute, reshape
+from autojit.passes.prune_bodies import needed
+from autojit.transforms.batch import vmap
+
+MOST_BYTES = 256 << 20
+
+
+def hoist_steps(graph: Graph) -> Graph:
+    """Move matrix products out of scans where they do not take part in the recurrence.
+
+    Preserves results to rounding (sums over steps are taken in another order). Time O(nodes of bodies).
+    """
+    if not any(isinstance(node.op, Scan) for node in graph.nodes):
+        return graph
+    builder = GraphBuilder()
+    builder.inputs = list(graph.inputs)
+    renamed: dict[Value, Value] = {}
+    for node in graph.nodes:
+        inputs = [renamed.get(v, v) for v in node.inputs]
+        builder.source = node.source
+        if isinstance(node.op, Scan):
+            outputs = _Hoisting(builder, node.op, inputs).run()
+            renamed.update(zip(node.outputs, outputs, strict=True))
+        else:
+            builder.nodes.append(
+                node if tuple(inputs) == node.inputs else Node(node.op, tuple(inputs), node.outputs, node.source)
+            )
+    return builder.finish([renamed.get(v, v) for v in graph.outputs])
+
+
+class _Hoisting:
+    """One scan taken apart. ``stacks`` and ``constants`` pair the body's inputs with the values outside."""
+
+    def __init__(self, builder: GraphBuilder, op: Scan, operands: Sequence[Value]) -> None:
+        self.builder = builder
+        self.op = op
+        first, rest = op.carries, op.carries + op.stacks
+        self.carried = list(zip(op.body.inputs[:first], operands[:first], strict=True))
+        self.stacks = dict(zip(op.body.inputs[first:rest], operands[first:rest], strict=True))
+        self.constants = dict(zip(op.body.inputs[rest:], operands[rest:], strict=True))
+        self.nodes = list(op.body.nodes)
+        self.lasts = list(op.body.outputs[:first])
+        self.results = list(op.body.outputs[first:])
+
+    def run(self) -> list[Value]:
+        """Record what is hoisted and the scan that is left; the values of the scan's outputs."""
+        self._before()
+        late, sums = self._late()
+        if not late:
+            found = self._scan(self.results)
+            return [found[v] if k >= len(self.lasts) else found[k] for k, v in enumerate((*self.lasts, *self.results))]
+        return self._after(late, sums)
+
+    # -- before the loop
+
+    def _before(self) -> None:
+        free = {*self.stacks, *self.constants}
+        moving = set(self.stacks)
+        products: list[Node] = []
+        for node in self.nodes:
+            if node.op.has_effect or node.op.is_random or not all(v in free for v in node.inputs):
+                continue
+            free.update(node.outputs)
+            if not moving.isdisjoint(node.inputs):
+                moving.update(node.outputs)
+                if node.op.name == "matmul":
+                    products.append(node)
+        products = [n for n in products if self._fits(n.outputs)]
+        if not products:
+            return
+        hoisted, _ = needed(Graph((), tuple(self.nodes), ()), [v for n in products for v in n.outputs])
+        left = [n for n in self.nodes if n not in set(hoisted)]
+        read = {v for n in left for v in n.inputs} | {*self.lasts, *self.results}
+        border = [v for n in hoisted for v in n.outputs if v in read]
+        again = [n for n in hoisted if not moving.intersection(n.outputs)]  # of constants only: cheap to have twice
+        border = [v for v in border if v in moving]
+        for value, whole in zip(border, self._for_all(hoisted, border), strict=True):
+            self.stacks[value] = whole
+        self.nodes = [*again, *left]
+
+    def _fits(self, values: Sequence[Value]) -> bool:
+        return typical(self.op.length) * typical(_bytes(values)) <= MOST_BYTES
+
+    def _for_all(self, nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Value]:
+        """The values of nodes for all steps, stacked."""
+        read = {v for n in nodes for v in n.inputs}
+        inputs = [v for v in (*self.stacks, *self.constants) if v in read]
+        graph = Graph(tuple(inputs), tuple(nodes), tuple(outputs))
+        whole = vmap(graph, [v in self.stacks for v in inputs], self.op.length)
+        given = [self._tracer(self.stacks[v] if v in self.stacks else self.constants[v]) for v in inputs]
+        return [y.value for y in inline(whole, given, given[0])]
+
+    def _tracer(self, value: Value) -> Tracer:
+        return self.builder.tracer(value)
+
+    # -- after the loop
+
+    def _late(self) -> tuple[list[Node], dict[int, Value]]:
+        """(the nodes to run after the loop, per carry that only sums up: what it adds)."""
+        made_by = {v: n for n in self.nodes for v in n.outputs}
+        readers: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for v in dict.fromkeys(node.inputs):
+                readers.setdefault(v, []).append(node)
+        sums: dict[int, Value] = {}
+        for k, (carry, _) in enumerate(self.carried):
+            share = self._summand(carry, self.lasts[k], made_by.get(self.lasts[k]), readers)
+            if share is not None:
+                sums[k] = share
+        _, recurrent = needed(
+            Graph((), tuple(self.nodes), ()), [v for k, v in enumerate(self.lasts) if k not in sums]
+        )
+        late: set[Value] = set()
+        chosen: list[Node] = []
+        border: set[Value] = set()
+        summed = {sums[k] for k in sums}
+        for node in self.nodes:
+            if not recurrent.isdisjoint(node.outputs) or node.op.has_effect or node.op.is_random:
+                continue
+            is_sum = isinstance(node.op, Sum) and node.outputs[0] in summed
+            if node.op.name == "matmul" or is_sum or not late.isdisjoint(node.inputs):
+                if any(v in dict(self.carried) and self._is_sum(v, sums) for v in node.inputs):
+                    continue
+                chosen.append(node)
+                late.update(node.outputs)
+                border.update(node.inputs)
+        if not any(n.op.name == "matmul" for n in chosen) or not self._fits([v for v in border if v not in late]):
+            return [], {}
+        chosen = self._with_views(chosen, made_by)
+        outside = {v for n in chosen for v in n.outputs}
+        return chosen, {k: v for k, v in sums.items() if v in outside}
+
+    def _is_sum(self, carry: Value, sums: dict[int, Value]) -> bool:
+        return any(self.carried[k][0] is carry for k in sums)
+
+    def _summand(
+        self, carry: Value, last: Value, node: Node | None, readers: dict[Value, list[Node]]
+    ) -> Value | None:
+        """What a carry adds up, if that is all it does."""
+        if node is None or node.op.name != "add" or len(readers.get(carry, ())) != 1 or carry in self.results:
+            return None
+        if readers[carry] != [node] or last in readers or last in self.results or self.lasts.count(last) > 1:
+            return None
+        a, b = node.inputs
+        share = b if a is carry else a
+        return share if share is not carry and share.type == carry.type else None
+
+    def _with_views(self, chosen: list[Node], made_by: dict[Value, Node]) -> list[Node]:
+        """Also what the chosen nodes see through: views and constants are made again outside."""
+        found = set(chosen)
+        stack = [v for n in chosen for v in n.inputs]
+        while stack:
+            node = made_by.get(stack.pop())
+            if node is not None and node not in found and isinstance(node.op, Reindex | Source):
+                found.add(node)
+                stack += node.inputs
+        return [n for n in self.nodes if n in found]
+
+    def _after(self, late: list[Node], sums: dict[int, Value]) -> list[Value]:
+        made = {v for n in late for v in n.outputs}
+        results = [v for v in self.results if v not in made]
+        read = dict.fromkeys(v for n in late for v in n.inputs)
+        border = [v for v in read if v not in made and v not in self.stacks and v not in self.constants]
+        adders = {self.lasts[k] for k in sums}
+        views = {v for n in late if isinstance(n.op, Reindex | Source) for v in n.outputs}
+        self.nodes = [
+            n for n in self.nodes if (n.outputs[0] not in made or n.outputs[0] in views) and n.outputs[0] not in adders
+        ]
+        kept = [k for k in range(len(self.carried)) if k not in sums]
+        lasts, carried = self.lasts, self.carried
+        self.lasts, self.carried = [lasts[k] for k in kept], [carried[k] for k in kept]
+        found = self._scan(list(dict.fromkeys([*results, *border])))
+        for value in border:
+            self.stacks[value] = found[value]
+        totals = {k: self._total(share, late) for k, share in sums.items()}
+        whole = [v for v in self.results if v in made]
+        after = dict(zip(whole, self._for_all(late, whole), strict=True)) if whole else {}
+        out: list[Value] = []
+        for k in range(len(lasts)):
+            if k in sums:
+                out.append(add(self._tracer(carried[k][1]), totals[k]).value)
+            else:
+                out.append(found[kept.index(k)])
+        return [*out, *(after[v] if v in after else found[v] for v in self.results)]
+
+    def _total(self, share: Value, late: list[Node]) -> Any:
+        """What a carry adds up over all steps."""
+        made_by = {v: n for n in late for v in n.outputs}
+        node = made_by[share]
+        if node.op.name == "matmul" and share.type.ndim == 2 and all(v.type.ndim == 2 for v in node.inputs):
+            return matmul(self._rows_as_columns(node.inputs[0], late, made_by), self._rows(node.inputs[1], late))
+        if isinstance(node.op, Sum):
+            axes = (0, *(axis + 1 for axis in node.op.axes))
+            return sum(self._whole(node.inputs[0], late), axes)
+        return sum(self._whole(share, late), (0,))
+
+    def _whole(self, value: Value, late: list[Node]) -> Tracer:
+        """A value of the body for all steps."""
+        if value in self.stacks:
+            return self._tracer(self.stacks[value])
+        if value in self.constants:
+            raise AssertionError("what is the same for all steps is no summand of its own")
+        return self._tracer(self._for_all(needed(Graph((), tuple(late), ()), [value])[0], [value])[0])
+
+    def _rows(self, value: Value, late: list[Node]) -> Any:
+        """The rows of a matrix of all steps under each other."""
+        whole = self._repeated(value, late)
+        length, rows, columns = whole.spec.shape
+        return reshape(whole, (length * rows, columns))
+
+    def _rows_as_columns(self, value: Value, late: list[Node], made_by: dict[Value, Node]) -> Any:
+        """The columns of a matrix of all steps beside each other."""
+        node = made_by.get(value)
+        if node is not None and isinstance(node.op, Permute) and node.op.axes == (1, 0):
+            return permute(self._rows(node.inputs[0], late), (1, 0))
+        whole = permute(self._repeated(value, late), (1, 0, 2))
+        rows, length, columns = whole.spec.shape
+        return reshape(whole, (rows, length * columns))
+
+    def _repeated(self, value: Value, late: list[Node]) -> Any:
+        if value not in self.constants:
+            return self._whole(value, late)
+        from autojit.ops.control_flow import with_batch_axis
+
+        return with_batch_axis(self._tracer(self.constants[value]), self.op.length)
+
+    # -- the loop that is left
+
+    def _scan(self, results: list[Value]) -> dict[Any, Value]:
+        """Record the loop; its last values by number and stacked results by the body's value."""
+        inputs = [v for v, _ in self.carried] + [*self.stacks, *self.constants]
+        operands = [x for _, x in self.carried] + [*self.stacks.values(), *self.constants.values()]
+        outputs = (*self.lasts, *results)
+        found: dict[Any, Value] = {}
+        if not outputs:
+            return found
+        nodes, read = needed(Graph((), tuple(self.nodes), ()), outputs)
+        count = len(self.carried)
+        kept = [k for k, v in enumerate(inputs) if k < count or v in read]
+        stacks = [k for k in kept if inputs[k] in self.stacks]
+        body = Graph(tuple(inputs[k] for k in kept), nodes, outputs)
+        op = Scan(body, count, len(stacks), self.op.length, self.op.reverse)
+        made = self.builder.apply(op, [operands[k] for k in kept])
+        found.update(enumerate(made[:count]))
+        found.update(zip(results, made[count:], strict=True))
+        return found
+
+
+def _bytes(values: Sequence[Value]) -> int:
+    total = 0
+    for value in values:
+        total = total + value.type.size_bytes
+    return total

@@ -1,0 +1,138 @@
+"""A sum of many short matrix products is one product of the operands joined along the axis that is summed.
+
+The gradient of a weight used at every step of a loop is such a sum: each term alone reads and writes the whole result
+for a few multiplications, and cannot be divided among threads.
+"""
+
+from __future__ import annotations
+
+from autojit.core.dtypes import float32, float64
+from autojit.core.sizes import is_symbolic
+from autojit.ir.graph import Graph, Node, Value, replace
+from autojit.ops.joining import Concatenate
+from autojit.ops.matmul import Matmul
+from autojit.ops.shape import Permute, Reshape
+from autojit.passes.sums import added, sums
+
+FEWEST = 4  # products
+SWAPPED = Permute((1, 0))
+
+
+def join_products(graph: Graph) -> Graph:
+    """``a0 @ b0 + a1 @ b1 + ...`` becomes ``[a0, a1, ...] @ [b0; b1; ...]`` where that moves less memory.
+
+    Preserves results to rounding (terms are added in another order) and source locations. Time O(nodes).
+    """
+    joined: dict[Value, list[Node]] = {}
+    work: _Joiner | None = None
+    for node, terms in sums(graph):
+        if len(terms) < FEWEST or node.outputs[0].type.dtype not in (float32, float64):
+            continue
+        work = work or _Joiner(graph)
+        found = work.joined(node, terms)
+        if found is not None:
+            joined[node.outputs[0]] = found
+    if not joined:
+        return graph
+    nodes = [new for node in graph.nodes for new in joined.get(node.outputs[0], (node,))]
+    return replace(graph, nodes=tuple(nodes))
+
+
+class _Joiner:
+    """Joins the operands of products; what some concatenation joins already is joined in the same order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.made_by = graph.definitions()
+        self.place = {value: k for k, node in enumerate(graph.nodes) for value in node.outputs}
+        self.stacks: dict[frozenset[Value], Node] = {}
+        for node in graph.nodes:
+            if isinstance(node.op, Concatenate) and node.op.axis == 0:
+                self.stacks.setdefault(frozenset(self._unstacked(v) for v in node.inputs), node)
+
+    def joined(self, node: Node, terms: list[Value]) -> list[Node] | None:
+        """The nodes that take the place of a sum, or None when it stays."""
+        products: list[Node] = []
+        rest: list[Value] = []
+        for term in terms:
+            product = self._product(term)
+            if product is None:
+                rest.append(term)
+            else:
+                products.append(product)
+        if len(products) < FEWEST or not _moves_less(products):
+            return None
+        products, stack = self._ordered(products, node)
+        nodes: list[Node] = []
+        a = self._side(products, 0, stack, node, nodes)
+        b = self._side(products, 1, None, node, nodes)
+        outputs = (Value(node.outputs[0].type),) if rest else node.outputs
+        nodes.append(Node(Matmul(), (a, b), outputs, node.source))
+        return [*nodes, *added([*rest, *outputs], node.outputs, node)] if rest else nodes
+
+    def _product(self, value: Value) -> Node | None:
+        node = self.made_by.get(value)
+        if node is None or not isinstance(node.op, Matmul) or value.type.ndim != 2:
+            return None
+        if any(x.type.ndim != 2 or any(is_symbolic(n) for n in x.type.shape) for x in node.inputs):
+            return None
+        return node
+
+    def _source(self, value: Value) -> tuple[Value, bool]:
+        """What an operand is the transpose of, and that it is one; or itself."""
+        node = self.made_by.get(value)
+        if node is not None and node.op == SWAPPED:
+            return node.inputs[0], True
+        return value, False
+
+    def _unstacked(self, value: Value) -> Value:
+        """The matrix behind a slice of a stack: a reshape that adds a leading axis."""
+        node = self.made_by.get(value)
+        if node is not None and isinstance(node.op, Reshape) and node.op.shape == (1, *node.inputs[0].type.shape):
+            return node.inputs[0]
+        return value
+
+    def _ordered(self, products: list[Node], node: Node) -> tuple[list[Node], Node | None]:
+        """The products in the order of a stack of their first operands, and that stack if there is one."""
+        by_source = {self._source(p.inputs[0])[0]: p for p in products}
+        stack = self.stacks.get(frozenset(by_source))
+        if stack is None or len(by_source) != len(products):
+            return products, None
+        if any(self.place.get(v, -1) > self.place[node.outputs[0]] for v in stack.inputs):
+            return products, None
+        return [by_source[self._unstacked(v)] for v in stack.inputs], stack
+
+    def _side(self, products: list[Node], side: int, stack: Node | None, node: Node, nodes: list[Node]) -> Value:
+        """The joined operands of one side; ``nodes`` gets what makes them."""
+        sources = [self._source(p.inputs[side]) for p in products]
+        is_swapped = all(swapped for _, swapped in sources)
+        values = [value for value, _ in sources] if is_swapped else [p.inputs[side] for p in products]
+        axis = 1 - side if not is_swapped else side  # of the values, the one that is summed over
+        whole = self._stacked(values, stack, node, nodes) if stack is not None and axis == 0 else None
+        if whole is None:
+            op = Concatenate(axis)
+            whole = Value(op.result_type(*[v.type for v in values]))
+            nodes.append(Node(op, tuple(values), (whole,), node.source))
+        if not is_swapped:
+            return whole
+        swapped = Value(SWAPPED.result_type(whole.type))
+        nodes.append(Node(SWAPPED, (whole,), (swapped,), node.source))
+        return swapped
+
+    def _stacked(self, values: list[Value], stack: Node, node: Node, nodes: list[Node]) -> Value | None:
+        """The matrices one below the other by the stack they are in: a copy of its node, merged with it later."""
+        if [self._unstacked(v) for v in stack.inputs] != values:
+            return None
+        copy = Value(stack.outputs[0].type)
+        nodes.append(Node(stack.op, stack.inputs, (copy,), stack.source))
+        shape = (sum(v.type.shape[0] for v in values), values[0].type.shape[1])
+        if copy.type.shape == shape:
+            return copy
+        flat = Value(copy.type.with_shape(shape))
+        nodes.append(Node(Reshape(shape), (copy,), (flat,), node.source))
+        return flat
+
+
+def _moves_less(products: list[Node]) -> bool:
+    """Whether joining copies fewer elements than adding up the products reads and writes."""
+    copied = sum(x.type.size for product in products for x in product.inputs)
+    return copied <= sum(2 * product.outputs[0].type.size for product in products)
