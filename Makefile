@@ -49,6 +49,14 @@ rows: $(VENV)/installed-test ## how many rows of the autograd reference hold, ea
 api: $(VENV)/installed-test ## out/api.md: every public name with a link to its source
 	$(BIN)/python tools/make_api_index.py
 
+.PHONY: reference
+reference: $(VENV)/installed-test ## docs/reference from the op classes
+	$(BIN)/python tools/make_op_reference.py
+
+.PHONY: gallery
+gallery: $(VENV)/installed-test ## docs/gallery.md and its pictures: runs every example (with torch's curves where it is installed)
+	$(BIN)/python tools/make_gallery.py $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/installed-lint ## format, lint, types, layers
 	$(BIN)/ruff format --check .

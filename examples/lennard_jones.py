@@ -2,8 +2,8 @@
 
     python examples/lennard_jones.py [--steps N] [--small] [--eager]
 
-``energy`` is plain NumPy and knows nothing of autojit; called with a tensor, NumPy's functions compute on tensors, so it
-can be differentiated and compiled. The best arrangements of 4 and 13 atoms, a tetrahedron and an icosahedron, are known:
+``energy`` is plain NumPy and knows nothing of autojit; called with a tensor, NumPy functions compute on tensors, so it
+can be differentiated and compiled. The best arrangements of 4 and 13 atoms, tetrahedron and icosahedron, are known:
 Hoare and Pal, Adv. Phys. 20(84), 1971.
 """
 
@@ -38,7 +38,7 @@ def with_slope(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
 
 def main(arguments: list[str] | None = None) -> list[float]:
     o = options("the best arrangement of some atoms", arguments)
-    count, starts = (4, 3) if o.small else (13, 40)
+    count, starts = (4, 3) if o.small else (13, 8)
     rng = np.random.default_rng(0)
     run = with_slope if o.eager else aj.jit(with_slope)
     energies: list[float] = []

@@ -137,6 +137,7 @@ _LAZY_MODULES = frozenset(
     {
         "_C",
         "accelerator",
+        "amp",
         "backends",
         "cache",
         "control_flow",
@@ -145,6 +146,7 @@ _LAZY_MODULES = frozenset(
         "random",
         "interop",
         "array_api",
+        "numpy",
         "serialization",
         "nn",
         "optim",

@@ -17,6 +17,7 @@ from autojit.core.sizes import evaluate as evaluate_size
 from autojit.ir import Graph, evaluate, parse_graph
 from autojit.ir.concrete import concrete
 from autojit.runtime.pool import get_num_threads, set_num_threads
+from autojit.schedule.bands import Band
 from tests.codegen.agreement import disagreement
 
 BATCHES = tuple({"s0": n} for n in (2, 3, 7, 64, 37, 100, 256, 1000, 5))
@@ -157,6 +158,17 @@ STRUCTURED = {
       z: f32[s0, 40] = tanh(y);
       return z, i }""",
 }
+CHAIN = """(x: f32[s0, 64], w: f32[64, 64], y: f32[s0, 64]) {
+      a: f32[s0, 64] = matmul(x, w);
+      b: f32[s0, 64] = tanh(a);
+      c: f32[s0, 64] = matmul(b, w);
+      d: f32[s0, 64] = sub(c, y);
+      t: f32[64, s0] = permute[axes=(1, 0)](b);
+      g: f32[64, 64] = matmul(t, d);
+      s: f32[64] = sum[axes=(0,)](d);
+      q: f32[s0, 64] = square(d);
+      l: f32[] = sum[axes=(0, 1)](q);
+      return g, s, l }"""
 WINDOW = "stride=(1, 1), padding=(1, 1), dilation=(1, 1)"
 
 
@@ -305,16 +317,23 @@ def test_state_of_fixed_size_is_updated_in_place_for_every_batch() -> None:
 def test_memory_of_temporaries_grows_with_the_sizes_met() -> None:
     text = """(x: f32[s0, 64], w: f32[64, 64]) {
       a: f32[s0, 64] = matmul(x, w);
-      b: f32[s0, 64] = tanh(a);
+      b: f32[s0, 64] = cumulative[kind='sum', axis=1, reverse=False](a);
       c: f32[s0, 64] = matmul(b, w);
-      d: f32[s0, 64] = tanh(c);
-      e: f32[s0, 64] = matmul(d, w);
-      s: f32[] = amax[axes=(0, 1)](e);
+      d: f32[s0, 64] = cumulative[kind='sum', axis=1, reverse=False](c);
+      s: f32[] = amax[axes=(0, 1)](d);
       return s }"""
     compiled = check(text, BATCHES)
     memory = compiled.schedule.memory
     assert memory.arena_bytes == 0
     assert [evaluate_size(size, {"s0": 100}) for size in memory.regions] == [25600, 25600]
+
+
+def test_a_chain_over_many_rows_runs_slice_by_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autojit.schedule.bands.MIN_BAND_BYTES", 0)
+    compiled = check(CHAIN, (*BATCHES, {"s0": 5000}))
+    (band,) = (item for item in compiled.schedule.kernels if isinstance(item, Band))
+    counts = {n: evaluate_size(band.slices.count, {"s0": n}) for n in (2, 16, 64, 100, 256, 5000)}
+    assert counts == {2: 1, 16: 1, 64: 4, 100: 7, 256: 8, 5000: 8}
 
 
 def test_memory_that_cannot_be_had_is_an_error_and_the_next_call_runs(monkeypatch: pytest.MonkeyPatch) -> None:

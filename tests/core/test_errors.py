@@ -28,7 +28,7 @@ def test_the_line_and_the_function_the_user_called_are_named() -> None:
         return aj.ones(2, 3).sum(4)
 
     line = inspect.getsourcelines(wrong)[1] + 1
-    assert f"at     {'test_errors.py'}:{line}, calling sum()" in caught(wrong)
+    assert f"at    {'test_errors.py'}:{line}, calling sum()" in caught(wrong)
 
 
 def test_operators_and_modules_are_named_as_users_know_them() -> None:

@@ -22,6 +22,7 @@ from autojit.autograd.grad_mode import (
     set_multithreading_enabled,
 )
 from autojit.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from autojit.core.module_paths import provide as _provide
 from autojit.tensor.saved import SavedTensor
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _LAZY_MODULES = frozenset({"_functions", "forward_ad", "functional", "graph", "profiler", "profiler_util"})
 _LAZY_NAMES = {"Function": "function", "Variable": "variable"}
 _OF_PROFILER = {"_profiler_enabled": "_is_profiler_enabled", "kineto_available": "kineto_available"}
+
+
+_provide("autojit.autograd", {"anomaly_mode": "autojit.autograd.anomaly"})
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.node import ZERO, Node
 from autojit.tensor.op_node import OpNode
-from autojit.tensor.state import grad_mode, holders, set_layers, state
+from autojit.tensor.state import detour_of_modes, grad_mode, holders, set_layers, state
 from autojit.tensor.tensor import type_of
 
 T = TypeVar("T")
@@ -272,7 +272,7 @@ def set_anomaly_enabled(mode: object, check_nan: object = True) -> None:
     if mode:
         state.detour = state.detour or "anomaly"
     elif state.detour == "anomaly":
-        state.detour = None if state.observer is None else "observed"
+        state.detour = detour_of_modes() if state.observer is None else "observed"
 
 
 class detect_anomaly:

@@ -30,8 +30,8 @@ class FunctionMeta(type):
 
     _backward_cls: Any
 
-    def __init__(cls, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> None:
-        super().__init__(name, bases, attributes)
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
+        super().__init__(name, bases, attrs)
         made = type(f"{name}Backward", (BackwardCFunction,), {"_forward_cls": cls, "__module__": cls.__module__})
         cls._backward_cls = made
 
@@ -246,7 +246,7 @@ def _bound(
     return positional, dict(bound.kwargs), len(args) if kwargs else len(positional)
 
 
-def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of ``backward``: its results cannot be differentiated again; trying is an error.
 
     Example:
@@ -264,10 +264,10 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         ...         return 2 * x * y_bar
     """
 
-    @functools.wraps(function)
+    @functools.wraps(fn)
     def wrapper(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         with grad_mode(False):
-            outputs = function(ctx, *args, **kwargs)
+            outputs = fn(ctx, *args, **kwargs)
         if not state.grad_enabled or not any(isinstance(a, Tensor) and wants_grad(a) for a in args):
             return outputs
         if isinstance(outputs, tuple):

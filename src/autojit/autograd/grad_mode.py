@@ -143,11 +143,10 @@ class enable_grad(_NoParamDecoratorContextManager):
         ((tensor(6.),), False)
     """
 
-    def __init__(self) -> None:
-        self._before: list[bool] = []
+    _before: list[bool]
 
     def __enter__(self) -> None:
-        self._before.append(state.grad_enabled)
+        self.__dict__.setdefault("_before", []).append(state.grad_enabled)
         state.grad_enabled = True
 
     def __exit__(self, *exception: object) -> None:

@@ -275,9 +275,10 @@ class Body:
         for entry in [*changed, *(e for e in entries if not e.is_modified)]:
             self.inputs.append((entry.input, None))
             found.append(_root(entry))
+        standing_in = [leaf for _, leaf in self.inputs] + [standing for _, standing in self.layer.inner.values()]
+        if any(leaf is not None and leaf._grad is not None for leaf in standing_in):
+            raise _accumulated(self.name)
         for t, standing in self.layer.inner.values():
-            if standing._grad is not None:
-                raise _accumulated(self.name)
             assert standing._value is not None
             self.inputs.append((standing._value, standing if standing._requires_grad else None))
             found.append(t)

@@ -16,12 +16,12 @@ from autojit.autograd.engine import run_backward, zeros_of
 from autojit.control_flow.body import Body
 from autojit.core.errors import DifferentiationError
 from autojit.ir.graph import Graph, Node, Value
-from autojit.ir.inline import inline
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
 from autojit.jit.results import has_history
 from autojit.jit.segment import needed_nodes
-from autojit.ops.control_flow import as_tuple, filled
+from autojit.ops.control_flow import as_tuple, filled, with_batch_axis
+from autojit.ops.reductions import sum
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.recording import edge_of
 from autojit.tensor.state import below, grad_mode
@@ -31,15 +31,109 @@ from autojit.transforms.batch import vmap
 Pairs = Sequence[tuple[Value, Tensor | None]]
 
 
-class CapturedCall(Op):
-    """``outputs = graph(*inputs)``. Equal when the graphs' texts are: derivatives do not take part.
+class Call(Op, abstract=True):
+    """``outputs = graph(*inputs)``, whose derivative is another call. Equal when the graphs' texts are.
+
+    ``with_history`` are the outputs that can be differentiated, ``wanted`` the inputs they can be differentiated by.
+    """
+
+    reads_operands = True
+    graph: Graph
+
+    @property
+    def with_history(self) -> list[int]:
+        """Positions of outputs."""
+        raise NotImplementedError(self.name)
+
+    @property
+    def wanted(self) -> list[int]:
+        """Positions of inputs."""
+        raise NotImplementedError(self.name)
+
+    def adjoint(self) -> Call:
+        """Inputs, then cotangents of the outputs with a history, to cotangents of the inputs with one."""
+        raise NotImplementedError(self.name)
+
+    def summed(self, place: int, bar: Any) -> Any:
+        """The cotangent of an input from what the adjoint gives."""
+        return bar
+
+    def spread(self, place: int, dot: Any) -> Any:
+        """The tangent of an input as the adjoint's adjoint takes it."""
+        return dot
+
+    @property
+    def n_outputs(self) -> int:  # type: ignore[override]
+        return len(self.graph.outputs)
+
+    @cached_property
+    def _key(self) -> str:
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) and self._key == other._key)  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def parameters(self) -> tuple[tuple[str, object], ...]:
+        return (("graph", self.graph),)
+
+    def result_type(self, *types: Any) -> Any:
+        return self._one_or_all([v.type for v in self.graph.outputs])
+
+    def eager(self, *arrays: Any) -> Any:
+        return self._one_or_all(evaluate(self.graph, arrays))
+
+    def _one_or_all(self, found: Sequence[Any]) -> Any:
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        placed: list[Any] = [None] * len(primals)
+        bars = as_tuple(y_bar, self.n_outputs)
+        kept, wanted = self.with_history, self.wanted
+        if all(bars[k] is None for k in kept) or not wanted:
+            return tuple(placed)
+        call = self.adjoint()
+        given = filled(primals[0], [bars[k] for k in kept], [self.graph.outputs[k].type for k in kept])
+        found = as_tuple(bind(call, *primals, *given), call.n_outputs)
+        for k, bar in zip(wanted, found, strict=True):
+            placed[k] = self.summed(k, bar)
+        return tuple(placed)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        """The derivative of the adjoint with respect to its cotangents, in which it is linear."""
+        kept, wanted = self.with_history, self.wanted
+        placed: list[Any] = [None] * self.n_outputs
+        if not kept or all(tangents[k] is None for k in wanted):
+            return None
+        adjoint = self.adjoint()
+        twice = adjoint.adjoint()
+        like = primals[0]
+        bars = [like._literal(0, self.graph.outputs[k].type) for k in kept]
+        moving = [wanted[k] for k in adjoint.with_history]
+        dots = filled(like, [tangents[k] for k in moving], [primals[k].spec for k in moving])
+        spread = [self.spread(k, dot) for k, dot in zip(moving, dots, strict=True)]
+        found = as_tuple(bind(twice, *primals, *bars, *spread), twice.n_outputs)
+        order = adjoint.wanted
+        for place, k in enumerate(kept):
+            position = len(primals) + place
+            if position in order:
+                placed[k] = found[order.index(position)]
+        return self._one_or_all(placed)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        size = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
+        return bind(BatchedCall(self, batched, size), *args)
+
+
+class CapturedCall(Call):
+    """A captured body.
 
     Args:
         body: the finished capture.
         inputs, outputs: (value, the tensor whose history leads to it or None).
     """
-
-    reads_operands = True
 
     def __init__(self, body: Body, inputs: Pairs, outputs: Pairs) -> None:
         self.body = body
@@ -49,59 +143,18 @@ class CapturedCall(Op):
         wanted = tuple(v for v, _ in outputs)
         nodes = needed_nodes(body.trace.builder.nodes, wanted, dict.fromkeys(values))
         self.graph = Graph(values, nodes, wanted)
-        self.n_outputs = len(wanted)  # type: ignore[misc]
         self._adjoint: CapturedCall | None = None
         _check_closed(self.graph, body)
 
-    @cached_property
-    def _key(self) -> str:
-        return str(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, CapturedCall) and self._key == other._key)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def parameters(self) -> tuple[tuple[str, object], ...]:
-        return (("graph", self.graph),)
-
-    def result_type(self, *types: Any) -> Any:
-        found = tuple(v.type for v in self.graph.outputs)
-        return found[0] if self.n_outputs == 1 else found
-
-    def eager(self, *arrays: Any) -> Any:
-        found = evaluate(self.graph, arrays)
-        return found[0] if self.n_outputs == 1 else tuple(found)
-
-    def expand(self, *operands: Any) -> Any:
-        """The body's own ops."""
-        found = inline(self.graph, operands, operands[0])
-        return found[0] if self.n_outputs == 1 else tuple(found)
-
-    # -- derivatives
-
-    def _with_history(self) -> list[int]:
+    @property
+    def with_history(self) -> list[int]:
         return [k for k, (_, t) in enumerate(self._outputs) if t is not None]
 
-    def _wanted(self) -> list[int]:
+    @property
+    def wanted(self) -> list[int]:
         return [k for k, (_, t) in enumerate(self._inputs) if t is not None]
 
-    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        placed: list[Any] = [None] * len(primals)
-        bars = as_tuple(y_bar, self.n_outputs)
-        kept, wanted = self._with_history(), self._wanted()
-        if all(bars[k] is None for k in kept) or not wanted:
-            return tuple(placed)
-        call = self.adjoint()
-        given = filled(primals[0], [bars[k] for k in kept], [self.graph.outputs[k].type for k in kept])
-        found = as_tuple(bind(call, *primals, *given), call.n_outputs)
-        for k, bar in zip(wanted, found, strict=True):
-            placed[k] = bar
-        return tuple(placed)
-
     def adjoint(self) -> CapturedCall:
-        """Inputs, then cotangents of the outputs with a history, to cotangents of the inputs with one."""
         if self._adjoint is None:
             with anomaly.collected([]):
                 self._adjoint = self._recorded_adjoint()
@@ -111,13 +164,13 @@ class CapturedCall(Op):
         layer = self.body.layer
         with self.body.entered(), grad_mode(True):
             bars: list[Tensor] = []
-            for k in self._with_history():
+            for k in self.with_history:
                 bar = wrap_value(self.body.trace.builder.input(self.graph.outputs[k].type))
                 bar._requires_grad = True
                 bars.append(bar)
-            tensors = [self._outputs[k][1] for k in self._with_history()]
+            tensors = [self._outputs[k][1] for k in self.with_history]
             roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]  # type: ignore[arg-type]
-            leaves = [self._inputs[k][1] for k in self._wanted()]
+            leaves = [self._inputs[k][1] for k in self.wanted]
             targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
             found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
@@ -128,36 +181,36 @@ class CapturedCall(Op):
         given: Pairs = [(b._value, b) for b in bars]  # type: ignore[misc]
         return CapturedCall(self.body, [*self._inputs, *given], outputs)
 
-    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
-        """The derivative of the adjoint with respect to its cotangents, in which it is linear."""
-        kept, wanted = self._with_history(), self._wanted()
-        placed: list[Any] = [None] * self.n_outputs
-        if not kept or all(tangents[k] is None for k in wanted):
-            return None
-        adjoint = self.adjoint()
-        twice = adjoint.adjoint()
-        like = primals[0]
-        bars = [like._literal(0, self.graph.outputs[k].type) for k in kept]
-        moving = [wanted[k] for k in adjoint._with_history()]
-        dots = filled(like, [tangents[k] for k in moving], [primals[k].spec for k in moving])
-        found = as_tuple(bind(twice, *primals, *bars, *dots), twice.n_outputs)
-        order = adjoint._wanted()
-        for place, k in enumerate(kept):
-            position = len(self._inputs) + place
-            if position in order:
-                placed[k] = found[order.index(position)]
-        return placed[0] if self.n_outputs == 1 else tuple(placed)
 
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        size = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
-        found = inline(vmap(self.graph, batched, size), args, args[0])
-        return found[0] if self.n_outputs == 1 else tuple(found)
+class BatchedCall(Call):
+    """A call over a batch of ``size``: flagged inputs have the batch axis, and so have all outputs."""
+
+    def __init__(self, call: Call, flags: Sequence[bool], size: int) -> None:
+        self.call, self.flags, self.size = call, tuple(flags), size
+        self.graph = vmap(call.graph, flags, size)
+
+    @property
+    def with_history(self) -> list[int]:
+        return self.call.with_history
+
+    @property
+    def wanted(self) -> list[int]:
+        return self.call.wanted
+
+    def adjoint(self) -> BatchedCall:
+        return BatchedCall(self.call.adjoint(), (*self.flags, *(True for _ in self.with_history)), self.size)
+
+    def summed(self, place: int, bar: Any) -> Any:
+        return bar if self.flags[place] else sum(bar, (0,))
+
+    def spread(self, place: int, dot: Any) -> Any:
+        return dot if self.flags[place] else with_batch_axis(dot, self.size)
 
 
 def body_graph(body: Body) -> Graph:
     """The graph of a closed body: one CapturedCall where something can be differentiated."""
     call = CapturedCall(body, body.inputs, body.outputs)
-    if not call._with_history():
+    if not call.with_history:
         return call.graph
     inputs = tuple(Value(v.type) for v in call.graph.inputs)
     outputs = tuple(Value(v.type) for v in call.graph.outputs)

@@ -81,7 +81,7 @@ def _check_carried(what: str, new: Sequence[Any], new_tree: TreeSpec, old: Seque
     check_same_tree(f"{what}: what the body returns", new_tree, tree, "the carried values")
     for a, b, name in zip(new, old, leaf_names(tree, "carried"), strict=True):
         if isinstance(a, Tensor) and isinstance(b, Tensor):
-            check_same_type(f"{what}: {name} after a step", a, b, "before it")
+            check_same_type(f"{what}: {name} after a step", a, b, "that before the step")
 
 
 class _WhileCapture:
@@ -122,7 +122,7 @@ class _WhileCapture:
         names = leaf_names(self.tree, "carried")
         new = [as_tensor(x, f"while_loop: {name} after a step") for x, name in zip(found, names, strict=True)]
         for a, b, name in zip(new, self.given, names, strict=True):
-            check_same_type(f"while_loop: {name} after a step", a, b, "before it")
+            check_same_type(f"while_loop: {name} after a step", a, b, "that before the step")
         return self._truth(self.cond_fn(*self.tree.unflatten(new))), new
 
     @staticmethod
@@ -248,7 +248,7 @@ class _Scan:
         names = leaf_names(self.tree, "carry")
         tensors = [as_tensor(x, f"scan: {name} after a step") for x, name in zip(new, names, strict=True)]
         for a, b, name in zip(tensors, carried, names, strict=True):
-            check_same_type(f"scan: {name} after a step", a, b, "before it")
+            check_same_type(f"scan: {name} after a step", a, b, "that before the step")
         results, y_tree = flatten(found[1])
         if self.y_tree is not None:
             check_same_tree("scan: the results of a step", y_tree, self.y_tree, "those of the step before")

@@ -209,6 +209,18 @@ def multiply(a: Expression, b: Expression) -> Expression:
     return _collected(terms)
 
 
+def common_factor(a: Expression, b: Expression) -> Expression:
+    """The greatest product of a number and atoms that divides every term of both."""
+    terms = (*a.terms, *b.terms)
+    if not terms:
+        return ZERO
+    shared = list(terms[0][0])
+    for monomial, _ in terms[1:]:
+        left = list(monomial)
+        shared = [atom for atom in shared if atom in left and left.remove(atom) is None]  # type: ignore[func-returns-value]
+    return Expression(((tuple(shared), gcd(*(c for _, c in terms))),))
+
+
 def quotient(a: Expression, b: Expression) -> Expression:
     """``a // b``, rounded down.
 

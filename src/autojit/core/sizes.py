@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from math import gcd
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
@@ -323,6 +324,16 @@ def surely_less(a: int, b: int) -> bool:
     return high is not None and high < 0
 
 
+def size_gcd(a: int, b: int) -> int:
+    """A common divisor: the greatest of numbers; of open sizes one that is seen, at least that of the coefficients."""
+    if type(a) is not SymbolicSize and type(b) is not SymbolicSize:
+        return gcd(a, b)
+    for small, large in ((a, b), (b, a)):
+        if small != 0 and surely_divides(small, large):
+            return small
+    return size(gcd(hint_of(a), hint_of(b)), expressions.common_factor(expression_of(a), expression_of(b)))
+
+
 def surely_divides(divisor: int, n: int) -> bool:
     """Whether ``n`` is a multiple of ``divisor`` whatever the open sizes are."""
     rest = n % divisor
@@ -387,6 +398,9 @@ _SYNTAX: dict[type, Callable[[int, int], Any]] = {
 }
 
 
+_DIVISIONS = (operator.floordiv, operator.mod)
+
+
 def _combined(
     a: Any, b: Any, operation: Callable[[Any, Any], Any], function: Callable[[Expression, Expression], Expression]
 ) -> Any:
@@ -396,7 +410,10 @@ def _combined(
         if isinstance(b, float | complex):
             return operation(a._number(), b)
         return NotImplemented
-    return size(operation(hint_of(a), hint_of(b)), function(expression_of(a), expression_of(b)))
+    hints = hint_of(a), hint_of(b)
+    if hints[1] == 0 and operation in _DIVISIONS and _recording.recorder is None and type(b) is SymbolicSize:
+        hints = 0, 1  # outside a capture a hint means nothing, so it may be what the size never is
+    return size(operation(*hints), function(expression_of(a), expression_of(b)))
 
 
 def _is_less(a: int, b: int) -> bool:

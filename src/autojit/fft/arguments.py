@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit import ops
-from autojit.core.dtypes import bfloat16, float16
+from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import converted
 from autojit.tensor.promotion import cast, floating
+from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
 OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -44,6 +46,8 @@ def real_operand(x: Any, name: str, what: str = "a real input tensor") -> Tensor
 
 
 def _transformable(x: Any, name: str) -> Tensor:
+    if state.autocast is not None:
+        x = converted(x, float32)
     if not isinstance(x, Tensor):
         raise TypeError(f"fft_{name}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
     t = floating(x, name)

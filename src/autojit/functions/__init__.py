@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 _MODULES: dict[str, str] = {
+    "amp.autocast_mode": "autocast get_autocast_dtype is_autocast_enabled",
     "functions.buffers": "empty_permuted from_file frombuffer",
     "functions.compiling": "compile",
     "functions.copies": """alias_copy as_strided_copy ccol_indices_copy col_indices_copy crow_indices_copy detach_copy

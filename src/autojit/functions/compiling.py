@@ -20,15 +20,22 @@ _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagra
 class CompiledModule(Module):
     """A layer whose calls run compiled; its parameters, buffers and attributes are those of ``_orig_mod``."""
 
-    def __init__(self, module: Module, compiled: Callable[..., Any]) -> None:
+    def __init__(self, module: Module, prepare: Callable[[Any], Any]) -> None:
         super().__init__()
         self._orig_mod = module
-        self.__dict__["_compiled"] = compiled
+        self.__dict__["_prepare"] = prepare
         self.__dict__["training"] = module.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's own results."""
-        return self._compiled(*args, **kwargs)
+        compiled = self.__dict__.get("_compiled")
+        if compiled is None:
+            compiled = self.__dict__["_compiled"] = self._prepare(self._orig_mod)
+        return compiled(*args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies compile their own steps."""
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def __getattr__(self, name: str) -> Any:
         modules = self.__dict__.get("_modules", {})
@@ -93,12 +100,17 @@ def compile(
         )
     if disable or backend in _EAGER:
         return model
+    prepare = functools.partial(_prepared, fullgraph=fullgraph, dynamic=dynamic, name=name)
+    return CompiledModule(model, prepare) if isinstance(model, Module) else prepare(model)
+
+
+def _prepared(model: Callable[..., Any], fullgraph: bool, dynamic: bool | None, name: str | None) -> Any:
     compiled = jit(model, dynamic=dynamic)
     if fullgraph:
         compiled = _in_one_piece(compiled)
     if name is not None:
         compiled.__name__ = name
-    return CompiledModule(model, compiled) if isinstance(model, Module) else compiled
+    return compiled
 
 
 def _in_one_piece(compiled: Any) -> Any:

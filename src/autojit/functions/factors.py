@@ -12,6 +12,7 @@ from autojit.linalg.factorizations import require_floating
 from autojit.linalg.triangular import permutation_of, triangles_of
 from autojit.ops.base import broadcast_shapes
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.factories import eye, zeros
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.tensor import type_of
@@ -132,6 +133,7 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
 
 
 @with_out
+@in_full_precision
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """``Q @ input3``, with ``Q`` (whole, ``[m, m]``) given by reflections; differentiable in all operands.
 

@@ -10,6 +10,7 @@ from autojit.core.dtypes import int64
 from autojit.core.errors import UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import clamp, maximum, minimum
 from autojit.tensor.functions_reduction import sort
@@ -24,6 +25,7 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @with_out
+@in_full_precision
 def nanquantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.interop.registry import dtype_of, implements, sizes_of, tensor_of
+from autojit.interop.registry import FUNCTIONS, dtype_of, implements, sizes_of, tensor_of
 
 
 def _shaped_like(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,3 +150,13 @@ def _ix(*args: Any) -> Any:
         index = aj.nonzero(x)[:, 0] if x.dtype is aj.bool else x
         parts.append(index.reshape([-1 if k == place else 1 for k in range(len(args))]))
     return tuple(parts)
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    name: FUNCTIONS[getattr(np, name)]
+    for name in (
+        "arange", "array", "asarray", "asanyarray", "ascontiguousarray", "empty", "eye", "fromfunction", "full",
+        "geomspace", "identity", "linspace", "logspace", "ones", "tri", "zeros",
+    )
+}  # fmt: skip
+"""By NumPy's name, the functions that make an array from nothing or from numbers."""

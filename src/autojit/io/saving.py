@@ -65,7 +65,7 @@ def _written(obj: Any, file: BinaryIO, name: str) -> None:
 
 def load(
     f: Path | BinaryIO, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None,
-    mmap: bool | None = None, encoding: str = "utf-8",
+    mmap: bool | None = None, **pickle_load_args: Any,
 ) -> Any:  # fmt: skip
     """Read a file of ``save``, of ``torch.save`` or in the safetensors format (which gives a dict of tensors).
 
@@ -75,6 +75,7 @@ def load(
     Args:
         map_location: where tensors of other devices go: ``"cpu"``, a dict of places, or a function.
         mmap: map the tensors' memory, so that it is read from the file when it is looked at; needs a path.
+        pickle_load_args: ``encoding`` of the text of files from Python 2, as of ``pickle.load``.
 
     Raises:
         LoadError: (a RuntimeError) the file is damaged, or in a format that can only be read by executing it.
@@ -88,6 +89,9 @@ def load(
         >>> aj.load(file)
         [tensor([0., 0.]), 'text']
     """
+    encoding = pickle_load_args.pop("encoding", "utf-8")
+    if pickle_load_args:
+        raise TypeError(f"load: unknown arguments {', '.join(pickle_load_args)}; of pickle.load's there is encoding")
     if isinstance(f, str | os.PathLike):
         path = os.fspath(f)
         with open(path, "rb") as file:

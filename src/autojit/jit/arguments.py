@@ -174,9 +174,7 @@ def signature(
             if wants_grad(leaf):
                 twin = first.setdefault(id(leaf), k)
                 hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
-                parts.append(
-                    (kind, True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks, made)
-                )
+                parts.append((kind, True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks, made))
             else:
                 parts.append((kind, False, type(leaf), made))
         elif k in shapes:

@@ -103,7 +103,7 @@ class CompiledCall(GraphOp):
         return tuple(placed)
 
     def record_adjoint(self, wanted: Sequence[int]) -> CompiledCall:
-        """The derivative by some of the inputs: what their history does with cotangents of the outputs that have one."""
+        """The derivative by some inputs: what their history does with cotangents of the outputs that have one."""
         with self.trace.resumed(), recording(self.trace):
             bars = []
             for k in self._with_history():
@@ -130,7 +130,7 @@ class CompiledCall(GraphOp):
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks])  # type: ignore[misc]
         arrays = [t._array for t in primals]
         for k in self._with_history():
-            bar, wanted = bars[k], concrete(self.graph.outputs[k].type, self.sizes_of(type_of(t) for t in primals))
+            bar, wanted = bars[k], concrete(self.graph.outputs[k].type, self.sizes_of(t.spec for t in primals))
             arrays.append(np.zeros(wanted.shape, wanted.dtype.numpy) if bar is None or bar is ZERO else bar._array)
         arrays += [e.storage.array for e in probe.extra]
         for check, is_nan in zip(checks, evaluate(probe.graph, arrays), strict=True):

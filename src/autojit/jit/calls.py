@@ -20,6 +20,7 @@ class Call:
         self.leaves, self.tree = flatten((args, kwargs))
         self.bound: set[int] = set()  # leaves whose memory the step also changes by another way
         self.is_fixed = False  # whether this call's sizes have a step of their own
+        self.has_opened = False  # whether it made sizes open that were not
         self.shapes: dict[int, Shape] = {}  # of leaves with open sizes
         self.sizes: dict[str, int] = {}  # the values of the open sizes
         self.trace: Trace | None = None  # the capture that was begun last

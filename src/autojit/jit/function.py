@@ -58,9 +58,7 @@ class JitFunction:
     "schedule", "llvm" or "asm"; ``memory()`` gives bytes.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], verify: str | None = None, dynamic: bool | None = None
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], verify: str | None = None, dynamic: bool | None = None) -> None:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise TraceError(
                 "jit: generators and coroutines cannot be captured as one step",
@@ -204,7 +202,9 @@ class JitFunction:
 
     def _key(self, call: Call) -> Any:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
-        return (self._mode(), bound), signature(call.leaves, call.tree, self.dynamic_floats, call.shapes)
+        return (self._mode(), state.autocast, bound), signature(
+            call.leaves, call.tree, self.dynamic_floats, call.shapes
+        )
 
     def _root(self, call: Call) -> Captures:
         call.shapes, call.sizes = {}, {}
@@ -220,18 +220,19 @@ class JitFunction:
             alike = [old for mode, old in self.roots if mode == key[0]]
             if not call.is_fixed and self.open_sizes.notice(alike, key[1]):
                 self.counts.note(self._difference(key))
+                call.has_opened = True
                 return self._root(call)
-            if self.roots:
+            if self.roots and not call.has_opened:
                 self.counts.note(self._difference(key))
             found = self.roots[key] = Captures()
         return found
 
     def _difference(self, key: Any) -> str:
-        (mode, bound), new = key
-        if bound:
+        modes, new = key
+        if modes[-1]:
             return "arguments share memory with what the step changes"
         last = next(reversed(self.roots))
-        old = next((o for (m, _), o in reversed(self.roots) if m == mode and o[0] == new[0]), last[1])
+        old = next((o for m, o in reversed(self.roots) if m[:-1] == modes[:-1] and o[0] == new[0]), last[1])
         if old == new:
             return "gradient mode changed"
         return describe_difference(old, new, leaf_names(self.function, new[0]))
@@ -337,7 +338,7 @@ class JitFunction:
 
     def _install(self, step: CompiledStep, leaves: list[Any]) -> None:
         mode = self._mode()
-        if state.anomaly:
+        if state.anomaly or state.autocast is not None:
             return  # its steps are looked for in ``_slow``
         if not can_be_native(step) or step.capture.modes_left is not None:
             self._entries[mode] = None
@@ -402,9 +403,7 @@ def _set_modes(modes: tuple[bool, bool]) -> None:
     set_inference(inference)
 
 
-def jit(
-    function: Callable[..., Any] | None = None, *, verify: str | None = None, dynamic: bool | None = None
-) -> Any:
+def jit(function: Callable[..., Any] | None = None, *, verify: str | None = None, dynamic: bool | None = None) -> Any:
     """Compile a function of tensors: the whole step, with ``backward`` and optimiser, becomes one native call.
 
     Args:

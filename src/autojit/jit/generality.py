@@ -1,8 +1,8 @@
 """Whether a capture with open sizes is general: recorded with other sizes, it must come out the same.
 
-Sizes carry their expressions through Python's arithmetic, but C code (``range``, ``len``, ``float``) reads the hint alone.
-So the function is recorded a second time with other hints; where the two records differ, something was baked in that
-depends on a size, and the size cannot stay open.
+Sizes carry their expressions through Python's arithmetic, but C code (``range``, ``len``, ``float``) reads the hint
+alone. So the function is recorded a second time with other hints; where the two records differ, something was baked in
+that depends on a size, and the size cannot stay open.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ def general_capture(
     return capture
 
 
+_CHANGES = ((1, 2, 1), (1, 1, 1), (2, 1, 3), (1, 1, -1), (1, 1, 64))
+
+
 def pinned_sizes(guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> str | None:
     """Where the function asked for one value of a size in particular and got it, or None."""
     for guard, source in guards:
@@ -67,8 +70,8 @@ def pinned_sizes(guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> str | No
 
 def other_sizes(sizes: Mapping[str, int], guards: Sequence[tuple[SizeGuard, SourceLocation]]) -> dict[str, int] | None:
     """Other values of every symbol under which the same capture is made, or None if there seem to be none."""
-    for change in (lambda n: n // 2 + 1, lambda n: n + 1, lambda n: 2 * n + 3, lambda n: n - 1, lambda n: n + 64):
-        found = {name: change(n) + k for k, (name, n) in enumerate(sizes.items())}
+    for factor, divisor, more in _CHANGES:
+        found = {name: factor * n // divisor + more + k for k, (name, n) in enumerate(sizes.items())}
         differ = all(found[name] != n and found[name] >= LEAST for name, n in sizes.items())
         if differ and all(guard.holds(found) for guard, _ in guards):
             return found
@@ -77,9 +80,9 @@ def other_sizes(sizes: Mapping[str, int], guards: Sequence[tuple[SizeGuard, Sour
 
 def first_difference(a: Capture, b: Capture) -> str | None:
     """Where two captures of one function differ, or None when they are the same but for the names of values."""
-    known: dict[Value, Value] = dict(zip(a.inputs, b.inputs, strict=False))
-    if len(a.inputs) != len(b.inputs) or any(v.type != w.type for v, w in known.items()):
+    if [v.type for v in a.inputs] != [v.type for v in b.inputs]:
         return "its arguments"
+    known: dict[Value | None, Value] = dict(zip(a.inputs, b.inputs, strict=True))
     state, other = list(a.trace.state.values()), list(b.trace.state.values())
     if len(state) != len(other):
         return "the tensors it reads from outside"
@@ -113,7 +116,7 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
     if not wanted:
         return None
     first, second = (call.adjoint_call(wanted).graph for call in calls)
-    known = dict(zip(a.trace.builder.inputs, b.trace.builder.inputs, strict=True))
+    known: dict[Value | None, Value] = dict(zip(a.trace.builder.inputs, b.trace.builder.inputs, strict=True))
     for node, twin in zip(a.trace.builder.nodes, b.trace.builder.nodes, strict=False):
         if node.op != twin.op or [known.get(v) for v in node.inputs] != list(twin.inputs):
             return f"the derivative: {node.op}, which becomes {twin.op}"
@@ -125,8 +128,9 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
 def _same_state(a: StateEntry, b: StateEntry) -> bool:
     if a.array is b.array:
         return True
-    same_type = a.input.type == b.input.type
-    return same_type and not a.is_modified and bool(np.array_equal(a.array, b.array, equal_nan=a.array.dtype.kind in "fc"))
+    if a.input.type != b.input.type or a.is_modified:
+        return False
+    return bool(np.array_equal(a.array, b.array, equal_nan=a.array.dtype.kind in "fc"))
 
 
 def _left(capture: Capture) -> Iterator[Value | None]:

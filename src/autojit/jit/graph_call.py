@@ -46,7 +46,8 @@ class GraphOp(Op, abstract=True):
     def closed(self, types: Iterable[TensorType]) -> Graph:
         """The graph for operands of these types, without open sizes."""
         sizes = self.sizes_of(types)
-        return concrete(self.graph, sizes) if sizes else self.graph  # type: ignore[no-any-return]
+        found: Graph = concrete(self.graph, sizes) if sizes else self.graph
+        return found
 
     def _one_or_all(self, results: Iterable[Any]) -> Any:
         found = tuple(results)

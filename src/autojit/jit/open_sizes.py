@@ -1,9 +1,9 @@
 """Which extents of a jitted function's arguments its steps leave open.
 
-The first call is captured for its sizes. When a later call differs from one captured before in nothing but extents, those
-become open: the same capture then serves all their values from 2 on (0 and 1, on which broadcasting hangs, have steps
-of their own). Axes whose extents have agreed in every call so far share one symbol. What cannot stay open is fixed
-again, with the reason, and every value gets its own step.
+The first call is captured for its sizes. When a later call differs from one captured before in nothing but extents,
+those become open: the same capture then serves all their values from 2 on (0 and 1, on which broadcasting hangs, have
+steps of their own). Axes whose extents have agreed in every call so far share one symbol. What cannot stay open is
+fixed again, with the reason, and every value gets its own step.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class OpenSizes:
         groups: dict[tuple[int, int], list[Axis]] = {}
         for axis, pair in min(found, key=len).items():
             groups.setdefault(pair, []).append(axis)
-        return any([self._open(axes) for axes in groups.values()])
+        opened = [self._open(axes) for axes in groups.values()]
+        return any(opened)
 
     def give_up(self, trace: Trace, names: Collection[str], reason: str, note: Callable[[str], None]) -> NoReturn:
         """Fix some of a capture's open sizes again (all, if it does not say which), and what it counts itself.

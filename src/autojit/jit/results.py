@@ -133,7 +133,7 @@ class Results:
         return {p.index for p in places if p.requires_grad}
 
     def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
-        """The call's result from one tensor per graph output; ``leaves`` are its arguments, ``sizes`` its open sizes."""
+        """The call's result, from one tensor per graph output, its arguments' leaves and its open sizes."""
         found: list[Any] = []
         for place in self.places:
             if sizes and (place.chain or place.kind == "constant"):

@@ -1,9 +1,9 @@
 """Open sizes during a capture: what Python asks about them, and sizes that the step itself counts.
 
 A capture answers questions about the sizes of arguments by the call at hand and notes the answers as guards. How many
-elements a mask chooses is known only when the step runs: such a count is a symbol of its own ("u0"), taken for a general
-size (so it is neither 0 nor 1 where autojit looks for special cases); what Python decides on it splits the trace, like
-any number of the step.
+elements a mask chooses is known only when the step runs: such a count is a symbol of its own ("u0"), taken for a
+general size (so it is neither 0 nor 1 where autojit looks for special cases); what Python decides on it splits the
+trace, like any number of the step.
 """
 
 from __future__ import annotations
@@ -151,4 +151,5 @@ class TraceSizes:
         if self.counted:
             for name in symbols_of(op) - self.sizes.keys():
                 self.sizes[name] = len(self.evaluate(self.counted[name][0]))
-        return concrete(op, self.sizes) if self.sizes else op  # type: ignore[no-any-return]
+        found: Op = concrete(op, self.sizes) if self.sizes else op
+        return found

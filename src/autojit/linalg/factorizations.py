@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import int64
+from autojit.core.dtypes import float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import converted, in_full_precision
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_elementwise import maximum
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand
-from autojit.tensor.state import grad_mode
+from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 
 
@@ -56,6 +57,8 @@ class LeastSquares(NamedTuple):
 
 def require_floating(a: Tensor, name: str) -> Tensor:
     """The operand, or torch's error for integer matrices."""
+    if state.autocast is not None:
+        a = converted(a, float32)
     t = type_of(a)
     if t.dtype.category < 2:
         raise DTypeError(
@@ -77,6 +80,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     return ops.cholesky(require_floating(A, "cholesky"), upper)  # type: ignore[no-any-return]
 
 
+@in_full_precision
 def eig(A: Tensor) -> Eig:
     """Eigenvalues and eigenvectors of square matrices: ``[..., n, n] -> c[..., n], c[..., n, n]``.
 
@@ -91,6 +95,7 @@ def eig(A: Tensor) -> Eig:
     return Eig(*ops.eig(require_floating(A, "eig")))
 
 
+@in_full_precision
 def eigvals(A: Tensor) -> Tensor:
     """Eigenvalues of square matrices, complex, in no order."""
     return eig(A).eigenvalues
@@ -155,6 +160,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Qr:
     return found
 
 
+@in_full_precision
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Svd:
     """Singular value decomposition. ``full_matrices`` needs a square matrix here; pass False otherwise."""
     shape = type_of(require_floating(A, "svd")).shape
@@ -179,11 +185,13 @@ def _completed(q: Tensor) -> Tensor:
     return ops.concatenate([q, vectors[..., : rows - columns].detach()], -1)  # type: ignore[no-any-return]
 
 
+@in_full_precision
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """Singular values, descending."""
     return ops.svdvals(require_floating(A, "svdvals"))  # type: ignore[no-any-return]
 
 
+@in_full_precision
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """``X`` with ``A @ X = B`` (or ``X @ A = B``)."""
     return ops.solve(require_floating(A, "solve"), B, left)  # type: ignore[no-any-return]
@@ -194,6 +202,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return ops.triangular_solve(require_floating(A, "solve_triangular"), B, upper, left, unitriangular)  # type: ignore[no-any-return]
 
 
+@in_full_precision
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """The least squares solution of ``A @ X = B``: ``f[..., m, n], f[..., m, k] or f[..., m] -> f[..., n, k]``.
 

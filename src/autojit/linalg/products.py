@@ -16,6 +16,7 @@ from autojit.tensor.functions_reduction import norm as vector_p_norm
 from autojit.tensor.functions_shape import matmul as matmul
 from autojit.tensor.functions_views import diagonal as diagonal_view
 from autojit.tensor.promotion import cast
+from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
 Dims = int | Sequence[int] | None
@@ -60,6 +61,8 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along an axis, the first operand conjugated."""
+    if state.autocast is not None:
+        return state.autocast.lower(vecdot, x, y, dim=dim)  # type: ignore[no-any-return]
     return (x.conj() * y).sum(dim)  # type: ignore[no-any-return]
 
 

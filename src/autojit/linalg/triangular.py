@@ -11,6 +11,7 @@ from autojit.core.dtypes import DType, int32
 from autojit.core.errors import ShapeError, UsageError
 from autojit.linalg.factorizations import inv, require_floating, solve
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.factories import arange, eye, zeros
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.promotion import cast
@@ -134,6 +135,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     return LuFactorEx(_packed(lower, upper), pivots, info)
 
 
+@in_full_precision
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """``X`` with ``A @ X = B`` (``X @ A = B`` without ``left``; ``A.mH`` with ``adjoint``), from ``lu_factor(A)``.
 
@@ -164,6 +166,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     return _rows_in_order(ops.triangular_solve(factors.mH, inner, True, True, True), order.argsort(-1))
 
 
+@in_full_precision
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first ``n`` columns of the product of the reflections ``I - tau[i] v v.mH``, ``v`` in column ``i`` of ``A``.
 

@@ -129,9 +129,7 @@ class _Hoisting:
             share = self._summand(carry, self.lasts[k], made_by.get(self.lasts[k]), readers)
             if share is not None:
                 sums[k] = share
-        _, recurrent = needed(
-            Graph((), tuple(self.nodes), ()), [v for k, v in enumerate(self.lasts) if k not in sums]
-        )
+        _, recurrent = needed(Graph((), tuple(self.nodes), ()), [v for k, v in enumerate(self.lasts) if k not in sums])
         late: set[Value] = set()
         chosen: list[Node] = []
         border: set[Value] = set()
@@ -155,9 +153,7 @@ class _Hoisting:
     def _is_sum(self, carry: Value, sums: dict[int, Value]) -> bool:
         return any(self.carried[k][0] is carry for k in sums)
 
-    def _summand(
-        self, carry: Value, last: Value, node: Node | None, readers: dict[Value, list[Node]]
-    ) -> Value | None:
+    def _summand(self, carry: Value, last: Value, node: Node | None, readers: dict[Value, list[Node]]) -> Value | None:
         """What a carry adds up, if that is all it does."""
         if node is None or node.op.name != "add" or len(readers.get(carry, ())) != 1 or carry in self.results:
             return None

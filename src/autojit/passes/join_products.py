@@ -43,7 +43,6 @@ class _Joiner:
 
     def __init__(self, graph: Graph) -> None:
         self.made_by = graph.definitions()
-        self.place = {value: k for k, node in enumerate(graph.nodes) for value in node.outputs}
         self.stacks: dict[frozenset[Value], Node] = {}
         for node in graph.nodes:
             if isinstance(node.op, Concatenate) and node.op.axis == 0:
@@ -61,7 +60,7 @@ class _Joiner:
                 products.append(product)
         if len(products) < FEWEST or not _moves_less(products):
             return None
-        products, stack = self._ordered(products, node)
+        products, stack = self._ordered(products)
         nodes: list[Node] = []
         a = self._side(products, 0, stack, node, nodes)
         b = self._side(products, 1, None, node, nodes)
@@ -91,13 +90,11 @@ class _Joiner:
             return node.inputs[0]
         return value
 
-    def _ordered(self, products: list[Node], node: Node) -> tuple[list[Node], Node | None]:
+    def _ordered(self, products: list[Node]) -> tuple[list[Node], Node | None]:
         """The products in the order of a stack of their first operands, and that stack if there is one."""
         by_source = {self._source(p.inputs[0])[0]: p for p in products}
         stack = self.stacks.get(frozenset(by_source))
         if stack is None or len(by_source) != len(products):
-            return products, None
-        if any(self.place.get(v, -1) > self.place[node.outputs[0]] for v in stack.inputs):
             return products, None
         return [by_source[self._unstacked(v)] for v in stack.inputs], stack
 
@@ -119,11 +116,16 @@ class _Joiner:
         return swapped
 
     def _stacked(self, values: list[Value], stack: Node, node: Node, nodes: list[Node]) -> Value | None:
-        """The matrices one below the other by the stack they are in: a copy of its node, merged with it later."""
+        """The matrices one below the other by the stack they are in: a copy of its nodes, merged with it later."""
         if [self._unstacked(v) for v in stack.inputs] != values:
             return None
+        parts: list[Value] = []
+        for value, part in zip(values, stack.inputs, strict=True):
+            parts.append(part if part is value else Value(part.type))
+            if part is not value:
+                nodes.append(Node(Reshape(part.type.shape), (value,), (parts[-1],), stack.source))
         copy = Value(stack.outputs[0].type)
-        nodes.append(Node(stack.op, stack.inputs, (copy,), stack.source))
+        nodes.append(Node(stack.op, tuple(parts), (copy,), stack.source))
         shape = (sum(v.type.shape[0] for v in values), values[0].type.shape[1])
         if copy.type.shape == shape:
             return copy

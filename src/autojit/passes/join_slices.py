@@ -6,6 +6,8 @@ step. Adding them reads and writes ``x`` as a whole again and again.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.joining import Concatenate
@@ -19,8 +21,8 @@ Piece = tuple[int, int, Value]  # where it begins and ends along the axis, what 
 def join_slices(graph: Graph) -> Graph:
     """A sum of paddings with zeros, along one axis and apart from each other, becomes a concatenation.
 
-    Preserves results to rounding (other terms of the sum are added first; a negative zero may lose or keep its sign) and
-    source locations. Time O(nodes + terms log terms).
+    Preserves results to rounding (other terms of the sum are added first, and a negative zero keeps its sign) and source
+    locations. Time O(nodes + terms log terms).
     """
     made_by = graph.definitions()
     joined: dict[Value, list[Node]] = {}
@@ -48,7 +50,7 @@ def _joined(node: Node, terms: list[Value], made_by: dict[Value, Node]) -> list[
         return None
     ((axis, pieces),) = axes.items()
     pieces.sort(key=lambda piece: piece[:2])
-    if len(pieces) < 2 or any(before[1] > after[0] for before, after in zip(pieces, pieces[1:], strict=False)):
+    if len(pieces) < 2 or any(before[1] > after[0] for before, after in pairwise(pieces)):
         return None
     whole = node.outputs[0]
     nodes, parts = _with_gaps(pieces, whole, axis, node)

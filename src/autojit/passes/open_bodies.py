@@ -9,12 +9,13 @@ from autojit.ir.inline import inline
 NESTED = frozenset(("cond", "scan", "while_loop"))
 """Ops that hold graphs."""
 
-CALL = "captured_call"
+CALLS = frozenset(("captured_call", "batched_call"))
+"""Ops that stand for a captured body."""
 
 
 def has_bodies(graph: Graph) -> bool:
     """Whether a node of the graph holds graphs, or is a captured body itself."""
-    return any(node.op.name in NESTED or node.op.name == CALL for node in graph.nodes)
+    return any(node.op.name in NESTED or node.op.name in CALLS for node in graph.nodes)
 
 
 def open_bodies(graph: Graph) -> Graph:
@@ -30,7 +31,7 @@ def open_bodies(graph: Graph) -> Graph:
     for node in graph.nodes:
         inputs = [renamed.get(v, v) for v in node.inputs]
         builder.source = node.source
-        if node.op.name == CALL:
+        if node.op.name in CALLS:
             body = open_bodies(node.op.graph)  # type: ignore[attr-defined]
             tracers = [builder.tracer(v) for v in inputs]
             outputs = [y.value for y in inline(body, tracers, _Maker(builder))]
@@ -51,5 +52,3 @@ class _Maker:
 
     def _bind(self, op: object, operands: object) -> object:
         return self.builder.tracer(self.builder.apply(op, ())[0])  # type: ignore[arg-type]
-
-

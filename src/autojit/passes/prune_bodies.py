@@ -50,7 +50,9 @@ def _union(nodes: Sequence[Node], names: dict[Value, Value]) -> Node:
             if made.setdefault(value, output) is not output:
                 names[output] = made[value]
     body = replace(first.body, outputs=(*first.body.outputs[:carries], *made))
-    return Node(first.with_graphs([body]), nodes[0].inputs, (*nodes[0].outputs[:carries], *made.values()), nodes[0].source)
+    return Node(
+        first.with_graphs([body]), nodes[0].inputs, (*nodes[0].outputs[:carries], *made.values()), nodes[0].source
+    )
 
 
 def _reading(node: Node, names: dict[Value, Value]) -> Node:
@@ -145,7 +147,8 @@ def _pruned_cond(node: Node, op: Cond, live: set[Value]) -> Node:
     pairs = list(zip(op.graphs(), parts, strict=True))
     inputs = [k for k in range(len(op.on_true.inputs)) if any(g.inputs[k] in read for g, (_, read) in pairs)]
     branches = [
-        Graph(tuple(g.inputs[k] for k in inputs), nodes, tuple(g.outputs[k] for k in outputs)) for g, (nodes, _) in pairs
+        Graph(tuple(g.inputs[k] for k in inputs), nodes, tuple(g.outputs[k] for k in outputs))
+        for g, (nodes, _) in pairs
     ]
     operands = (node.inputs[0], *(node.inputs[k + 1] for k in inputs))
     return Node(Cond(*branches), operands, tuple(node.outputs[k] for k in outputs), node.source)
@@ -169,7 +172,11 @@ def _pruned_while(node: Node, op: WhileLoop, live: set[Value]) -> Node:
         if carries or pushes:
             pushed.update(t for t, v in zip(sweep.reads, body.inputs[sweep.carries :], strict=False) if v in read)
     place = {tape: k for k, tape in enumerate(sorted(pushed))}
-    kept = [k for k in range(len(sweeps)) if chosen[k] or any(sweeps[k].first_tape + p in pushed for p in range(sweeps[k].pushes))]
+    kept = [
+        k
+        for k in range(len(sweeps))
+        if chosen[k] or any(sweeps[k].first_tape + p in pushed for p in range(sweeps[k].pushes))
+    ]
     constants = _constants_read(op, kept, chosen, pushed)
     bodies: list[Graph] = []
     reads: list[tuple[int, ...]] = []

@@ -73,9 +73,7 @@ def _shared_scans(first: Node, later: Node) -> tuple[Node, Node]:
     cut = r.carries + r.stacks
     inputs = (*r.body.inputs[:cut], *(v for v, _ in found.values), *r.body.inputs[cut:])
     operands = (*later.inputs[:cut], *(made[v] for _, v in found.values), *later.inputs[cut:])
-    op = Scan(
-        Graph(inputs, found.nodes, r.body.outputs), r.carries, r.stacks + len(found.values), r.length, r.reverse
-    )
+    op = Scan(Graph(inputs, found.nodes, r.body.outputs), r.carries, r.stacks + len(found.values), r.length, r.reverse)
     return first, Node(op, operands, later.outputs, later.source)
 
 

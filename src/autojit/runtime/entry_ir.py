@@ -4,9 +4,9 @@ One function serves every step: it interprets the step's descriptor, tables of 6
 `runtime.entry` fills. So it is compiled once per machine, a step costs no compile time for it, and no Python address is
 ever in code.
 
-How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, sizes, word
-guards, dictionary guards, rings, run, result, sound (or raise). Every check that fails goes to `fail`, which undoes the
-one thing done so far (the busy word) and answers with a sentinel or the fallback's result.
+How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, sizes,
+word guards, dictionary guards, rings, run, result, sound (or raise). Every check that fails goes to `fail`, which undoes
+the one thing done so far (the busy word) and answers with a sentinel or the fallback's result.
 """
 
 from __future__ import annotations
@@ -295,7 +295,8 @@ fail:
   %index = phi i64 [ 0, %arity ], [ 0, %none_given ], [ 0, %some_given ], [ %k, %name.look ], [ %a, %argument.look ],
     [ %z, %size.look ], [ %w, %word.look ], [ %g, %dict.fail ], [ %r, %ring.look ]
   %answer = phi i64 [ %slow, %arity ], [ %slow, %none_given ], [ %slow, %some_given ], [ %slow, %name.look ],
-    [ %slow, %argument.look ], [ %slow, %size.look ], [ %slow, %word.look ], [ %slow, %dict.fail ], [ %need_output, %ring.look ]
+    [ %slow, %argument.look ], [ %slow, %size.look ], [ %slow, %word.look ], [ %slow, %dict.fail ],
+    [ %need_output, %ring.look ]
   store i64 0, ptr %busy, align 8
   br label %refuse
 refuse:

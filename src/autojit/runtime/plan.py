@@ -122,7 +122,7 @@ def builtin_address(name: str) -> int:
     """Address of a body of the plan runner, of a branch or loop, or of a matrix product."""
     if name in ("aj_loop", "aj_branch"):
         return _control_object().address(name)
-    if name.startswith("aj_matmul_"):
+    if name.startswith(("aj_matmul_", "aj_contract_")):
         return _matmul_object(name.rpartition("_")[2]).address(name)
     return _plan_object().address(name)
 
@@ -171,21 +171,28 @@ class PlanBuilder:
         start = aligned(self.memory.arena_bytes)
         self.scratch: dict[Scratch, int] = {}
         self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
+        self.open_bands: dict[BandEntry, int] = {}  # with local memory of symbolic size: the region
         kept = peak = 0
-        regions = list(self.memory.regions)
-        shared: int = 0  # of symbolic size, for the workers
+        regions: list[int] = [*self.memory.regions, 0]  # the last of these for the workers
+        shared = len(self.memory.regions)
         for entry in self.lowered.entries:
             parts = (entry,) if isinstance(entry, Entry) else entry.entries
             moving = entry.local_bytes * self.workers if isinstance(entry, BandEntry) else 0
+            if is_symbolic(moving):
+                self.open_bands[entry] = len(regions)
+                regions.append(aligned(upper_bound(moving, self.bounds)))
+                moving = 0
             for part in parts:
                 for scratch in _scratch_of(part):
                     if scratch in self.scratch or scratch in self.open_scratch:
                         continue
                     size = self._scratch_bytes(scratch)
                     if is_symbolic(size):
-                        shared = size_max(shared, size) if scratch.per_worker else shared
-                        self.open_scratch[scratch] = len(self.memory.regions) if scratch.per_worker else len(regions)
-                        regions += [] if scratch.per_worker else [size]
+                        self.open_scratch[scratch] = shared if scratch.per_worker else len(regions)
+                        if scratch.per_worker:
+                            regions[shared] = size_max(regions[shared], size)
+                        else:
+                            regions.append(size)
                         continue
                     if scratch.per_worker:
                         continue
@@ -194,9 +201,8 @@ class PlanBuilder:
             own = [s for p in parts for s in _scratch_of(p) if s.per_worker and s not in self.open_scratch]
             workers = max(map(self._scratch_bytes, own), default=0)
             peak = max(peak, moving + workers)
-        if regions or is_symbolic(shared):
+        if any(map(is_symbolic, regions)):
             assert self.sizes is not None
-            regions.insert(len(self.memory.regions), shared)
             self.regions = [self.sizes.region(size) for size in regions]
         self.worker_offset = start + kept
         return Arena(start + kept + peak + 64), start
@@ -277,23 +283,32 @@ class PlanBuilder:
         block = np.zeros((max(len(entry.arguments), 1), 3), np.int64)
         self.keep.append(block)
         base = int(block.ctypes.data)
-        local = self.arena.address + self.worker_offset + self._workers_scratch(band)
         for position, argument in enumerate(entry.arguments):
             slot = base + 24 * position
             if not isinstance(argument, Sliced):
                 block[position] = (self._argument(argument, slot), 0, 0)
-            elif argument.is_local:
-                block[position] = (local + argument.offset_bytes, argument.per_slice_bytes, band.local_bytes)
+                continue
+            step = self._word(argument.per_slice_bytes, slot + 8)
+            if argument.is_local:
+                block[position] = (self._local(argument, band, slot), step, self._word(band.local_bytes, slot + 16))
             elif isinstance(argument.base, Scratch):
-                block[position] = (self._argument(argument.base, slot), argument.per_slice_bytes, 0)
+                block[position] = (self._argument(argument.base, slot), step, 0)
             else:
                 whole = Offset(argument.base, argument.offset_bytes)
-                block[position] = (self._argument(whole, slot), argument.per_slice_bytes, 0)
+                block[position] = (self._argument(whole, slot), step, 0)
         return base
+
+    def _local(self, argument: Sliced, band: BandEntry, slot: int) -> int:
+        """Address of a value that lives inside a band, for the first worker."""
+        if band in self.open_bands:
+            return self._in_region(self.open_bands[band], argument.offset_bytes, slot)
+        local = self.arena.address + self.worker_offset + self._workers_scratch(band)
+        return self._word(local + argument.offset_bytes, slot)
 
     def _workers_scratch(self, band: BandEntry) -> int:
         """Bytes of per-worker scratch that the band's kernels share, before its local memory."""
-        return max((self._scratch_bytes(s) for e in band.entries for s in _scratch_of(e) if s.per_worker), default=0)
+        scratch = [s for e in band.entries for s in _scratch_of(e) if s.per_worker and s not in self.open_scratch]
+        return max(map(self._scratch_bytes, scratch), default=0)
 
     def _argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Immediate):

@@ -4,6 +4,9 @@ A long chain over many points (every layer of a network, its first and second de
 memory if every kernel runs over all rows in turn. A band cuts the rows into ``count`` slices and runs all its kernels
 on one slice before the next; values that live only inside the band get memory for one slice per worker.
 
+Where the number of rows is a symbolic size, slices are of a size that follows from it when the step runs, and the last
+one may be shorter.
+
 A kernel may join when, cut into ``count`` slices, slice ``s`` of it reads of the band's own values only what slice
 ``s`` of their kernels wrote. ``local_units`` proves that on index expressions. Reductions over rows leave one partial
 result per slice and are combined after the band; so do products that contract over the rows (weight gradients) when
@@ -16,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import gcd, prod
+from math import prod
 
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import is_symbolic, size_gcd, size_max, size_min, surely_less, typical
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
 from autojit.schedule.kernels import Access, Kernel, LoopKernel, MatmulKernel
@@ -33,6 +36,8 @@ MIN_BAND_BYTES = 256 * 1024  # values inside the band: below, everything is in c
 MIN_KERNELS = 2
 RESIDENT_BYTES = 48 * 1024  # a right operand of this size is read in place, a larger one is packed by every slice
 ROWS_PER_PACKING = 96  # rows of a slice that pay for packing it
+TRIAL_UNITS = 64  # a slice of so many units tells how much memory a unit needs
+LEAST_UNITS = 16  # of a slice, where the number of rows is open and they fit the cache: a few tiles of a product
 
 
 def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> int:
@@ -50,7 +55,7 @@ def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> in
     for count in range(len(rows), 0, -1):
         head = rows[:count]
         units = prod(v.extent for v in head)
-        if units == 0 or elements % units or not nested.isdisjoint(head):
+        if units == 0 or elements % units != 0 or not nested.isdisjoint(head):
             continue
         width = elements // units
         stride = width
@@ -61,7 +66,7 @@ def local_units(rows: Sequence[LoopVariable], index: Index, elements: int) -> in
         else:
             rest = Index(tuple((t, c) for t, c in index.terms if t not in head), index.offset)
             low, high = rest.bounds()
-            if low >= 0 and high < width:
+            if surely_less(-1, low) and surely_less(high, width):
                 return units
     return 1
 
@@ -90,8 +95,6 @@ class Cut:
 
 def cut_of(kernel: Kernel) -> Cut | None:
     """The ways to slice a kernel, or None."""
-    if any(is_symbolic(v.type.size) for v in (*kernel.reads(), *kernel.writes())):
-        return None  # slices are of one size
     if isinstance(kernel, LoopKernel):
         return _cut_loops(kernel)
     if isinstance(kernel, MatmulKernel):
@@ -112,7 +115,7 @@ def _cut_loops(kernel: LoopKernel) -> Cut | None:
             continue
         value = program.loads[expr.slot]
         units = local_units(rows, expr.index[0], value.type.size)
-        reads[value] = gcd(reads.get(value, 0), units)
+        reads[value] = size_gcd(reads.get(value, 0), units)
     writes = {s.value: local_units(rows, s.index, s.value.type.size) for s in program.stores}
     units = prod(v.extent for v in rows)
     for accumulator in program.accumulators:
@@ -128,19 +131,24 @@ def _cut_matmul(kernel: MatmulKernel) -> Cut | None:
     *batch, m, k = a_type.shape
     n = b_type.shape[-1]
     count = prod(batch)
-    if count == 1 and m * n * a_type.dtype.size_bytes <= MAX_CONTRACTED_BYTES and k >= 4 * max(m, n):
-        return _cut_contraction(kernel, m, k, n)
+    is_open = is_symbolic(m * n * k * count)
+    if count == 1 and surely_less(m * n * a_type.dtype.size_bytes, MAX_CONTRACTED_BYTES + 1):
+        if is_symbolic(k) or k >= 4 * max(m, n):
+            return _cut_contraction(kernel, m, k, n)
     axes = loop_indices((*batch, m), "r")
-    rows = [t for axis in axes for t, _ in axis.terms if isinstance(t, LoopVariable)]
+    sliced = axes[:-1] if is_open and count != 1 else axes  # whole matrices, where they cannot be cut evenly
+    rows = [t for axis in sliced for t, _ in axis.terms if isinstance(t, LoopVariable)]
     if not rows:
         return None
     (inner,), (column,) = loop_indices((k,), "k"), loop_indices((n,), "n")
     reads = {kernel.a.value: local_units(rows, _position(kernel.a, (*axes, inner)), kernel.a.value.type.size)}
     b_units = local_units(rows, _position(kernel.b, (*axes[:-1], inner, column)), kernel.b.value.type.size)
-    reads[kernel.b.value] = gcd(reads.get(kernel.b.value, 0), b_units)
+    reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_units)
     units = prod(v.extent for v in rows)
     most = MAX_SLICES
-    if k * n * a_type.dtype.size_bytes > RESIDENT_BYTES and not batch_varies(kernel, count):
+    if typical(k * n) * a_type.dtype.size_bytes > RESIDENT_BYTES and not batch_varies(kernel, count):
+        if is_open:
+            return None  # few rows would be one slice, and one worker's
         most = m * count // ROWS_PER_PACKING
     return Cut(units, reads, {kernel.node.outputs[0]: units}, most=most) if most >= MIN_SLICES else None
 
@@ -157,7 +165,7 @@ def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int) -> Cut:
     a_units = local_units(variables, _position(kernel.a, (*batch, i, rows[0])), kernel.a.value.type.size)
     reads = {kernel.a.value: a_units}
     b_units = local_units(variables, _position(kernel.b, (*batch, rows[0], j)), kernel.b.value.type.size)
-    reads[kernel.b.value] = gcd(reads.get(kernel.b.value, 0), b_units)
+    reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_units)
     return Cut(k, reads, {}, contracts=True)
 
 
@@ -168,12 +176,30 @@ def _position(access: Access, index: Sequence[Index]) -> Index:
     return total
 
 
+@dataclass(frozen=True)
+class Slices:
+    """``count`` slices of ``size`` of the ``units`` that a band's rows are made of; the last may be shorter."""
+
+    count: int
+    units: int
+    size: int
+
+    def part(self, extent: int) -> int:
+        """How much of an extent, a multiple of ``units``, belongs to one slice."""
+        return extent // self.units * self.size
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all slices are of one size."""
+        return not is_symbolic(self.count)
+
+
 @dataclass(eq=False)
 class Band:
     """Kernels run slice by slice. ``local`` values have ``offsets`` in memory of ``local_bytes`` per worker."""
 
     kernels: list[Kernel]
-    count: int
+    slices: Slices
     cuts: list[Cut]
     offsets: dict[Value, int] = field(default_factory=dict)
     local_bytes: int = 0
@@ -185,7 +211,7 @@ class Band:
         return [v for k in self.kernels for v in k.writes() if v not in self.offsets]
 
     def slice_bytes(self, value: Value) -> int:
-        return value.type.size_bytes // self.count
+        return self.slices.part(value.type.size_bytes)
 
 
 class _Grower:
@@ -208,16 +234,18 @@ class _Grower:
         reads = self.reads[kernel]
         if cut is None or not self.unreadable.isdisjoint(reads):
             return False
-        units = gcd(self.units, cut.units)
+        units = size_gcd(self.units, cut.units)
         for value, bound in cut.reads.items():
             if value in self.produced:
-                units = gcd(units, bound)
+                units = size_gcd(units, bound)
         for bound in cut.writes.values():
-            units = gcd(units, bound)
+            units = size_gcd(units, bound)
         if cut.contracts and self.produced.isdisjoint(reads):
             return False  # nothing of the band in cache: better as a kernel of its own
         most = min(self.most, cut.most)
-        if units < MIN_SLICES or not any(MIN_SLICES <= d <= most for d in _divisors(units)):
+        if typical(units) < MIN_SLICES:
+            return False
+        if not is_symbolic(units) and not any(MIN_SLICES <= d <= most for d in _divisors(units)):
             return False
         self.units, self.most = units, most
         self.kernels.append(kernel)
@@ -271,17 +299,32 @@ def _finish(grower: _Grower) -> Band | None:
         for v in dict.fromkeys(v for k in grower.kernels for v in k.writes())
         if v in grower.produced and v not in grower.outputs and all(u in members for u in grower.users.get(v, ()))
     ]
-    if sum(v.type.size_bytes for v in local) < MIN_BAND_BYTES:
+    if sum(typical(v.type.size_bytes) for v in local) < MIN_BAND_BYTES:
         return None
+    if is_symbolic(grower.units):
+        return _open_band(grower, local)
     best: Band | None = None
     for count in _divisors(grower.units):
         if count < MIN_SLICES or count > grower.most:
             continue
-        best = Band(grower.kernels, count, grower.cuts)
+        best = Band(grower.kernels, Slices(count, count, 1), grower.cuts)
         _place_local(best, local)
-        if best.local_bytes <= SLICE_BYTES:
+        if typical(best.local_bytes) <= SLICE_BYTES:
             break
     return best
+
+
+def _open_band(grower: _Grower, local: Sequence[Value]) -> Band:
+    """Slices as large as fit the cache, but enough of them for a few workers, by the rows of a call."""
+    units = grower.units
+    trial = Band(grower.kernels, Slices(units, units, TRIAL_UNITS), grower.cuts)
+    _place_local(trial, local)
+    fitting = size_max(1, SLICE_BYTES * TRIAL_UNITS // trial.local_bytes)
+    size = size_max(size_min(fitting, LEAST_UNITS), size_min(fitting, -(-units // MIN_SLICES)))
+    size = size_max(size, -(-units // MAX_SLICES))
+    band = Band(grower.kernels, Slices(-(-units // size), units, size), grower.cuts)
+    _place_local(band, local)
+    return band
 
 
 def _divisors(number: int) -> list[int]:
@@ -308,10 +351,10 @@ def _place_local(band: Band, local: Sequence[Value]) -> None:
         for start, length, other in placed:
             if last[other] < first[value] or last[value] < first[other]:
                 continue
-            if offset + size <= start:
+            if not surely_less(start, offset + size):
                 break
-            offset = max(offset, start + length)
+            offset = size_max(offset, start + length)
         band.offsets[value] = offset
         placed.append((offset, size, value))
-        placed.sort(key=lambda p: p[0])
-        band.local_bytes = max(band.local_bytes, offset + size)
+        placed.sort(key=lambda p: typical(p[0]))
+        band.local_bytes = size_max(band.local_bytes, offset + size)

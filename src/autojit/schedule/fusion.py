@@ -122,6 +122,7 @@ class Fuser:
         self.groups: list[Group] = []
         self.owner: dict[Value, int] = {}
         self.dependencies: list[int] = []
+        self.followed: set[int] = set()  # units that others read from
         self.readers: dict[Value, list[int]] = {}
         self.counts = CountReaders(graph)
 
@@ -215,6 +216,8 @@ class Fuser:
         group.buffers = (group.buffers | other.buffers) - set(group.level)
         for value in other.level:
             self.owner[value] = group.id
+        if other.id in self.followed:
+            self.followed.add(group.id)
         old, new = 1 << other.id, 1 << group.id
         self.dependencies[group.id] = (self.dependencies[group.id] | self.dependencies[other.id]) & ~(old | new)
         added = self.dependencies[group.id] | new
@@ -270,10 +273,15 @@ class Fuser:
         self.units.append(node)
         reads = self.read_values(node)
         self.dependencies.append(self._bits(reads))
+        self._follow(reads)
         for value in node.outputs:
             self.owner[value] = unit
         for value in reads:
             self.readers.setdefault(value, []).append(unit)
+
+    def _follow(self, values: Iterable[Value]) -> None:
+        """Note that a unit reads these values: from now on their owners' dependencies are also others'."""
+        self.followed.update(self.owner[value] for value in values if value in self.owner)
 
     def _bits(self, values: Iterable[Value]) -> int:
         bits = 0
@@ -372,9 +380,10 @@ class Fuser:
         added = self._bits(values) & ~(1 << group.id)
         self.owner[output] = group.id
         bit = 1 << group.id
+        self._follow(values)
         if added & ~self.dependencies[group.id]:
             self.dependencies[group.id] |= added
-            for unit, bits in enumerate(self.dependencies):
+            for unit, bits in enumerate(self.dependencies if group.id in self.followed else ()):
                 if bits & bit:
                     self.dependencies[unit] = bits | added
 

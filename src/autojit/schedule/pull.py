@@ -31,7 +31,7 @@ def is_opaque(node: Node) -> bool:
 
 
 def joins_blocks(node: Node) -> bool:
-    """Whether a node joins so many blocks of memory that copying them beats asking, per element, in which one it lies."""
+    """Whether a node joins so many blocks of memory that copying them beats asking per element in which one it lies."""
     if not isinstance(node.op, Concatenate) or len(node.inputs) < MANY_BLOCKS or is_opaque(node):
         return False
     whole = node.outputs[0].type

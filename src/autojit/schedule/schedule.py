@@ -68,13 +68,14 @@ class Scheduler:
         self.definitions = graph.definitions()
         self.forced: set[Value] = set()
         self.inline = inline_values(graph, self.definitions)
+        self.open = set(self.inline)  # those that are not forced
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
 
     def run(self) -> Schedule:
         self._operand_needs()
         self._output_needs()
-        fuser = Fuser(self.graph, self.inline - self.forced)
+        fuser = Fuser(self.graph, self.open)
         units = fuser.run()
         stored = self._stored_values(fuser, units)
         unsafe = self._order_donations(fuser, units)
@@ -97,6 +98,10 @@ class Scheduler:
         after: dict[Kernel, set[Kernel]] = {
             kernel: {writer[v] for v in kernel.reads() if v in writer} for kernel in kernels
         }
+        readers: dict[Value, list[Kernel]] = {}
+        for kernel in kernels:
+            for value in kernel.reads():
+                readers.setdefault(value, []).append(kernel)
         updates: set[Kernel] = set()
         for position, source in self.donated.items():
             update = writer.get(self.outputs[position])
@@ -104,7 +109,7 @@ class Scheduler:
                 continue
             updates.add(update)
             old = self.graph.inputs[source]
-            after[update].update(k for k in kernels if k is not update and old in k.reads())
+            after[update].update(k for k in readers.get(old, ()) if k is not update)
         outside = {*self.outputs, *(c.source for c in self.copies)}
         return form_bands(kernels, outside, after, updates)
 
@@ -132,13 +137,17 @@ class Scheduler:
             if value in self.inline:
                 root = self._reshape_root(value)
                 if root in self.inline:
-                    self.forced.add(root)
+                    self._store(root)
+
+    def _store(self, value: Value) -> None:
+        """An inline value gets memory of its own."""
+        self.forced.add(value)
+        self.open.discard(value)
 
     def _gemm_needs(self, node: Node) -> None:
         """Operands without strides of their own need storage; both do if their batches do not walk together."""
-        inline = self.inline - self.forced
         operands = node.inputs[:2]
-        found = [strided_access(x, self.definitions, inline) for x in operands]
+        found = [strided_access(x, self.definitions, self.open) for x in operands]
         self._force(x for x, access in zip(operands, found, strict=True) if access is None)
         self._force(node.inputs[2:])
         if None not in found and len(joint_batch(found, node.inputs[0].type.shape)) > MAX_BATCH_AXES:  # type: ignore[arg-type]
@@ -158,7 +167,7 @@ class Scheduler:
         for position, output in enumerate(self.graph.outputs):
             root = self._reshape_root(output)
             if root in self.inline:
-                self.forced.add(root)
+                self._store(root)
             if root in taken:
                 target = Value(output.type, f"out{position}")
                 self.copies.append(CopyKernel(root, target))

@@ -95,6 +95,12 @@ def numpy(self: Tensor, *, force: bool = False) -> NDArray[Any]:
 
 
 def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    if state.grad_enabled and wants_grad(self):
+        raise UsageError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+            fix="x.detach().numpy(); an array that is to be filled with tensors: np.zeros_like(x), np.zeros(n, like=x) "
+            "or autojit.numpy.zeros(n)",
+        )
     array = numpy(self)
     if dtype is None or array.dtype == dtype:
         return array.copy() if copy else array

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from autojit.core.device import CPU
-from autojit.core.dtypes import bfloat16, dtype_of_numpy
+from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
 from autojit.core.errors import ArgumentError
 from autojit.core.ports import numpy_port
 from autojit.tensor.conversion import array_of
 from autojit.tensor.device_layer import moved
+from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -152,6 +154,28 @@ def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:
     return np.asarray(data)
 
 
+def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
+    """In another dtype, one of autojit's or NumPy's, as NumPy code asks for it.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.tensor([1.5]).astype(int)
+        tensor([1])
+    """
+    wanted = dtype if isinstance(dtype, DType) else dtype_of_numpy(np.dtype(dtype))
+    return clone(self) if copy and wanted is type_of(self).dtype else cast(self, wanted)
+
+
+def copied(self: Tensor, order: str = "C") -> Tensor:
+    """A differentiable copy, as NumPy code asks for it; ``clone`` is torch's name."""
+    return clone(self)
+
+
+def fill(self: Tensor, value: Any) -> None:
+    """Every element becomes ``value``, as NumPy code asks for it; ``fill_`` is torch's name."""
+    self.fill_(value)
+
+
 def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     """On a device, as the array API standard names it.
 
@@ -174,6 +198,9 @@ METHODS: dict[str, Any] = {
     "__array_namespace__": __array_namespace__,
     "__dlpack__": __dlpack__,
     "__dlpack_device__": __dlpack_device__,
+    "astype": astype,
+    "copy": copied,
+    "fill": fill,
     "to_device": to_device,
     "_repr_html_": _repr_html_,
 }

@@ -22,6 +22,7 @@ from autojit.tensor.functions_special import lgamma
 from autojit.tensor.kernels import in_one_pass
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, floating, refuse_numbers, together
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
@@ -122,6 +123,8 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
+    if state.autocast is not None:
+        return state.autocast.lower(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
     found = add(mul(input, beta), mul(bmm(batch1, batch2).sum(0), alpha))
     (count, rows, _), columns = type_of(batch1).shape, type_of(batch2).shape[2]
     return rename_node(
@@ -220,6 +223,8 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
+    if state.autocast is not None:
+        return state.autocast.full(cdist, x1, x2, p, compute_mode)  # type: ignore[no-any-return]
     return rename_node(norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1), "CdistBackward0", p=float(p))
 
 

@@ -27,6 +27,7 @@ from autojit.tensor.promotion import (
     refuse_numbers,
     together,
 )  # fmt: skip
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 WHERE = Op.registry["where"]()
@@ -331,6 +332,8 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """A complex tensor of absolute value and angle."""
+    if state.autocast is not None:
+        return state.autocast.full(polar, abs, angle)  # type: ignore[no-any-return]
     refuse_numbers("polar", abs, angle, ("abs", "angle"))
     return complex(mul(abs, cos(angle)), mul(abs, sin(angle)))
 

@@ -213,7 +213,7 @@ def _captured_nonzero(input: Tensor, as_tuple: bool) -> Any:
     """Flat positions taken apart into one vector per axis."""
     shape = type_of(input).shape if type_of(input).ndim or not as_tuple else (1,)
     places = _true_positions(cast(input, bool_))
-    columns = []
+    columns: list[Tensor] = []
     step = 1
     for extent in reversed(shape):
         columns.insert(0, remainder(floor_divide(places, step), extent) if len(shape) > 1 else places)

@@ -8,6 +8,7 @@ from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -47,6 +48,8 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
         >>> aj.svd(aj.tensor([[3.0, 0.0], [0.0, 4.0]])).S
         tensor([4., 3.])
     """
+    if state.autocast is not None:
+        return state.autocast.full(svd, input, some, compute_uv)  # type: ignore[no-any-return]
     *lead, rows, columns = type_of(input).shape
     if not compute_uv:
         singular = ops.svdvals(input)
@@ -61,6 +64,8 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
 
 def qr(input: Tensor, some: bool = True) -> QrFactors:
     """Orthonormal columns times upper triangle, in the reduced form."""
+    if state.autocast is not None:
+        return state.autocast.full(qr, input, some)  # type: ignore[no-any-return]
     *_, rows, columns = type_of(input).shape
     if not some and rows > columns:
         raise ArgumentError("qr: only the reduced form is supported", {"input": input}, "use some=True")

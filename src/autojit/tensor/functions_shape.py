@@ -372,6 +372,8 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
+    if state.autocast is not None:
+        return state.autocast.full(trace, input)  # type: ignore[no-any-return]
     if type_of(input).ndim != 2:
         raise UsageError(f"trace: expected a matrix, but got tensor with dim {type_of(input).ndim}")
     return ops.diagonal(input).sum()  # type: ignore[no-any-return]
@@ -389,6 +391,8 @@ def _products(name: str, x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product of any ranks, torch's rules."""
+    if state.autocast is not None:
+        return state.autocast.lower(matmul, input, other)  # type: ignore[no-any-return]
     if type(input) is Tensor and type(other) is Tensor:
         a, b = input._array, other._array
         if a is not None and b is not None and a.dtype is b.dtype and a.ndim == 2 == b.ndim and a.dtype.kind == "f":
@@ -404,11 +408,15 @@ _PRODUCT_NODES = {
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices."""
+    if state.autocast is not None:
+        return state.autocast.lower(mm, input, mat2)  # type: ignore[no-any-return]
     return ops.mm(*_products("mm", input, mat2))  # type: ignore[no-any-return]
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two stacks of matrices."""
+    if state.autocast is not None:
+        return state.autocast.lower(bmm, input, mat2)  # type: ignore[no-any-return]
     return rename_node(ops.bmm(*_products("bmm", input, mat2)), "BmmBackward0")
 
 
@@ -429,6 +437,8 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last axes."""
+    if state.autocast is not None:
+        return state.autocast.lower(inner, input, other)  # type: ignore[no-any-return]
     return ops.inner(*_products("inner", input, other))  # type: ignore[no-any-return]
 
 
@@ -450,12 +460,16 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein's summation convention."""
+    if state.autocast is not None:
+        return state.autocast.lower(einsum, equation, *operands)  # type: ignore[no-any-return]
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     return ops.einsum(equation, *given)  # type: ignore[no-any-return]
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * mat1 @ mat2``."""
+    if state.autocast is not None:
+        return state.autocast.lower(addmm, input, mat1, mat2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
     operands = (input, mat1, mat2)
     compute = partial(ops.addmm, *operands, beta, alpha)
     if len({type_of(t).dtype for t in operands}) > 1:
@@ -475,4 +489,6 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * input + alpha * batch1 @ batch2``."""
+    if state.autocast is not None:
+        return state.autocast.lower(baddbmm, input, batch1, batch2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
     return ops.baddbmm(input, batch1, batch2, beta, alpha)  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ from typing import Any
 
 from autojit import ops
 from autojit.tensor.promotion import floating, floating_together
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -72,16 +73,22 @@ def slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
 
 def inverse(input: Tensor) -> Tensor:
     """The inverse of square matrices."""
+    if state.autocast is not None:
+        return state.autocast.full(inverse, input)  # type: ignore[no-any-return]
     return ops.inv(input)  # type: ignore[no-any-return]
 
 
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The Moore-Penrose inverse."""
+    if state.autocast is not None:
+        return state.autocast.full(pinverse, input, rcond)  # type: ignore[no-any-return]
     return ops.pinv(input, rcond)  # type: ignore[no-any-return]
 
 
 def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The triangular factor of Hermitian positive definite matrices."""
+    if state.autocast is not None:
+        return state.autocast.full(cholesky, input, upper)  # type: ignore[no-any-return]
     return ops.cholesky(input, upper)  # type: ignore[no-any-return]
 
 
@@ -97,6 +104,8 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
 
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix multiplied ``n`` times with itself."""
+    if state.autocast is not None:
+        return state.autocast.lower(matrix_power, input, n)  # type: ignore[no-any-return]
     return ops.matrix_power(input, n)  # type: ignore[no-any-return]
 
 

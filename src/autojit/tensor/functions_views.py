@@ -100,6 +100,8 @@ def view_as_complex(input: Tensor) -> Tensor:
     Raises:
         RuntimeError: the last axis does not hold adjacent pairs.
     """
+    if state.autocast is not None:
+        return state.autocast.full(view_as_complex, input)  # type: ignore[no-any-return]
     t = type_of(input)
     if t.ndim and t.shape[-1] == 2 and t.size:
         layout = layout_of(input)

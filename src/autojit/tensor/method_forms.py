@@ -38,11 +38,11 @@ def method_of(function: Callable[..., Any], name: str = "") -> Callable[..., Any
     if type(function) is not FunctionType:
         return function
     code = function.__code__
-    if not code.co_argcount:
+    if not code.co_argcount and "__wrapped__" not in function.__dict__:
         return function
-    first = code.co_varnames[0]
+    first = code.co_varnames[0] if code.co_argcount else "self"
     renamed = OF_METHODS.get(name) or {first: "self"}
-    if first == "self" and len(renamed) == 1:
+    if first == "self" and len(renamed) == 1 and code.co_argcount:
         return function
     copy = FunctionType(_renamed(code, renamed), function.__globals__, function.__name__, None, function.__closure__)
     copy.__defaults__, copy.__kwdefaults__ = function.__defaults__, function.__kwdefaults__

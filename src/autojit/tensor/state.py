@@ -37,6 +37,7 @@ class State(threading.local):
     infer: Callable[..., Any] | None = None  # how ops are computed in inference mode: set by ``dispatch``
     observer: Any  # whom to tell what runs (the profiler's), or None
     view_replay: bool  # whether the history of a changed base's view names the function that made the view
+    autocast: Any  # the mode of mixed precision (``tensor/autocast.py``), or None
     detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
 
     def __init__(self) -> None:
@@ -47,6 +48,7 @@ class State(threading.local):
         self.forward_enabled = True
         self.divert = None
         self.observer = None
+        self.autocast = None
         self.detour = None
         self.anomaly = False
         self.anomaly_check_nan = True
@@ -117,6 +119,11 @@ class Layer(abc.ABC):
         """Call a compiled function: its ops pass through the layer one by one, unless only its ends need to."""
         compiled.counts.note(f"called inside {self.what}: ops ran one by one; jit the outer function")
         return compiled.function(*args, **kwargs)
+
+
+def detour_of_modes() -> str | None:
+    """Why calls of jitted functions go through Python while nobody observes them: a mode that steps are kept by."""
+    return "anomaly" if state.anomaly else "autocast" if state.autocast is not None else None
 
 
 def set_trace(trace: Trace | None) -> None:

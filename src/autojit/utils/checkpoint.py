@@ -12,7 +12,7 @@ import itertools
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
@@ -30,6 +30,12 @@ from autojit.tensor.random import get_rng_state, set_rng_state
 from autojit.tensor.saved import Packed
 from autojit.tensor.state import state
 from autojit.tensor.tensor import storage_of, type_of
+from autojit.utils.selective_checkpoint import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)  # fmt: skip
 
 
 class CheckpointError(RuntimeError):
@@ -293,7 +299,7 @@ def checkpoint(
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug:
         raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
-    return _Reentrant.apply(function, preserve_rng_state, *args)
+    return CheckpointFunction.apply(function, preserve_rng_state, *args)
 
 
 def _recomputed(
@@ -356,7 +362,7 @@ def _random_numbers(numbers: Tensor | None) -> Iterator[None]:
         set_rng_state(before)
 
 
-class _Reentrant(Function):
+class CheckpointFunction(Function):
     """The call as one node, whose backward runs the function again and a backward pass through it."""
 
     @staticmethod
@@ -434,7 +440,33 @@ def _chain(steps: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
     return run
 
 
+def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tensors of a tuple without their histories, requiring gradients as before; RuntimeError for no tuple."""
+    if not isinstance(inputs, tuple):
+        raise UsageError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs)
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warn when none of the tensors requires a gradient."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The random states of accelerators that the tensors lie on: the CPU's one state serves them all, so none."""
+    return [], []
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None) -> None:
+    """Set what ``get_device_states`` returned; RuntimeError for anything else."""
+    if devices or states:
+        raise UsageError("set_device_states: there are no random states beside the CPU's", {"devices": devices})
+
+
 __all__ = [
-    "CheckpointError", "GraphExecGroup", "checkpoint", "checkpoint_sequential", "noop_context_fn",
-    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+    "SAC_IGNORED_OPS", "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "GraphExecGroup",
+    "SelectiveCheckpointContext", "check_backward_validity", "checkpoint", "checkpoint_sequential",
+    "create_selective_checkpoint_contexts", "detach_variable", "get_device_states", "noop_context_fn",
+    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip

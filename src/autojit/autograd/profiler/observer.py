@@ -28,7 +28,7 @@ from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import Cast
 from autojit.runtime.watching import KernelRow, watching
 from autojit.tensor.node import LAST, Node, backward_name, next_number
-from autojit.tensor.state import state
+from autojit.tensor.state import detour_of_modes, state
 
 OP, NODE, USER, STEP, KERNEL = "cpu_op", "derivative", "user_annotation", "compiled_step", "kernel"
 NO_NUMBER = -1
@@ -98,7 +98,7 @@ class Observer:
         state.observer, watching.observer = None, None
         state.quiet, state.run = self.context, self.context.run
         if self.detour != "eager":
-            state.detour = "anomaly" if state.anomaly else None
+            state.detour = detour_of_modes()
 
     # -- what happens
 

@@ -7,6 +7,7 @@ from math import prod
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64
 from autojit.core.sizes import is_symbolic, size_max, size_min, surely_less, typical
+from autojit.schedule.bands import Slices
 from autojit.schedule.loops import Accumulator, LoopProgram
 
 STEP_NS = 0.07  # one vectorised arithmetic step per element, measured order of magnitude
@@ -50,7 +51,7 @@ def partial_dtype(accumulator: Accumulator) -> DType:
     return total_dtype(accumulator.op.name, dtype) if accumulator.kind == "all" else fold_dtype(dtype)
 
 
-def plan_chunks(program: LoopProgram, slices: int | None = None) -> ChunkPlan:
+def plan_chunks(program: LoopProgram, slices: Slices | None = None) -> ChunkPlan:
     """Cut the work by its estimated time, or into the given slices of a band; depends on shapes only."""
     estimate = estimate_ns(program)
     has_partials = any(not a.prefix for a in program.accumulators)
@@ -58,7 +59,7 @@ def plan_chunks(program: LoopProgram, slices: int | None = None) -> ChunkPlan:
     over_inner = not program.rows and len(program.inner) == 1 and not program.reductions
     total = chunked_extent(program, over_inner)
     if slices is not None:
-        return ChunkPlan(slices, total // slices, over_inner, estimate)
+        return ChunkPlan(slices.count, slices.part(total), over_inner, estimate)
     if total == 0:
         return ChunkPlan(1, 1, over_inner, estimate)
     wanted = _wanted_chunks(program, most, estimate)

@@ -25,6 +25,7 @@ from autojit.codegen.cpu.loop_expressions import Memo
 from autojit.core.config import config
 from autojit.core.sizes import size_max, surely_less
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
+from autojit.schedule.bands import Slices
 from autojit.schedule.loops import Accumulator, Expr, LoopProgram, RowReduction, Store
 
 Bounds = tuple[str, str]
@@ -48,7 +49,7 @@ class Phase:
 class LoopPrinter(FoldPrinter):
     """Prints one kernel."""
 
-    def __init__(self, program: LoopProgram, symbol: str, slices: int | None = None) -> None:
+    def __init__(self, program: LoopProgram, symbol: str, slices: Slices | None = None) -> None:
         super().__init__(KernelModule(), symbol, program, is_checked=config.check)
         self.plan = plan_chunks(program, slices)
         self.prepare_folds()
@@ -273,6 +274,6 @@ def _accumulates_inside(accumulator: Accumulator) -> bool:
     return accumulator.kind == "col" or accumulator.expr.inner or accumulator.full
 
 
-def print_loops(program: LoopProgram, symbol: str, slices: int | None = None) -> KernelText:
+def print_loops(program: LoopProgram, symbol: str, slices: Slices | None = None) -> KernelText:
     """The kernel's LLVM text and how it is cut (into ``slices`` in a band). ``program`` must be settled."""
     return LoopPrinter(program, symbol, slices).print()

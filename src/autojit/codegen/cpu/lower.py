@@ -34,13 +34,14 @@ from autojit.codegen.cpu.lowered import (
     Words,
 )
 from autojit.codegen.cpu.nested import nested_entries
+from autojit.codegen.cpu.plan_ir import CONTRACT_WORDS
 from autojit.codegen.cpu.structured import print_structured
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import CompileError
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.graph import Node, Value
 from autojit.ops.scattering import Scattering
-from autojit.schedule.bands import Band, Cut
+from autojit.schedule.bands import Band, Cut, Slices
 from autojit.schedule.batches import Batch
 from autojit.schedule.counts import counted_by, is_counting
 from autojit.schedule.kernels import (
@@ -121,7 +122,8 @@ class _Lowering:
     def _band(self, band: Band) -> None:
         """The band's entries on slices, then what combines the slices' partial results."""
         outer, self.entries = self.entries, []
-        self.worker_scratch = max(gemm_scratch(k, c, band.count) for k, c in zip(band.kernels, band.cuts, strict=True))
+        for kernel, cut in zip(band.kernels, band.cuts, strict=True):
+            self.worker_scratch = size_max(self.worker_scratch, gemm_scratch(kernel, cut, band.slices))
         told: list[bool] = []
         combines: list[Entry] = []
         for kernel, cut in zip(band.kernels, band.cuts, strict=True):
@@ -133,11 +135,11 @@ class _Lowering:
             else:
                 assert isinstance(kernel, MatmulKernel)
                 self._matmul(kernel, band)
-            told.append(not cut.contracts)
+            told.append(not (cut.contracts and band.slices.is_even))
         self.worker_scratch = 0
         entries = tuple(e for e in self.entries if isinstance(e, Entry))
         estimate = sum(e.estimate_ns for e in entries)
-        outer.append(BandEntry(entries, tuple(told), band.count, aligned(band.local_bytes), estimate))
+        outer.append(BandEntry(entries, tuple(told), band.slices.count, aligned(band.local_bytes), estimate))
         self.entries = [*outer, *combines]
 
     def _batch(self, batch: Batch) -> None:
@@ -150,7 +152,7 @@ class _Lowering:
 
     def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
         program = kernel.program
-        slices = None if band is None else band.count
+        slices = None if band is None else band.slices
         key = (program_key(program), slices)
         text = self.printed.get(key)
         if text is None:
@@ -159,7 +161,7 @@ class _Lowering:
         buffers = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
         partials: list[Argument] = []
         if text.partial_bytes:
-            chunks = MAX_PARTIAL_CHUNKS if is_symbolic(text.chunks) else text.chunks
+            chunks = MAX_PARTIAL_CHUNKS if is_symbolic(text.chunks) and band is None else text.chunks
             partials.append(Scratch(text.partial_bytes * chunks, per_worker=False))
         if text.scratch_bytes:
             partials.append(Scratch(text.scratch_bytes, per_worker=True))
@@ -183,14 +185,20 @@ class _Lowering:
         dtype = output.type.dtype
         size = dtype.size_bytes
         words, _, estimate = matmul_words(kernel)
-        m, n, k = words["m"], words["n"], words["k"] // band.count
+        slices, total = band.slices, words["k"]
+        m, n, k = words["m"], words["n"], slices.part(total)
         slot = aligned(m * n * size)
         scratch = self.worker_scratch
         words.update(k=k, row_block=m, row_blocks=1, units_per_chunk=1, units=1, scratch_bytes=scratch)
         words.update(col_block=n, col_blocks=1)
+        body = "matmul"
+        if not slices.is_even:
+            body = "contract"
+            known = {**words, "k": total, "k_block": k}
+            words = {name: known[name] for name in CONTRACT_WORDS}
         self.gemms.add(dtype.short)
-        slots = Scratch(slot * band.count, per_worker=False)
-        a_step, b_step = k * words["csa"] * size, k * words["rsb"] * size
+        slots = Scratch(slot * slices.count, per_worker=False)
+        a_step, b_step = k * kernel.a.strides[-1] * size, k * kernel.b.strides[-2] * size
         arguments = (
             _in_band(kernel.a.value, kernel.a.offset * size, a_step, band),
             _in_band(kernel.b.value, kernel.b.offset * size, b_step, band),
@@ -199,9 +207,10 @@ class _Lowering:
             Scratch(scratch, per_worker=True),
         )
         label = f"matmul {m}x{k}x{n}"
-        self.entries.append(Entry(f"@aj_matmul_{dtype.short}", "", arguments, 1, estimate, label))
-        total = (output, slots, Words((m * n, band.count, slot)))
-        return Entry(f"@aj_sum_slots_{dtype.short}", "", total, 1, 0.05 * m * n * band.count, "sum slices")
+        self.entries.append(Entry(f"@aj_{body}_{dtype.short}", "", arguments, 1, estimate, label))
+        added = (output, slots, Words((m * n, slices.count, slot)))
+        sum_ns = 0.05 * m * n * typical(slices.count)
+        return Entry(f"@aj_sum_slots_{dtype.short}", "", added, 1, sum_ns, "sum slices")
 
     def _matmul(self, kernel: MatmulKernel, band: Band | None = None) -> None:
         dtype = kernel.node.outputs[0].type.dtype
@@ -209,7 +218,7 @@ class _Lowering:
             memory = self.schedule.memory
             if memory.home(kernel.init) is not memory.home(kernel.node.outputs[0]):
                 self._copy(kernel.node.outputs[0], kernel.init)
-        words, chunks, estimate = matmul_words(kernel, None if band is None else band.count)
+        words, chunks, estimate = matmul_words(kernel, None if band is None else band.slices)
         self.gemms.add(dtype.short)
         size = dtype.size_bytes
         m, n, k = words["m"], words["n"], words["k"]
@@ -292,7 +301,7 @@ def _in_band(value: Value, offset_bytes: int, step_bytes: int, band: Band | None
     return Sliced(value, offset_bytes, step_bytes, is_local=False)
 
 
-def gemm_scratch(kernel: Kernel, cut: Cut, slices: int) -> int:
+def gemm_scratch(kernel: Kernel, cut: Cut, slices: Slices) -> int:
     """Bytes one worker needs for a matrix product of a band."""
     dtype = kernel.nodes[0].outputs[0].type.dtype
     if not isinstance(kernel, MatmulKernel) or dtype not in GEMM_GFLOPS:
@@ -300,11 +309,11 @@ def gemm_scratch(kernel: Kernel, cut: Cut, slices: int) -> int:
     words, _, _ = matmul_words(kernel, None if cut.contracts else slices)
     m, n, k = words["m"], words["n"], words["k"]
     if cut.contracts:
-        return aligned(gemm.scratch_bytes(dtype, m, n, k // slices))
-    return aligned(gemm.scratch_bytes(dtype, min(m, words["row_block"]), n, k))
+        return aligned(gemm.scratch_bytes(dtype, m, n, slices.part(k)))
+    return aligned(gemm.scratch_bytes(dtype, size_min(m, words["row_block"]), n, k))
 
 
-def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[str, int], int, float]:
+def matmul_words(kernel: MatmulKernel, slices: Slices | None = None) -> tuple[dict[str, int], int, float]:
     """The words of ``aj_matmul``, the number of chunks and the estimated time."""
     a, b = kernel.node.inputs[:2]
     *batch, m, k = a.type.shape
@@ -314,12 +323,16 @@ def matmul_words(kernel: MatmulKernel, slices: int | None = None) -> tuple[dict[
     estimate = 2.0 * typical(m * n * k * count) / GEMM_GFLOPS[dtype] + 200.0 * typical(count)
     wanted = max(1, min(MAX_MATMUL_CHUNKS, int(estimate / CHUNK_NS)))
     row_block, row_blocks, col_block, col_blocks, units_per_chunk = m, 1, n, 1, 1
-    if is_symbolic(m * n * k * count):
+    if is_symbolic(m * n * k * count) and slices is None:
         row_block, row_blocks, col_block, col_blocks, units_per_chunk = _symbolic_blocks(m, n, k, count, dtype)
+    elif slices is not None and is_symbolic(m * n * k * count):
+        row_block = slices.part(m) if count == 1 else m
+        row_blocks = -(-m // row_block)
+        units_per_chunk = 1 if count == 1 else slices.part(count)
     elif slices is not None:
-        row_blocks = max(1, slices // gcd(count, slices))
+        row_blocks = max(1, slices.count // gcd(count, slices.count))
         row_block = m // row_blocks
-        units_per_chunk = count * row_blocks // slices
+        units_per_chunk = count * row_blocks // slices.count
     elif count >= wanted:
         units_per_chunk = max(1, -(-count // wanted))
     elif m >= n:  # cut the longer side: the other operand is packed again by every block
@@ -348,9 +361,14 @@ def _symbolic_blocks(m: int, n: int, k: int, count: int, dtype: DType) -> tuple[
     wanted = wanted_chunks(0.0, picoseconds, MAX_MATMUL_CHUNKS)
     units_per_chunk = -(-count // wanted) if count != 1 else 1
     share = wanted if count == 1 else -(-wanted // size_max(count, 1))
-    if typical(m) >= typical(n):
-        return *_blocks(m, share, ROW_BLOCK_STEP), n, 1, units_per_chunk
-    return m, 1, *_blocks(n, share, COLUMN_BLOCK_STEP), units_per_chunk
+    by_rows = int(m >= n) if not is_symbolic(m - n) else size_min(1, m // size_max(n, 1))  # the longer side, 1 or 0
+    (row_block, row_blocks), (col_block, col_blocks) = (
+        _blocks(m, share, ROW_BLOCK_STEP),
+        _blocks(n, share, COLUMN_BLOCK_STEP),
+    )
+    rows = m + by_rows * (row_block - m), 1 + by_rows * (row_blocks - 1)
+    columns = col_block + by_rows * (n - col_block), col_blocks + by_rows * (1 - col_blocks)
+    return *rows, *columns, units_per_chunk
 
 
 def _blocks(extent: int, wanted: int, step: int) -> tuple[int, int]:

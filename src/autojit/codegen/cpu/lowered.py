@@ -158,7 +158,7 @@ class Reporter:
 
     nodes: tuple[Node, ...]
     lookups: tuple[Node, ...]
-    failing: tuple[Op, ...]
+    failing: tuple[Op, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,8 @@ address of the argument rows, 1 if the body is told the slice). An argument row 
 worker). ``aj_many`` runs independent kernels as one parallel loop: its context is (count, then per kernel: first
 chunk, body, context). ``aj_copy`` copies bytes: context (target, source or
 0 for zeros, bytes, bytes per chunk); the target may be the source. ``aj_matmul_<t>``: see
-``MATMUL_WORDS``.
+``MATMUL_WORDS``. ``aj_contract_<t>``, in a band: the product of slice ``chunk`` of both operands, ``k_block`` of the ``k``
+steps or what is left of them; see ``CONTRACT_WORDS``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ MATMUL_WORDS = (
     "row_block", "row_blocks", "units_per_chunk", "units", "inner_batch",
     "a_outer", "a_inner", "b_outer", "b_inner", "c_outer", "c_inner", "scratch_bytes", "col_block", "col_blocks",
 )  # fmt: skip
+
+CONTRACT_WORDS = ("m", "n", "k", "rsa", "csa", "rsb", "csb", "rsc", "csc", "k_block", "scratch_bytes")
 
 PLAN_IR = """
 declare void @aj_parallel_for(ptr, ptr, i64, i64)
@@ -278,6 +281,30 @@ done:
 """  # noqa: E501
 
 
+_CONTRACT_TEMPLATE = """
+define void @aj_contract_@T@(ptr %context, i64 %chunk, i64 %worker) {
+entry:
+  %a = load ptr, ptr %context
+  %b.at = getelementptr ptr, ptr %context, i64 1
+  %b = load ptr, ptr %b.at
+  %c.at = getelementptr ptr, ptr %context, i64 2
+  %c = load ptr, ptr %c.at
+  %w.at = getelementptr ptr, ptr %context, i64 3
+  %w = load ptr, ptr %w.at
+  %s.at = getelementptr ptr, ptr %context, i64 4
+  %s0 = load ptr, ptr %s.at
+@LOADS@
+  %skip = mul i64 %worker, %scratch_bytes
+  %s = getelementptr i8, ptr %s0, i64 %skip
+  %done = mul i64 %chunk, %k_block
+  %left = sub i64 %k, %done
+  %steps = call i64 @llvm.smin.i64(i64 %left, i64 %k_block)
+  call void @aj_gemm_@T@(i64 %m, i64 %n, i64 %steps, ptr %a, i64 %rsa, i64 %csa, ptr %b, i64 %rsb, i64 %csb, ptr %c, i64 %rsc, i64 %csc, i64 0, ptr %s)
+  ret void
+}
+"""  # noqa: E501
+
+
 def _offset(name: str, shifts: tuple[tuple[str, str], ...], kind: str) -> list[str]:
     """``name``'s pointer moved to the batch and by (counter, stride) shifts."""
     lines = [
@@ -294,10 +321,7 @@ def _offset(name: str, shifts: tuple[tuple[str, str], ...], kind: str) -> list[s
 def matmul_ir(short: str) -> str:
     """The batched matrix product's body for ``f32`` or ``f64``; it calls the GEMM of that type."""
     kind = {"f32": "float", "f64": "double"}[short]
-    loads: list[str] = []
-    for position, name in enumerate(MATMUL_WORDS):
-        loads.append(f"  %{name}.at = getelementptr i64, ptr %w, i64 {position}")
-        loads.append(f"  %{name} = load i64, ptr %{name}.at")
+    loads = _loads(MATMUL_WORDS)
     rows, columns = ("row", "rsa"), ("col", "csb")
     offsets = [
         *_offset("a", (rows,), kind),
@@ -305,7 +329,17 @@ def matmul_ir(short: str) -> str:
         *_offset("c", (("row", "rsc"), ("col", "csc")), kind),
     ]
     text = _MATMUL_TEMPLATE.replace("@T@", short).replace("@LOADS@", "\n".join(loads))
-    return text.replace("@OFFSETS@", "\n".join(offsets))
+    slices = _CONTRACT_TEMPLATE.replace("@T@", short).replace("@LOADS@", "\n".join(_loads(CONTRACT_WORDS)))
+    return text.replace("@OFFSETS@", "\n".join(offsets)) + slices
+
+
+def _loads(names: tuple[str, ...]) -> list[str]:
+    """A body's words by name."""
+    loads: list[str] = []
+    for position, name in enumerate(names):
+        loads.append(f"  %{name}.at = getelementptr i64, ptr %w, i64 {position}")
+        loads.append(f"  %{name} = load i64, ptr %{name}.at")
+    return loads
 
 
 _SUM_TEMPLATE = """

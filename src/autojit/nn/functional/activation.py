@@ -15,6 +15,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_lower_precision
 from autojit.tensor.kernels import in_one_pass
 
 
@@ -99,6 +100,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return leaky_relu(input, negative_slope, True)
 
 
+@in_lower_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else ``weight * x``; one weight, or one per channel (axis 1)."""
     if weight.numel() != 1:

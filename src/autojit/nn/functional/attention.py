@@ -11,8 +11,10 @@ from autojit.nn.functional.dropout import dropout
 from autojit.nn.functional.linear import linear
 from autojit.nn.functional.padding import pad
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_lower_precision
 
 
+@in_lower_precision
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

@@ -12,6 +12,7 @@ from autojit.ops import composites_loss
 from autojit.ops.composed import NllLoss
 from autojit.ops.composites_loss import pick
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.state import is_tracing, state
@@ -46,6 +47,7 @@ def _index_dtype(name: str, target: Tensor) -> None:
         raise UsageError(f"{name}: expected scalar type Long or Byte for class indices but found {target.dtype}")
 
 
+@in_full_precision
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -123,6 +125,7 @@ def _names_classes(input: Tensor, target: Tensor) -> bool:
     )
 
 
+@in_full_precision
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -195,6 +198,7 @@ def _probability_cross_entropy(
     return reduce_loss(-products.sum(axis), reduction)
 
 
+@in_full_precision
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -225,6 +229,7 @@ def _bounded_log(x: Tensor) -> Tensor:
     return aj.log(safe) + (value - aj.log(safe)).detach()
 
 
+@in_full_precision
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -247,6 +252,7 @@ def binary_cross_entropy_with_logits(
     return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
+@in_full_precision
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -294,6 +300,7 @@ def multilabel_soft_margin_loss(
     return reduce_loss(loss.mean(-1), reduction)
 
 
+@in_full_precision
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,

@@ -8,11 +8,13 @@ from typing import Any, cast
 from autojit import ops
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_lower_precision
 from autojit.tensor.op_node import rename_node
 
 Extents = int | Sequence[int]
 
 
+@in_lower_precision
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -41,6 +43,7 @@ def conv1d(
     return _convolve(1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@in_lower_precision
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -68,6 +71,7 @@ def conv2d(
     return _convolve(2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@in_lower_precision
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -93,6 +97,7 @@ def conv3d(
     return _convolve(3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@in_lower_precision
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -120,6 +125,7 @@ def conv_transpose1d(
     return _convolve_transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@in_lower_precision
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -146,6 +152,7 @@ def conv_transpose2d(
     return _convolve_transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@in_lower_precision
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
@@ -185,6 +192,7 @@ def extents(value: Extents, ndim: int, what: str) -> tuple[int, ...]:
     return (int(value),) * ndim
 
 
+@in_lower_precision
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """``conv1d`` of sequences stored by time, batch, channel. Shapes: ``f[t, n, c], f[k, c, o], f[o] -> f[t', n, o]``.
 

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision
 
 _IMPOSSIBLE = -1e30
 
 
+@in_full_precision
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

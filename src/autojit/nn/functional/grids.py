@@ -17,6 +17,7 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
 from autojit.nn.functional.resampling import cubic_weights
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision, in_lower_precision
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -24,6 +25,7 @@ Taps = list[tuple[Tensor, Tensor | None]]
 """Per neighbour along one axis its place (a whole number) and its weight, None for 1."""
 
 
+@in_lower_precision
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The positions of an image's or volume's samples under affine maps. ``grid_sample`` takes them.
 
@@ -94,6 +96,7 @@ def _alignment(align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
+@in_full_precision
 def grid_sample(
     input: Tensor,
     grid: Tensor,

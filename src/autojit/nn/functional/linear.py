@@ -19,6 +19,8 @@ from autojit.tensor.state import state
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b. Shapes: ``f[..., k], f[n, k] (, f[n]) -> f[..., n]``."""
+    if state.autocast is not None:
+        return state.autocast.lower(linear, input, weight, bias)
     if bias is not None and _at_hand(input, weight, bias):
         found: Tensor = apply(ADDMM, bias, input, weight.t())
         return found

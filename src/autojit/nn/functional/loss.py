@@ -13,6 +13,7 @@ from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
 from autojit.nn.functional.reduction import at_hand, is_known, reduce_loss, resolve_reduction
 from autojit.ops.composed import MseLoss
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import in_one_pass
 
@@ -45,6 +46,7 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
 _MSE_LOSS = MseLoss()
 
 
+@in_full_precision
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -63,6 +65,7 @@ def mse_loss(
     return _weighted(difference * difference, weight, reduction)
 
 
+@in_full_precision
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -77,6 +80,7 @@ def l1_loss(
     return _weighted((x - y).abs(), weight, reduction)
 
 
+@in_full_precision
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -96,6 +100,7 @@ def smooth_l1_loss(
     return reduce_loss(loss, reduction)
 
 
+@in_full_precision
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
@@ -107,6 +112,7 @@ def huber_loss(
     return _weighted(loss, weight, reduction)
 
 
+@in_full_precision
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -131,6 +137,7 @@ def kl_div(
     return reduce_loss(loss, reduction)
 
 
+@in_full_precision
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -186,6 +193,7 @@ def gaussian_nll_loss(
     return reduce_loss(loss, reduction)
 
 
+@in_full_precision
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -201,6 +209,7 @@ def hinge_embedding_loss(
     return reduce_loss(near + far, reduction)
 
 
+@in_full_precision
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -220,6 +229,7 @@ def margin_ranking_loss(
     return reduce_loss((-target * (input1 - input2) + margin).clamp(min=0.0), reduction)
 
 
+@in_full_precision
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -232,6 +242,7 @@ def soft_margin_loss(
     return reduce_loss(softplus_of(-target * input), reduction)
 
 
+@in_full_precision
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -256,6 +267,7 @@ def cosine_embedding_loss(
     return reduce_loss(near + far, reduction)
 
 
+@in_full_precision
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -10,6 +10,7 @@ from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.ops.composites_normalization import standardize
 from autojit.ops.composites_reduction import var_mean
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision
 
 
 def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
@@ -182,6 +183,7 @@ def instance_norm(
     return _channel_affine(centred * aj.rsqrt(var + eps), weight, bias).to(input.dtype)
 
 
+@in_full_precision
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x / (k + alpha * mean of x^2 over ``size`` neighbouring channels)^beta. Shapes: ``f[n, c, ...]`` kept.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -20,6 +19,7 @@ from autojit.nn.functional.windows import (
     windows,
 )
 from autojit.tensor import Tensor
+from autojit.tensor.autocast import in_full_precision
 
 
 def _max_pool(
@@ -109,9 +109,43 @@ def max_pool3d(
     return _max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
-max_pool1d_with_indices = partial(max_pool1d, return_indices=True)
-max_pool2d_with_indices = partial(max_pool2d, return_indices=True)
-max_pool3d_with_indices = partial(max_pool3d, return_indices=True)
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """``max_pool1d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """``max_pool2d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Extents,
+    stride: Extents | None = None,
+    padding: Extents = 0,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """``max_pool3d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 def _avg_pool(
@@ -210,6 +244,7 @@ def avg_pool2d(
     return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@in_full_precision
 def avg_pool3d(
     input: Tensor,
     kernel_size: Extents,
@@ -353,6 +388,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: OutputSize) -> Tensor:
     return _adaptive_avg_pool(2, input, output_size)
 
 
+@in_full_precision
 def adaptive_avg_pool3d(input: Tensor, output_size: OutputSize) -> Tensor:
     """The same over volumes; see ``adaptive_avg_pool1d``."""
     return _adaptive_avg_pool(3, input, output_size)
@@ -380,6 +416,22 @@ def adaptive_max_pool3d(input: Tensor, output_size: OutputSize, return_indices: 
     return _adaptive_max_pool(3, input, output_size, return_indices)
 
 
-adaptive_max_pool1d_with_indices = partial(adaptive_max_pool1d, return_indices=True)
-adaptive_max_pool2d_with_indices = partial(adaptive_max_pool2d, return_indices=True)
-adaptive_max_pool3d_with_indices = partial(adaptive_max_pool3d, return_indices=True)
+def adaptive_max_pool1d_with_indices(
+    input: Tensor, output_size: OutputSize, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """``adaptive_max_pool1d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    return adaptive_max_pool1d(input, output_size, True)
+
+
+def adaptive_max_pool2d_with_indices(
+    input: Tensor, output_size: OutputSize, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """``adaptive_max_pool2d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    return adaptive_max_pool2d(input, output_size, True)
+
+
+def adaptive_max_pool3d_with_indices(
+    input: Tensor, output_size: OutputSize, return_indices: bool = False
+) -> tuple[Tensor, Tensor]:
+    """``adaptive_max_pool3d`` and where the maxima stand; ``return_indices`` is accepted and has no meaning."""
+    return adaptive_max_pool3d(input, output_size, True)

@@ -18,13 +18,54 @@ class PackedSequence(NamedTuple):
     """
 
     data: Tensor
-    batch_sizes: Tensor
+    batch_sizes: Tensor = None  # type: ignore[assignment]
     sorted_indices: Tensor | None = None
     unsorted_indices: Tensor | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """The same with ``data.to(...)``."""
         return self._replace(data=self.data.to(*args, **kwargs))
+
+    def cpu(self) -> PackedSequence:
+        """The same on the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same on a CUDA device."""
+        return self._replace(data=self.data.cuda(*args, **kwargs))
+
+    def double(self) -> PackedSequence:
+        """The same in float64."""
+        return self.to(aj.float64)
+
+    def float(self) -> PackedSequence:
+        """The same in float32."""
+        return self.to(aj.float32)
+
+    def half(self) -> PackedSequence:
+        """The same in float16."""
+        return self.to(aj.float16)
+
+    def long(self) -> PackedSequence:
+        """The same in int64."""
+        return self.to(aj.int64)
+
+    def int(self) -> PackedSequence:
+        """The same in int32."""
+        return self.to(aj.int32)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data lie on a CUDA device."""
+        return bool(self.data.is_cuda)
+
+    def is_pinned(self) -> bool:
+        """Whether the data lie in pinned memory."""
+        return bool(self.data.is_pinned())
+
+    def pin_memory(self) -> PackedSequence:
+        """The same in pinned memory."""
+        return self._replace(data=self.data.pin_memory())
 
 
 def pack_padded_sequence(

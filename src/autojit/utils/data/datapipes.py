@@ -45,10 +45,10 @@ class _Functional:
         """Make a class a method of all pipes of this kind.
 
         Raises:
-            Exception: the name is taken.
+            RuntimeError: the name is taken.
         """
         if function_name in cls.functions:
-            raise Exception(f"Unable to add DataPipe function name {function_name} as it is already taken")  # torch's own type
+            raise Exception(f"Unable to add DataPipe function name {function_name} as it is already taken")
         cls.functions[function_name] = cls_to_register
 
 
@@ -187,8 +187,8 @@ class non_deterministic:  # torch's name
 
 def _refused(name: str) -> TypeError:
     return TypeError(
-        f"{name} is non-deterministic, but you set 'guaranteed_datapipes_determinism'. You can turn off determinism for "
-        "this DataPipe if that is acceptable for your application"
+        f"{name} is non-deterministic, but you set 'guaranteed_datapipes_determinism'. You can turn off determinism "
+        "for this DataPipe if that is acceptable for your application"
     )
 
 

@@ -1,0 +1,187 @@
+"""The block in which products compute in a narrower dtype."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from autojit.core.device import device
+from autojit.core.dtypes import DType, bfloat16, float16
+from autojit.core.errors import ArgumentError, UsageError
+from autojit.tensor.autocast import Mode, converted
+from autojit.tensor.state import detour_of_modes, state
+
+__all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+_NARROW = (bfloat16, float16)
+_AVAILABLE = frozenset({"cpu", "cuda"})
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether a kind of device is one that ``autocast`` takes.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.amp.is_autocast_available("cpu")
+        True
+    """
+    return device(device_type).type in _AVAILABLE
+
+
+class autocast:
+    """Inside, products and convolutions of float32 compute in ``dtype``, losses and decompositions in float32.
+
+    Other functions compute in the dtype of their operands, promoted where these differ. float64 is never cast. Also a
+    decorator. Which functions are cast is torch's list for the CPU.
+
+    Args:
+        device_type: "cpu". "cuda" is accepted with a warning, and off, as there is no such device.
+        dtype: bfloat16 (the default) or float16.
+        enabled: False ends an outer block's effect.
+        cache_enabled: accepted; casts are not kept, and a compiled step shares equal ones.
+
+    Raises:
+        ValueError: ``device_type`` is no string.
+        RuntimeError: it is no kind of device.
+
+    Example:
+        >>> import autojit as aj
+        >>> with aj.autocast("cpu"):
+        ...     y = aj.ones(2, 2) @ aj.ones(2, 2)
+        >>> y.dtype
+        autojit.bfloat16
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: DType | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        if not isinstance(device_type, str):
+            raise ArgumentError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        self.device = device(device_type).type
+        if self.device not in _AVAILABLE:
+            raise UsageError(f"User specified an unsupported autocast device_type '{self.device}'", fix="pass 'cpu'")
+        self.fast_dtype = bfloat16 if dtype is None else dtype
+        self._enabled = bool(enabled)
+        if self._enabled and self.device == "cuda":
+            warnings.warn("autocast: CUDA is not available. Disabling autocast.", UserWarning, stacklevel=2)
+            self._enabled = False
+        if self._enabled and self.fast_dtype not in _NARROW:
+            warnings.warn(
+                f"In CPU autocast, but the target dtype {self.fast_dtype} is not supported. Disabling autocast. It "
+                "supports bfloat16 and float16.",
+                UserWarning,
+                stacklevel=2,
+            )
+            self._enabled = False
+        self._before: list[Any] = []
+
+    def __enter__(self) -> autocast:
+        self._before.append(state.autocast)
+        _set(Mode(self.fast_dtype) if self._enabled else None if self.device == "cpu" else state.autocast)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _set(self._before.pop())
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, run in the block."""
+
+        @functools.wraps(function)
+        def decorated(*arguments: Any, **options: Any) -> Any:
+            with self:
+                return function(*arguments, **options)
+
+        return decorated
+
+
+def _set(mode: Mode | None) -> None:
+    """Switch the thread's mode; while it is on, compiled functions are looked up by it, through Python."""
+    state.autocast = mode
+    if state.detour in (None, "autocast", "anomaly"):
+        state.detour = detour_of_modes()
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether products are cast on a kind of device; without an argument that is CUDA, as in torch.
+
+    Example:
+        >>> import autojit as aj
+        >>> with aj.autocast("cpu"):
+        ...     aj.is_autocast_enabled("cpu")
+        True
+    """
+    return device(device_type).type == "cpu" and state.autocast is not None
+
+
+_default_dtypes: dict[str, DType] = {"cpu": bfloat16, "cuda": float16}
+
+
+def get_autocast_dtype(device_type: str) -> DType:
+    """The dtype that products are cast to, or would be.
+
+    Raises:
+        RuntimeError: a kind of device that ``autocast`` does not take.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.get_autocast_dtype("cpu")
+        autojit.bfloat16
+    """
+    kind = device(device_type).type
+    if kind not in _default_dtypes:
+        raise UsageError(f"unsupported device_type '{kind}' for autocast", fix="pass 'cpu'")
+    return state.autocast.dtype if kind == "cpu" and state.autocast is not None else _default_dtypes[kind]
+
+
+def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: DType | None = None) -> Any:
+    """For ``Function.forward``: with ``cast_inputs`` floats come in that dtype and no product inside is cast.
+
+    Without it the mode stays as the caller has it, and ``custom_bwd`` brings it back for the backward.
+
+    Example:
+        >>> import autojit as aj
+        >>> @aj.amp.custom_fwd(device_type="cpu", cast_inputs=aj.float32)
+        ... def forward(ctx, x):
+        ...     return x.dtype
+        >>> from types import SimpleNamespace
+        >>> with aj.autocast("cpu"):
+        ...     forward(SimpleNamespace(), aj.ones(1, dtype=aj.bfloat16))
+        autojit.float32
+    """
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(ctx: Any, *arguments: Any, **options: Any) -> Any:
+        before = state.autocast
+        ctx._autocast = before if cast_inputs is None else None
+        if cast_inputs is None or before is None:
+            return fwd(ctx, *arguments, **options)
+        with autocast(device_type, enabled=False):
+            given = [converted(value, cast_inputs) for value in arguments]
+            return fwd(ctx, *given, **{name: converted(value, cast_inputs) for name, value in options.items()})
+
+    return decorated
+
+
+def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
+    """For ``Function.backward``: it runs in the mode that ``custom_fwd`` left."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(ctx: Any, *arguments: Any) -> Any:
+        before = state.autocast
+        _set(ctx._autocast)
+        try:
+            return bwd(ctx, *arguments)
+        finally:
+            _set(before)
+
+    return decorated

@@ -1,0 +1,41 @@
+"""Pages that are made by tools are as the tools make them."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_op_reference_is_current() -> None:
+    made = tool("make_op_reference").pages(DOCS / "reference")
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md")}
+    old = [name for name in made if made[name] != kept.get(name)]
+    assert not old, "make reference"
+    assert set(kept) == set(made)
+
+
+def test_the_gallery_shows_every_example() -> None:
+    pictures = {path.stem for path in (DOCS / "gallery").glob("*.svg")}
+    assert pictures == {path.stem for path in (ROOT / "examples").glob("[a-z]*.py")}, "make gallery"
+    assert (DOCS / "gallery.md").read_text(encoding="utf-8") == tool("make_gallery").page()
+    assert sum(path.stat().st_size for path in (DOCS / "gallery").iterdir()) < 300_000
+
+
+@pytest.mark.parametrize("marker", ["<!-- counts -->", "<!-- end of counts -->"])
+def test_the_coverage_page_has_room_for_its_counts(marker: str) -> None:
+    assert (DOCS / "coverage.md").read_text(encoding="utf-8").count(marker) == 1
