@@ -341,6 +341,7 @@ def test_any_change_of_bytes_gives_values_or_an_error_of_ours(seed: int) -> None
                 loaded(damaged)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # torch's word on its own state
 def test_torch_reads_what_is_written_and_the_other_way_round(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = tmp_path / "x.pt"

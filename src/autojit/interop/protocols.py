@@ -32,6 +32,10 @@ class NumpyProtocols:
 
     def ufunc(self, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A ufunc or one of its methods, called with tensors."""
+        if method == "__call__" and not options:
+            found = ufunc_calls.quickly(ufunc, inputs)
+            if found is not None:
+                return found
         given = (*inputs, *(options.get("out") or ()))
         if any(_is_foreign(x) for x in given):
             return NotImplemented

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.dtypes import DType, dtype_of_numpy, promote_with_number, result_type
 from autojit.interop import numpy_reductions as reductions
 from autojit.interop.registry import (
     axes_of,
@@ -26,7 +26,7 @@ from autojit.interop.registry import (
     tensor_of,
 )  # fmt: skip
 from autojit.interop.ufunc_table import SPECIAL, UFUNCS, Function
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.tensor import Tensor, wrap
 
 _UNRESOLVED = {"matmul", "vecdot", "matvec", "vecmat", "ldexp", "frexp"}  # their loops are no dtypes of operands
 _IN_PLACE = {"add": ("sum", 1), "subtract": ("sum", -1), "multiply": ("prod", 1), "maximum": ("amax", 1),
@@ -57,6 +57,47 @@ def call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[st
     if method == "accumulate":
         return delivered(_accumulated(ufunc, x, inputs[1:], options), out, f"np.{ufunc.__name__}.accumulate")
     return delivered(_reduced_between(ufunc, x, inputs[1:], options), out, f"np.{ufunc.__name__}.reduceat")
+
+
+_WITH_NUMBERS = frozenset({
+    "add", "subtract", "multiply", "divide", "true_divide", "power", "floor_divide", "remainder", "greater",
+    "greater_equal", "less", "less_equal", "equal", "not_equal",
+})  # fmt: skip
+_QUICK = {
+    ufunc: (function, ufunc.nin, name in _WITH_NUMBERS)
+    for name, function in UFUNCS.items()
+    if (ufunc := getattr(np, name, None)) is not None and ufunc.nout == 1 and name not in ("ldexp", "spacing")
+}
+_NUMBER, _OTHER = object(), object()
+
+
+def quickly(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
+    """A ufunc of floats of one dtype, or of a tensor of them and a number; None for all other operands."""
+    found = _QUICK.get(ufunc)
+    if found is None:
+        return None
+    function, count, takes_numbers = found
+    if count == 1:
+        return function(inputs[0]) if _kind(inputs[0]) is not _OTHER else None
+    x, y = inputs
+    of_x, of_y = _kind(x), _kind(y)
+    if of_x is _OTHER or of_y is _OTHER:
+        return None
+    if of_x is not of_y and not (takes_numbers and (of_x is _NUMBER or of_y is _NUMBER)):
+        return None
+    return function(wrap(x) if type(x) is np.ndarray else x, wrap(y) if type(y) is np.ndarray else y)
+
+
+def _kind(x: Any) -> Any:
+    """The dtype of an operand of floats; whether it is a number, or anything else."""
+    if isinstance(x, Tensor):
+        array = x._array
+        dtype = x.dtype.numpy if array is None else array.dtype
+    elif type(x) is np.ndarray:
+        dtype = x.dtype
+    else:
+        return _NUMBER if isinstance(x, int | float | np.floating | np.integer) else _OTHER
+    return dtype if dtype.kind == "f" else _OTHER
 
 
 def _function_of(ufunc: np.ufunc) -> Function | None:
@@ -103,14 +144,14 @@ def _together(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: DType | None) -> 
 
 
 def _promoted(operands: list[Any]) -> DType:
-    found = operands[0]
-    for other in operands[1:]:
-        found = aj.empty(0 if _ndim(found) or _ndim(other) else (), dtype=aj.result_type(found, other))
-    return found.dtype if isinstance(found, Tensor) else dtype_of_numpy(np.asarray(found).dtype)
-
-
-def _ndim(x: Any) -> int:
-    return x.ndim if isinstance(x, Tensor) else 0
+    pairs = [(x.dtype, x.ndim) for x in operands if isinstance(x, Tensor)]
+    if not pairs:
+        return dtype_of_numpy(np.result_type(*operands))
+    dtype = result_type(pairs)
+    for x in operands:
+        if not isinstance(x, Tensor):
+            dtype = promote_with_number(dtype, x)
+    return dtype
 
 
 _LOOPS: dict[tuple[Any, DType], list[DType | None]] = {}

@@ -11,7 +11,7 @@ Function = Callable[..., Any]
 
 
 def _same(name: str) -> Function:
-    return lambda *operands: getattr(aj, name)(*operands)
+    return getattr(aj, name)  # type: ignore[no-any-return]
 
 
 def _special(name: str) -> Function:

@@ -234,7 +234,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         raise UsageError("torch.linalg.lstsq: input.size(-2) should match other.size(-2)", {"A": A, "B": B})
     x = pinv(A, rtol=rcond) @ right
     rank, empty = ops.matrix_rank(A, rcond), zeros(0, dtype=type_of(A).dtype.to_real())
-    residuals = empty
+    residuals = x.reshape(-1)[:0].real
     if m > n and driver in ("gels", "gelsd", "gelss") and (driver == "gels" or bool(rank.eq(n).all())):
         residuals = (A @ x - right).abs().square().sum(-2)
     values = svdvals(A).detach() if driver in ("gelsd", "gelss") else empty

@@ -228,7 +228,9 @@ def var(
     apart = _kept(elementwise.sub(x, centre), mask, 0)
     squares = elementwise.mul(apart, apart.conj()).real if type_of(apart).dtype.is_complex else apart.square()
     freedom = elementwise.clamp(elementwise.sub(count, less), min=0)
-    found = cast(elementwise.div(reduction.sum(squares, axes, True), freedom), type_of(x).dtype)  # complex as in torch
+    found = elementwise.div(reduction.sum(squares, axes, True), freedom)
+    if type_of(x).dtype.is_complex:  # as in torch
+        found = cast(found, type_of(x).dtype)
     return _shaped(found, axes, keepdim)
 
 

@@ -87,17 +87,27 @@ def with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
         >>> aj.ones(2, 3).sum(axis=0, keepdims=True)
         tensor([[2., 2., 2.]])
     """
+    code = getattr(function, "__wrapped__", function).__code__
+    taken = code.co_varnames[: min(code.co_argcount, 3)]
+    others = (*taken[1:], *("second", "third")[max(len(taken) - 1, 0) :])
+    third_name = others[1]
 
-    def numpy_named(first: Any = _ABSENT, *rest: Any, **options: Any) -> Any:
-        if not options and first is not _ABSENT:
-            return function(first, *rest)
-        options = in_our_names(options)
-        return function(**options) if first is _ABSENT else function(first, *rest, **options)
+    def numpy_named(
+        first: Any = _ABSENT, second: Any = _ABSENT, third: Any = _ABSENT, *rest: Any, **options: Any
+    ) -> Any:
+        if options or rest or first is _ABSENT:
+            if rest:
+                return function(first, second, third, *rest, **in_our_names(options))
+            options |= {k: v for k, v in zip(others, (second, third), strict=False) if v is not _ABSENT}
+            given = () if first is _ABSENT else (first,)
+            return function(*given, **in_our_names(options))
+        if third is _ABSENT:
+            return function(first) if second is _ABSENT else function(first, second)
+        return function(first, **{third_name: third}) if second is _ABSENT else function(first, second, third)
 
     wrapper: Any = numpy_named
     own, name = wrapper.__code__, function.__name__
-    taken = getattr(function, "__wrapped__", function).__code__.co_varnames[0]
-    names = {"first": taken, **({taken: "first"} if taken in own.co_varnames else {})}
+    names = dict(zip(("first", "second", "third"), taken, strict=False))  # so keywords reach them
     wrapper.__code__ = _renamed(own, names).replace(co_name=name, co_qualname=name)  # what errors and profiles show
     return functools.wraps(function)(wrapper)
 
@@ -106,4 +116,8 @@ def in_our_names(options: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments with torch's names in the place of NumPy's."""
     if options.keys().isdisjoint(NUMPY_NAMES):
         return options
-    return {NUMPY_NAMES.get(name, name): value for name, value in options.items()}
+    found = {NUMPY_NAMES.get(name, name): value for name, value in options.items()}
+    if len(found) < len(options):
+        twice = [name for name in options if NUMPY_NAMES.get(name) in options]
+        raise TypeError(f"{', '.join(twice)}: given under NumPy's name and torch's")
+    return found

@@ -205,12 +205,16 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
+    if not input.is_floating_point():
+        return input / (input.abs() + 1)
     found: Tensor = in_one_pass("softsign", (), input, node="DivBackward0")
     return found
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
+    if not input.is_floating_point():
+        return input - input.tanh()
     found: Tensor = in_one_pass("tanhshrink", (), input, node="SubBackward0")
     return found
 

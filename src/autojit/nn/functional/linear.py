@@ -90,10 +90,8 @@ def embedding(
         sparse: the gradient of ``weight`` is a sparse tensor of the rows that were looked up.
 
     Raises:
-        RuntimeError: ``sparse`` together with ``scale_grad_by_freq``.
+        RuntimeError: in backward, ``sparse`` together with ``scale_grad_by_freq``.
     """
-    if sparse and scale_grad_by_freq:
-        raise UsageError("embedding(): scale_grad_by_freq not supported with sparse gradients")
     if input.is_floating_point() or input.dtype is aj.bool:
         raise UsageError(
             f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
@@ -108,9 +106,9 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         _renormalise(weight, input, max_norm, norm_type)
-    if scale_grad_by_freq:
+    if scale_grad_by_freq and not sparse:
         weight = _scaled_by_frequency(weight, input)
-    found = _SparseRows.apply(weight, input) if sparse else weight[input]
+    found = _SparseRows.apply(weight, input, scale_grad_by_freq) if sparse else weight[input]
     if padding_idx is None:
         return found
     # the same values everywhere; the gradient flows only where the index is not the padding row
@@ -121,16 +119,19 @@ class _SparseRows(Function):
     """Rows of a matrix; the gradient of the matrix keeps only the rows that were looked up, in their order."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, rows: Tensor) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, rows: Tensor, is_scaled: bool = False) -> Tensor:
         ctx.save_for_backward(rows)
+        ctx.is_scaled = is_scaled
         ctx.size = tuple(weight.shape)
         return weight[rows]
 
     @staticmethod
     def backward(ctx: Any, y_bar: Tensor) -> Any:
+        if ctx.is_scaled:
+            raise UsageError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
         (rows,) = ctx.saved_tensors
         places = rows.reshape(1, -1).to(aj.int64)
-        return aj.sparse_coo_tensor(places, y_bar.reshape(places.shape[1], -1), ctx.size), None
+        return aj.sparse_coo_tensor(places, y_bar.reshape(places.shape[1], -1), ctx.size), None, None
 
 
 def _renormalise(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
