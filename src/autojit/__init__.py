@@ -140,6 +140,7 @@ _LAZY_MODULES = frozenset(
         "amp",
         "backends",
         "cache",
+        "_higher_order_ops",
         "control_flow",
         "cuda",
         "profiler",

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from autojit.io.safe_globals import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
-from autojit.io.saving import load, save
+from autojit.io.saving import get_unsafe_globals_in_checkpoint, load, save
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__all__ = [
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "safe_globals",
+    "save",
+]

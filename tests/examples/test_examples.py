@@ -18,9 +18,9 @@ RECORDED = Path(__file__).with_name("curves_of_torch.json")
 EXAMPLES = sorted(FOLDER.glob("[a-z]*.py"))
 TOLERANCE = {  # of those in float64; the others train in float32
     "black_scholes": 1e-12, "newton_cg": 1e-9, "leapfrog": 1e-9, "gaussian_process": 1e-9, "hmc": 1e-9,
-    "lennard_jones": 1e-9, "pinn_lbfgs": 1e-6, "numba_op": 1e-9,
+    "lennard_jones": 1e-9, "pinn_lbfgs": 1e-6, "numba_op": 1e-9, "adaptive_ode": 1e-9,
 }  # fmt: skip
-OWN = ("lennard_jones", "numba_op")  # what they show, torch does not have
+OWN = ("lennard_jones", "numba_op", "adaptive_ode")  # what they show, torch does not have
 FLOAT32_TOLERANCE = 2e-3  # after tens of steps; the first losses agree to rounding
 
 

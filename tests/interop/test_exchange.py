@@ -154,3 +154,22 @@ def test_tensors_are_plotted(tmp_path: Any) -> None:
     axes[1, 3].fill_between(x[0], x[1])
     figure.savefig(tmp_path / "plot.png")
     plt.close(figure)
+
+
+def test_compiled_functions_take_other_libraries_arrays() -> None:
+    class Lent:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.array.__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    array = np.arange(3.0)
+    double = aj.jit(lambda x: 2 * x)
+    assert double(Lent(array)).tolist() == [0.0, 2.0, 4.0]
+    array[0] = 5.0
+    assert double(Lent(array)).tolist() == [10.0, 2.0, 4.0]
+    assert double.stats()["captures"] == 1

@@ -56,7 +56,22 @@ def test_they_differentiate_twice(name: str) -> None:
     assert aj.autograd.gradgradcheck(function, inputs, rtol=1e-2, atol=1e-4)
 
 
-_HOST = {"insert", "repeat_each"}  # sizes that depend on values
+_OPERATORS = {"arcsin", "arccos", "arctanh"}  # divide integers with an operator, which gives the default dtype
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+@pytest.mark.parametrize("name", [n for n in {**DIFFERENTIABLE, **OF_VALUES} if n not in _OPERATORS])
+def test_integers_follow_numpy_and_small_floats_stay_small(name: str, dtype: Any) -> None:
+    case: Case = {**DIFFERENTIABLE, **OF_VALUES}[name]
+    x, y = (X * 4).astype(dtype), (Y * 4).astype(dtype)
+    try:
+        wanted = _flat(case(x, y))
+    except (TypeError, ValueError, np.linalg.LinAlgError):
+        return  # not for these numbers
+    for reference, tensor in zip(wanted, _flat(case(aj.tensor(x), aj.tensor(y))), strict=True):
+        kind = np.asarray(reference).dtype
+        assert tensor.dtype.numpy == kind or (dtype is np.float32 and tensor.dtype.numpy.itemsize <= kind.itemsize)
+        np.testing.assert_allclose(tensor.numpy(), reference, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)

@@ -250,3 +250,63 @@ def test_a_result_that_was_stored_differentiates() -> None:
         y = step(aj.ones(2))
         (slope,) = aj.autograd.grad(y + model.plain.sum(), (scale,))
         assert slope.item() == 4.0
+
+
+def test_flags_of_parameters_that_two_steps_set_in_turn() -> None:
+    """As adversarial networks do; each step is captured for the flags it finds, not at every call."""
+
+    def run(compile_with: Callable[..., Any]) -> tuple[list[float], list[Any]]:
+        critic, generator = nn.Linear(3, 1), nn.Linear(2, 3)
+        for p in [*critic.parameters(), *generator.parameters()]:
+            p.detach().numpy()[...] = np.linspace(-1, 1, p.numel()).reshape(p.shape)
+        critic_rule = aj.optim.SGD(critic.parameters(), lr=0.1)
+        generator_rule = aj.optim.SGD(generator.parameters(), lr=0.1)
+
+        def judge(code: aj.Tensor) -> aj.Tensor:
+            for p in critic.parameters():
+                p.requires_grad = True
+            critic_rule.zero_grad()
+            loss = (critic(generator(code).detach()) ** 2).mean()
+            loss.backward()
+            critic_rule.step()
+            return loss
+
+        def invent(code: aj.Tensor) -> aj.Tensor:
+            for p in critic.parameters():
+                p.requires_grad = False
+            generator_rule.zero_grad()
+            loss = critic(generator(code)).mean()
+            loss.backward()
+            generator_rule.step()
+            return loss
+
+        steps = [compile_with(judge), compile_with(invent)]
+        losses = []
+        for _ in range(5):
+            for step, is_on in zip(steps, (True, False), strict=True):
+                losses.append(step(aj.ones(2, 2)).item())
+                assert all(p.requires_grad is is_on for p in critic.parameters())
+        return losses, steps
+
+    losses, steps = run(aj.jit)
+    np.testing.assert_allclose(losses, run(lambda f: f)[0], rtol=1e-5)
+    assert all(step.stats()["captures"] <= 2 for step in steps)
+
+
+def test_hooks_that_keep_what_they_see() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+    seen: dict[str, aj.Tensor] = {}
+
+    def keep(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, given: Any, result: aj.Tensor) -> None:
+            seen[name] = result.detach()
+
+        return hook
+
+    for k, part in enumerate(model):
+        part.register_forward_hook(keep(str(k)))
+    step = aj.jit(model)
+    for x in inputs():
+        y = step(x)
+        np.testing.assert_array_equal(seen["1"].numpy(), y.detach().numpy())
+    assert sorted(seen) == ["0", "1"]

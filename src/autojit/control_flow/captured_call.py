@@ -1,8 +1,8 @@
 """CapturedCall: a captured body as one op, differentiated through the history that its capture left.
 
-The engine walks that history inside the body's own trace, so ``detach``, hooks and custom ``Function``s count as they do
-in eager mode; what it records has a history again, so every order works the same way. The compiler sees through the op:
-``expand`` puts the body's own ops in its place.
+The engine walks that history inside the body's own trace, so that ``detach``, hooks and custom ``Function``s count as
+they do in eager mode; what it records has a history again, so every order works the same way. The compiler sees through
+the op: its first pass over loops puts the body's own ops in its place.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from autojit.tensor.dispatch import value_of
 from autojit.tensor.recording import edge_of
 from autojit.tensor.state import below, grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.transforms.adjoint import adjoint
 from autojit.transforms.batch import vmap
 
 Pairs = Sequence[tuple[Value, Tensor | None]]
@@ -71,7 +72,7 @@ class Call(Op, abstract=True):
         return str(self)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self._key == other._key)  # type: ignore[attr-defined]
+        return self is other or (type(other) is type(self) and self._key == other._key)
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -107,15 +108,15 @@ class Call(Op, abstract=True):
         placed: list[Any] = [None] * self.n_outputs
         if not kept or all(tangents[k] is None for k in wanted):
             return None
-        adjoint = self.adjoint()
-        twice = adjoint.adjoint()
+        pulled = self.adjoint()
+        twice = pulled.adjoint()
         like = primals[0]
         bars = [like._literal(0, self.graph.outputs[k].type) for k in kept]
-        moving = [wanted[k] for k in adjoint.with_history]
+        moving = [wanted[k] for k in pulled.with_history]
         dots = filled(like, [tangents[k] for k in moving], [primals[k].spec for k in moving])
         spread = [self.spread(k, dot) for k, dot in zip(moving, dots, strict=True)]
         found = as_tuple(bind(twice, *primals, *bars, *spread), twice.n_outputs)
-        order = adjoint.wanted
+        order = pulled.wanted
         for place, k in enumerate(kept):
             position = len(primals) + place
             if position in order:
@@ -128,23 +129,30 @@ class Call(Op, abstract=True):
 
 
 class CapturedCall(Call):
-    """A captured body.
+    """A captured body. One that was read from text has no history: the graph's ops are differentiated instead."""
 
-    Args:
-        body: the finished capture.
-        inputs, outputs: (value, the tensor whose history leads to it or None).
-    """
+    body: Body
 
-    def __init__(self, body: Body, inputs: Pairs, outputs: Pairs) -> None:
-        self.body = body
-        self._inputs = list(inputs)
-        self._outputs = list(outputs)
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._inputs: list[tuple[Value, Any]] = [
+            (v, v if v.type.dtype.is_differentiable else None) for v in graph.inputs
+        ]
+        self._outputs: list[tuple[Value, Any]] = [
+            (v, v if v.type.dtype.is_differentiable else None) for v in graph.outputs
+        ]
+        self._adjoint: CapturedCall | None = None
+
+    @staticmethod
+    def of(body: Body, inputs: Pairs, outputs: Pairs) -> CapturedCall:
+        """The call of a finished capture; a value is paired with the tensor whose history leads to it, or None."""
         values = tuple(v for v, _ in inputs)
         wanted = tuple(v for v, _ in outputs)
         nodes = needed_nodes(body.trace.builder.nodes, wanted, dict.fromkeys(values))
-        self.graph = Graph(values, nodes, wanted)
-        self._adjoint: CapturedCall | None = None
-        _check_closed(self.graph, body)
+        made = CapturedCall(Graph(values, nodes, wanted))
+        made.body, made._inputs, made._outputs = body, list(inputs), list(outputs)
+        _check_closed(made.graph, body)
+        return made
 
     @property
     def with_history(self) -> list[int]:
@@ -155,6 +163,8 @@ class CapturedCall(Call):
         return [k for k, (_, t) in enumerate(self._inputs) if t is not None]
 
     def adjoint(self) -> CapturedCall:
+        if self._adjoint is None and "body" not in self.__dict__:
+            self._adjoint = CapturedCall(adjoint(self.graph))
         if self._adjoint is None:
             with anomaly.collected([]):
                 self._adjoint = self._recorded_adjoint()
@@ -179,7 +189,7 @@ class CapturedCall(Call):
             with below(layer):
                 outputs = [(value_of(g), g if has_history(g) else None) for g in grads]
         given: Pairs = [(b._value, b) for b in bars]  # type: ignore[misc]
-        return CapturedCall(self.body, [*self._inputs, *given], outputs)
+        return CapturedCall.of(self.body, [*self._inputs, *given], outputs)
 
 
 class BatchedCall(Call):
@@ -209,7 +219,7 @@ class BatchedCall(Call):
 
 def body_graph(body: Body) -> Graph:
     """The graph of a closed body: one CapturedCall where something can be differentiated."""
-    call = CapturedCall(body, body.inputs, body.outputs)
+    call = CapturedCall.of(body, body.inputs, body.outputs)
     if not call.with_history:
         return call.graph
     inputs = tuple(Value(v.type) for v in call.graph.inputs)
@@ -228,5 +238,3 @@ def _check_closed(graph: Graph, body: Body) -> None:
                     "use the tensor in the body, or pass it as an operand",
                 )
         known.update(node.outputs)
-
-

@@ -9,7 +9,7 @@ from autojit.control_flow.body import Body, forget_history, write_back
 from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import UsageError
-from autojit.ir.graph import Graph
+from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.control_flow import Cond, as_tuple
@@ -41,9 +41,7 @@ def truth(value: Any, what: str) -> Any:
     return value.reshape(()).bool()
 
 
-def cond(
-    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: tuple[Any, ...] | list[Any] = ()
-) -> Any:
+def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
     """``true_fn(*operands)`` where ``pred`` is true, else ``false_fn(*operands)``; compiled into one step with both.
 
     Outside of ``@aj.jit`` the chosen function runs as plain Python. In a compiled step both are compiled and one runs;
@@ -134,7 +132,7 @@ def _joined(branches: Sequence[Body]) -> tuple[list[Tensor], list[Graph], list[T
     kinds = [[type_of(t) for t in tensors] for tensors in read]
     for number, body in enumerate(branches):
         graph = body_graph(body)
-        extra = [graph_input(k) for k in kinds[1 - number]]
+        extra = [Value(kind) for kind in kinds[1 - number]]
         inputs = (*graph.inputs, *extra) if number == 0 else (*extra, *graph.inputs)
         count = len(graph.outputs) - len(body.written)
         by_memory = {id(t._array): v for t, v in zip(body.written, graph.outputs[count:], strict=True)}
@@ -142,10 +140,3 @@ def _joined(branches: Sequence[Body]) -> tuple[list[Tensor], list[Graph], list[T
         finals = tuple(by_memory.get(id(t._array), missing.get(id(t._array))) for t in written)
         graphs.append(Graph(inputs, graph.nodes, (*graph.outputs[:count], *finals)))  # type: ignore[arg-type]
     return [*read[0], *read[1]], graphs, written
-
-
-def graph_input(kind: Any) -> Any:
-    """An input that a graph does not read."""
-    from autojit.ir.graph import Value
-
-    return Value(kind)

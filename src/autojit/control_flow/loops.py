@@ -10,7 +10,7 @@ from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.conditions import is_open, truth
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import ShapeError, UsageError
-from autojit.ir.graph import Graph
+from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.ops.base import normalize_axis
 from autojit.ops.control_flow import as_tuple
@@ -18,18 +18,18 @@ from autojit.ops.scan_steps import Scan
 from autojit.ops.while_sweeps import WhileLoop
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
-from autojit.tensor.functions_shape import movedim
+from autojit.tensor.functions_shape import movedim, stack
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
 
-def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
+def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
     """Repeat ``carried = body_fn(*carried)`` while ``cond_fn(*carried)`` is true; the last carried values.
 
     Outside of ``@aj.jit`` this is a plain Python loop. In a compiled step the loop is native code, whose number of
-    steps may differ from call to call; gradients flow through it to any order, to the carried inputs and to tensors that
-    ``body_fn`` closes over: the values carried at every step are kept on a tape that grows while the loop runs.
+    steps may differ from call to call; gradients of any order flow through it, to the carried inputs and to tensors
+    that ``body_fn`` closes over: what was carried at every step is kept on a tape that grows while the loop runs.
 
     Args:
         cond_fn: takes the carried values and returns a bool or a tensor with one element.
@@ -107,7 +107,7 @@ class _WhileCapture:
         graph = body_graph(body)
         first, count = len(self.given), len(body.written)
         unread = graph.outputs[0].type  # of the carry that says whether to go on
-        inputs = (_unread(unread), *graph.inputs)
+        inputs = (Value(unread), *graph.inputs)
         outputs = graph.outputs
         op = WhileLoop((Graph(inputs, graph.nodes, outputs),), (1 + first + count,), ((),), (False,))
         results = as_tuple(apply(op, go, *self.given, *read), op.n_outputs)
@@ -131,12 +131,6 @@ class _WhileCapture:
         return as_tensor(found, "the result of cond_fn")
 
 
-def _unread(kind: Any) -> Any:
-    from autojit.ir.graph import Value
-
-    return Value(kind)
-
-
 def carries_want(
     body: Body, skip: int, carried: Sequence[Tensor], stacks: Sequence[Tensor], read: Sequence[Tensor]
 ) -> list[bool]:
@@ -154,9 +148,7 @@ def carries_want(
         wants[:count] = grown
 
 
-def scan(
-    combine_fn: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
-) -> tuple[Any, Any]:
+def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
     """``carry, y = combine_fn(carry, x)`` for every slice x of ``xs`` along ``dim``; the last carry and the stacked y.
 
     Outside of ``@aj.jit`` this is a plain Python loop. In a compiled step ``combine_fn`` is compiled once, whatever the
@@ -308,8 +300,6 @@ class _Scan:
 
 def _stacked(column: Sequence[Any], name: str) -> Any:
     """The results of all steps for one leaf; what is None at every step stays None."""
-    from autojit.tensor.functions_shape import stack
-
     if all(y is None for y in column):
         return None
     return stack([as_tensor(y, f"scan: {name}") for y in column])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.core.errors import DTypeError, ShapeError, UsageError
-from autojit.jit.pytree import TreeSpec, flatten
+from autojit.jit.pytree import TreeSpec
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor import Tensor
 from autojit.tensor.factories import tensor
@@ -19,13 +19,16 @@ def leaf_names(tree: TreeSpec, name: str) -> list[str]:
     """How a user writes each leaf of a nest called ``name``.
 
     Example:
+        >>> from autojit.jit.pytree import flatten
         >>> leaf_names(flatten({"h": [1, 2], "c": 3})[1], "carry")
         ["carry['h'][0]", "carry['h'][1]", "carry['c']"]
     """
     if tree.kind is None:
         return [name]
     keys = tree.keys if tree.keys and len(tree.keys) == len(tree.children) else range(len(tree.children))
-    return [found for key, child in zip(keys, tree.children, strict=True) for found in leaf_names(child, f"{name}[{key!r}]")]
+    return [
+        found for key, child in zip(keys, tree.children, strict=True) for found in leaf_names(child, f"{name}[{key!r}]")
+    ]
 
 
 def as_tensor(leaf: Any, what: str) -> Tensor:

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from autojit.func.derivatives import vjp
+from autojit.func.reverse import fresh, own, pull_back
 from autojit.jit.pytree import flatten
 from autojit.tensor import Tensor
 from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.factories import zeros_like
 from autojit.tensor.forward_level import ForwardLevel, unpack_dual
-from autojit.tensor.state import below, state
+from autojit.tensor.state import below, grad_mode, state
 from autojit.tensor.tensor import type_of
 
 Function = Callable[..., Any]
@@ -32,10 +32,12 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
         >>> value, push(aj.tensor(1.0))
         (tensor(9.), tensor(6.))
     """
-    value, pull = vjp(func, *primals)
-    outputs, tree = flatten(value)
-    _, push_back = vjp(pull, tree.unflatten([zeros_like(y) for y in outputs]))
     known, structure = flatten(primals)
+    with grad_mode(True):
+        xs = [fresh(x) for x in known]
+        outputs, tree = flatten(func(*structure.unflatten(xs)))
+        bars = [fresh(zeros_like(y)) for y in outputs]
+        slopes = pull_back(outputs, xs, bars)
 
     def push(*tangents: Any) -> Any:
         given, given_structure = flatten(tangents)
@@ -46,10 +48,10 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
                 raise RuntimeError(
                     f"linearize: a tangent of type {type_of(x_dot)} does not fit its primal of type {type_of(x)}"
                 )
-        (found,) = push_back(tangents)
-        return found
+        found = pull_back(slopes, bars, given)
+        return tree.unflatten([own(y_dot, [*xs, *bars]) for y_dot in found])
 
-    return value, push
+    return tree.unflatten([own(y, xs) for y in outputs]), push
 
 
 def functionalize(func: Function, *, remove: str = "mutations") -> Function:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.interop.registry import FUNCTIONS, dtype_of, implements, sizes_of, tensor_of
+from autojit.interop.registry import FUNCTIONS, dtype_of, implements, inexact, sizes_of, tensor_of
 
 
 def _shaped_like(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,7 +106,7 @@ def _linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
     axis: int = 0, *, device: Any = None,
 ) -> Any:  # fmt: skip
-    low, high = (_inexact(v) for v in (start, stop))
+    low, high = (inexact(v) for v in (start, stop))
     count = max((num - 1) if endpoint else num, 0)
     step = (high - low) / count if count else (high - low) * aj.nan
     ramp = aj.arange(num, dtype=low.dtype.to_real()).reshape([num] + [1] * (low - high).ndim)
@@ -120,11 +120,6 @@ def _linspace(
     return (found, step) if retstep else found
 
 
-def _inexact(x: Any) -> Any:
-    found = tensor_of(x)
-    return found if found.dtype.category > 1 else found.to(aj.float64)
-
-
 @implements("logspace")
 def _logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
@@ -136,7 +131,7 @@ def _logspace(
 
 @implements("geomspace")
 def _geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
-    low, high = (_inexact(v) for v in (start, stop))
+    low, high = (inexact(v) for v in (start, stop))
     sign = aj.sgn(low)
     found = sign * aj.exp(_linspace(aj.log(low / sign), aj.log(high / sign), num, endpoint, axis=axis))
     return found if dtype is None else found.to(dtype_of(dtype))

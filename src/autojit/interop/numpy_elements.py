@@ -10,11 +10,13 @@ import numpy as np
 import autojit as aj
 from autojit.interop.registry import (
     NO_VALUE,
+    alike,
     axis_of,
     delivered,
     dtype_of,
     host,
     implements,
+    inexact,
     joined,
     operand,
     sizes_of,
@@ -41,7 +43,7 @@ def _where(condition: Any, x: Any = NO_VALUE, y: Any = NO_VALUE, /) -> Any:
         return _nonzero(mask)
     if x is NO_VALUE or y is NO_VALUE:
         raise ValueError("either both or neither of x and y should be given")
-    return aj.where(mask, operand(x), operand(y))
+    return aj.where(mask, *alike(x, y))
 
 
 @implements("nonzero")
@@ -64,9 +66,9 @@ def _flatnonzero(a: Any) -> Any:
 
 @implements("select")
 def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    found = operand(default)
-    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        found = aj.where(_mask(condition), operand(choice), found)
+    *choices, found = alike(*choicelist, default)
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        found = aj.where(_mask(condition), choice, found)
     return found
 
 
@@ -105,16 +107,10 @@ def _clip(
     x = tensor_of(a)
     low, high = (min if a_min is NO_VALUE else a_min), (max if a_max is NO_VALUE else a_max)
     if low is not NO_VALUE and low is not None:
-        x = aj.maximum(*_pair(x, low))
+        x = aj.maximum(*alike(x, low))
     if high is not NO_VALUE and high is not None:
-        x = aj.minimum(*_pair(x, high))
+        x = aj.minimum(*alike(x, high))
     return delivered(x if dtype is None else x.to(dtype_of(dtype)), out, "np.clip")
-
-
-def _pair(x: Any, bound: Any) -> tuple[Any, Any]:
-    y = operand(bound)
-    common = aj.result_type(x, y)
-    return x.to(common), y.to(common) if isinstance(y, aj.Tensor) else aj.tensor(y, dtype=common)
 
 
 # ---- taking and putting
@@ -264,7 +260,7 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     edges, points = tensor_of(bins), tensor_of(x)
     if bool((edges[1:] >= edges[:-1]).all()):
         return aj.searchsorted(edges, points, right=not right)
-    return edges.shape[0] - aj.searchsorted(edges.flip(0), points, right=right)
+    return edges.shape[0] - aj.searchsorted(edges.flip(0), points, right=not right)
 
 
 # ---- sets
@@ -372,7 +368,10 @@ def _isclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: 
 @implements("nan_to_num")
 def _nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     x = tensor_of(x)
-    found = aj.nan_to_num(x, nan, posinf, neginf)
+    if x.dtype.is_complex:
+        found = aj.complex(*[aj.nan_to_num(part, nan, posinf, neginf) for part in (aj.real(x), aj.imag(x))])
+    else:
+        found = aj.nan_to_num(x, nan, posinf, neginf)
     return found if copy else x.copy_(found)
 
 
@@ -389,7 +388,8 @@ def _fix(x: Any, out: Any = None) -> Any:
 
 def _elementwise(name: str) -> Callable[..., Any]:
     def function(x: Any, out: Any = None) -> Any:
-        return delivered(getattr(aj.special if name == "i0" else aj, name)(tensor_of(x)), out, f"np.{name}")
+        given = inexact(x) if name in ("sinc", "i0") else tensor_of(x)
+        return delivered(getattr(aj.special if name == "i0" else aj, name)(given), out, f"np.{name}")
 
     return function
 
@@ -421,7 +421,7 @@ def _imag(val: Any) -> Any:
 
 @implements("angle")
 def _angle(z: Any, deg: bool = False) -> Any:
-    found = aj.angle(tensor_of(z))
+    found = aj.angle(inexact(z))
     return aj.rad2deg(found) if deg else found
 
 

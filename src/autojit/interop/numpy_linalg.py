@@ -8,23 +8,22 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.interop.registry import axes_of, delivered, implements, operand, tensor_of
+from autojit.interop.registry import alike, axes_of, delivered, implements, inexact, operand, tensor_of
 
 
-def _inexact(x: Any) -> Any:
-    found = tensor_of(x)
-    return found if found.dtype.category > 1 else found.to(aj.float64)
+def _alike(a: Any, b: Any) -> list[Any]:
+    return alike(inexact(a), inexact(b))
 
 
-def _alike(a: Any, b: Any) -> tuple[Any, Any]:
-    x, y = _inexact(a), _inexact(b)
-    dtype = aj.promote_types(x.dtype, y.dtype)
-    return x.to(dtype), y.to(dtype)
+def _transformed(x: Any) -> Any:
+    """What a Fourier transform takes: halves in float32."""
+    found = inexact(x)
+    return found.to(aj.float32) if found.dtype in (aj.float16, aj.bfloat16) else found
 
 
 def _of_matrices(name: str) -> Callable[..., Any]:
     def function(a: Any, *arguments: Any, **options: Any) -> Any:
-        return getattr(aj.linalg, name)(_inexact(a), *arguments, **options)
+        return getattr(aj.linalg, name)(inexact(a), *arguments, **options)
 
     return function
 
@@ -35,7 +34,7 @@ for _name in ("det", "slogdet", "inv", "matrix_power", "eig", "eigvals", "svdval
 
 @implements("linalg.norm")
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    x = _inexact(x)
+    x = inexact(x)
     if axis is None:
         if ord is None:
             axes = tuple(range(x.ndim))
@@ -54,23 +53,23 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
 
 @implements("linalg.vector_norm")
 def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    x = _inexact(x)
+    x = inexact(x)
     return aj.linalg.vector_norm(x, ord, None if axis is None else axes_of(axis, x.ndim), keepdim=keepdims)
 
 
 @implements("linalg.matrix_norm")
 def _matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    return aj.linalg.matrix_norm(_inexact(x), ord, keepdim=keepdims)
+    return aj.linalg.matrix_norm(inexact(x), ord, keepdim=keepdims)
 
 
 @implements("linalg.cond")
 def _cond(x: Any, p: Any = None) -> Any:
-    return aj.linalg.cond(_inexact(x), p)
+    return aj.linalg.cond(inexact(x), p)
 
 
 @implements("linalg.matrix_rank")
 def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    return aj.linalg.matrix_rank(_inexact(A), atol=tol, rtol=rtol, hermitian=hermitian)
+    return aj.linalg.matrix_rank(inexact(A), atol=tol, rtol=rtol, hermitian=hermitian)
 
 
 @implements("linalg.solve")
@@ -99,37 +98,37 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 
 @implements("linalg.pinv")
 def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    x = _inexact(a)
+    x = inexact(a)
     cut = rtol if rcond is None else rcond
     return aj.linalg.pinv(x, rtol=1e-15 if cut is None and rtol is None else cut, hermitian=hermitian)
 
 
 @implements("linalg.cholesky")
 def _cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    return aj.linalg.cholesky(_inexact(a), upper=upper)
+    return aj.linalg.cholesky(inexact(a), upper=upper)
 
 
 @implements("linalg.qr")
 def _qr(a: Any, mode: str = "reduced") -> Any:
     if mode == "raw":
         raise TypeError("np.linalg.qr: mode='raw' has no form for tensors")
-    found = aj.linalg.qr(_inexact(a), mode)
+    found = aj.linalg.qr(inexact(a), mode)
     return found.R if mode == "r" else found
 
 
 @implements("linalg.eigh")
 def _eigh(a: Any, UPLO: str = "L") -> Any:
-    return aj.linalg.eigh(_inexact(a), UPLO)
+    return aj.linalg.eigh(inexact(a), UPLO)
 
 
 @implements("linalg.eigvalsh")
 def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
-    return aj.linalg.eigvalsh(_inexact(a), UPLO)
+    return aj.linalg.eigvalsh(inexact(a), UPLO)
 
 
 @implements("linalg.svd")
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    return aj.linalg.svd(_inexact(a), full_matrices) if compute_uv else aj.linalg.svdvals(_inexact(a))
+    return aj.linalg.svd(inexact(a), full_matrices) if compute_uv else aj.linalg.svdvals(inexact(a))
 
 
 @implements("linalg.multi_dot")
@@ -154,7 +153,7 @@ def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 def _along_one(name: str) -> Callable[..., Any]:
     def transform(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-        return delivered(getattr(aj.fft, name)(_inexact(a), n, axis, norm), out, f"np.fft.{name}")
+        return delivered(getattr(aj.fft, name)(_transformed(a), n, axis, norm), out, f"np.fft.{name}")
 
     return transform
 
@@ -163,7 +162,7 @@ def _along_many(name: str) -> Callable[..., Any]:
     def transform(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
         planar = name.endswith("2")
         axes = (-2, -1) if planar and axes is None else axes
-        return delivered(getattr(aj.fft, name)(_inexact(a), s, axes, norm), out, f"np.fft.{name}")
+        return delivered(getattr(aj.fft, name)(_transformed(a), s, axes, norm), out, f"np.fft.{name}")
 
     return transform
 

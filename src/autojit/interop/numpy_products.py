@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
 import autojit as aj
 from autojit.interop.registry import (
+    alike,
     axes_of,
     axis_of,
     delivered,
     host,
     implements,
+    inexact,
     joined,
     operand,
+    promoted,
     tensor_of,
 )  # fmt: skip
 
 
-def _alike(*values: Any) -> list[Any]:
-    """Operands in one dtype."""
-    tensors = [tensor_of(v) for v in values]
-    dtype = reduce(aj.promote_types, [t.dtype for t in tensors])
-    return [t.to(dtype) for t in tensors]
-
-
 @implements("dot")
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
-    x, y = _alike(a, b)
+    x, y = alike(a, b)
     if x.ndim == 0 or y.ndim == 0:
         found = x * y
     elif x.ndim <= 2 and y.ndim <= 2:
@@ -42,30 +37,30 @@ def _dot(a: Any, b: Any, out: Any = None) -> Any:
 
 @implements("vdot")
 def _vdot(a: Any, b: Any, /) -> Any:
-    x, y = _alike(a, b)
-    return aj.sum(aj.conj(x).reshape(-1) * y.reshape(-1))
+    x, y = alike(a, b)
+    return aj.sum(aj.conj(x).reshape(-1) * y.reshape(-1), dtype=x.dtype)
 
 
 @implements("inner")
 def _inner(a: Any, b: Any, /) -> Any:
-    x, y = _alike(a, b)
+    x, y = alike(a, b)
     return x * y if x.ndim == 0 or y.ndim == 0 else aj.tensordot(x, y, ([x.ndim - 1], [y.ndim - 1]))
 
 
 @implements("outer", "linalg.outer")
 def _outer(a: Any, b: Any, out: Any = None) -> Any:
-    x, y = _alike(a, b)
+    x, y = alike(a, b)
     return delivered(x.reshape(-1, 1) * y.reshape(1, -1), out, "np.outer")
 
 
 @implements("kron")
 def _kron(a: Any, b: Any) -> Any:
-    return aj.kron(*_alike(a, b))
+    return aj.kron(*alike(a, b))
 
 
 @implements("tensordot", "linalg.tensordot")
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    x, y = _alike(a, b)
+    x, y = alike(a, b)
     if isinstance(axes, int | np.integer):
         return aj.tensordot(x, y, int(axes))
     ours, theirs = axes
@@ -78,7 +73,7 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 def _einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = False, **options: Any) -> Any:
     if not isinstance(subscripts, str):
         subscripts, operands = _as_text(subscripts, *operands)
-    return delivered(aj.einsum(subscripts, *_alike(*operands)), out, "np.einsum")
+    return delivered(aj.einsum(subscripts, *alike(*operands)), out, "np.einsum")
 
 
 def _as_text(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
@@ -99,7 +94,7 @@ def _as_text(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
 def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
     if axis is not None:
         axisa = axisb = axisc = axis
-    x, y = _alike(a, b)
+    x, y = alike(a, b)
     x, y = x.movedim(axisa, -1), y.movedim(axisb, -1)
     if x.shape[-1] not in (2, 3) or y.shape[-1] not in (2, 3):
         raise ValueError("Both input arrays must be (arrays of) 3-dimensional vectors, or 2-dimensional ones")
@@ -138,13 +133,13 @@ def _convolved(x: Any, y: Any, mode: Any) -> Any:
 
 @implements("convolve")
 def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
-    x, y = _alike(a, v)
+    x, y = alike(a, v)
     return _convolved(x, y, mode)
 
 
 @implements("correlate")
 def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
-    x, y = _alike(a, v)
+    x, y = alike(a, v)
     if x.numel() >= y.numel():
         return _convolved(x, aj.conj(y).flip(0), mode)
     return _convolved(aj.conj(y).flip(0), x, mode)
@@ -168,7 +163,8 @@ def _given(value: Any) -> Any:
 
 
 def _end(x: Any, value: Any, axis: int) -> Any:
-    return aj.full_like(x.narrow(axis, 0, 1), value)
+    shape = [1 if place == axis else n for place, n in enumerate(x.shape)]
+    return aj.full(shape, value, dtype=promoted([x, value]))
 
 
 @implements("ediff1d")
@@ -181,8 +177,7 @@ def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 @implements("gradient")
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    x = tensor_of(f)
-    x = x if x.dtype.category > 1 else x.to(aj.float64)
+    x = inexact(f)
     axes = axes_of(axis, x.ndim)
     spacings = list(varargs) if len(varargs) == len(axes) else [varargs[0] if varargs else 1.0] * len(axes)
     if len(varargs) not in (0, 1, len(axes)):
@@ -207,9 +202,8 @@ def _slope(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         + (after - before) / (before * after) * y[..., 1:-1]
         + before / (after * (before + after)) * y[..., 2:]
     )
-    return aj.cat([_edge(y, steps, edge_order), inner, _edge(y.flip(-1), -steps.flip(0), edge_order)], -1).movedim(
-        -1, axis
-    )
+    ends = _edge(y, steps, edge_order), _edge(y.flip(-1), -steps.flip(0), edge_order)
+    return aj.cat([ends[0], inner, ends[1]], -1).movedim(-1, axis).to(y.dtype)
 
 
 def _edge(y: Any, steps: Any, order: int) -> Any:
@@ -223,13 +217,13 @@ def _edge(y: Any, steps: Any, order: int) -> Any:
 
 @implements("trapezoid", "trapz")
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    values = tensor_of(y)
+    values = inexact(y)
     place = axis_of(axis, values.ndim)
     count = values.shape[place]
     if x is None:
         widths = operand(dx)
     else:
-        points = tensor_of(x)
+        points = inexact(x)
         widths = points[1:] - points[:-1] if points.ndim == 1 else aj.diff(points, 1, place)
         widths = widths.reshape([-1] + [1] * (values.ndim - 1 - place)) if points.ndim == 1 else widths
     left, right = values.narrow(place, 0, count - 1), values.narrow(place, 1, count - 1)
@@ -238,10 +232,7 @@ def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @implements("interp")
 def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    at, points, values = tensor_of(x), tensor_of(xp), tensor_of(fp)
-    at, points = (
-        t.to(aj.promote_types(t.dtype, aj.float32) if t.dtype.category > 1 else aj.float64) for t in (at, points)
-    )
+    at, points, values = inexact(x), inexact(xp), inexact(fp)
     if period is not None:
         at, points = aj.remainder(at, abs(period)), aj.remainder(points, abs(period))
         order = aj.argsort(points)
@@ -259,7 +250,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, perio
 
 @implements("unwrap")
 def _unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
-    x = tensor_of(p)
+    x = inexact(p)
     steps = aj.diff(x, 1, axis)
     limit = period / 2 if discont is None else discont
     folded = aj.remainder(steps.detach() + period / 2, period) - period / 2
@@ -281,7 +272,7 @@ def _polyval(p: Any, x: Any) -> Any:
 
 
 def _aligned(a1: Any, a2: Any) -> tuple[Any, Any]:
-    x, y = _alike(a1, a2)
+    x, y = alike(a1, a2)
     x, y = aj.atleast_1d(x), aj.atleast_1d(y)
     count = max(x.shape[0], y.shape[0])
     pad = aj.nn.functional.pad
@@ -305,6 +296,31 @@ def _polymul(a1: Any, a2: Any) -> Any:
     return _convolve(aj.atleast_1d(tensor_of(a1)), aj.atleast_1d(tensor_of(a2)))
 
 
+@implements("poly")
+def _poly(seq_of_zeros: Any) -> Any:
+    zeros = inexact(seq_of_zeros)
+    if zeros.ndim == 2:
+        zeros = aj.linalg.eigvals(zeros)
+    found = aj.ones(1, dtype=zeros.dtype)
+    for zero in zeros.unbind(0):
+        found = _convolve(found, aj.stack([aj.ones_like(zero), -zero]))
+    return found
+
+
+@implements("polydiv")
+def _polydiv(u: Any, v: Any) -> Any:
+    rest, divisor = alike(inexact(u), inexact(v))
+    steps = rest.shape[0] - divisor.shape[0] + 1
+    if steps < 1:
+        return aj.zeros_like(rest[:1]), rest
+    quotient = []
+    for _ in range(steps):
+        quotient.append(rest[0] / divisor[0])
+        taken = aj.nn.functional.pad(quotient[-1] * divisor, (0, rest.shape[0] - divisor.shape[0]))
+        rest = (rest - taken)[1:]
+    return aj.stack(quotient), rest
+
+
 @implements("polyder")
 def _polyder(p: Any, m: int = 1) -> Any:
     x = tensor_of(p)
@@ -315,7 +331,7 @@ def _polyder(p: Any, m: int = 1) -> Any:
 
 @implements("polyint")
 def _polyint(p: Any, m: int = 1, k: Any = None) -> Any:
-    x = tensor_of(p)
+    x = inexact(p)
     constants = [0.0] * m if k is None else list(np.broadcast_to(host(k), (m,)))
     for constant in constants:
         x = aj.cat([x / aj.arange(x.shape[0], 0, -1), aj.full((1,), float(constant), dtype=x.dtype)])
@@ -326,7 +342,7 @@ def _polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 def _polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
     if full or cov:
         raise TypeError("np.polyfit: full= and cov= have no form for tensors")
-    points, values = _alike(x, y)
+    points, values = alike(x, y)
     matrix = aj.vander(points, deg + 1)
     if w is not None:
         weights = tensor_of(w).to(points.dtype)

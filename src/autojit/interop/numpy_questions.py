@@ -46,6 +46,24 @@ def _size(a: Any, axis: Any = None) -> int:
     return int(np.prod([x.shape[i] for i in axes]))
 
 
+@implements("tril_indices_from")
+def _tril_indices_from(arr: Any, k: int = 0) -> Any:
+    rows, columns = tensor_of(arr).shape
+    return np.tril_indices(rows, k, columns)
+
+
+@implements("triu_indices_from")
+def _triu_indices_from(arr: Any, k: int = 0) -> Any:
+    rows, columns = tensor_of(arr).shape
+    return np.triu_indices(rows, k, columns)
+
+
+@implements("diag_indices_from")
+def _diag_indices_from(arr: Any) -> Any:
+    x = tensor_of(arr)
+    return np.diag_indices(x.shape[0], x.ndim)
+
+
 @implements("iscomplexobj")
 def _iscomplexobj(x: Any) -> Any:
     return tensor_of(x).dtype.is_complex

@@ -14,7 +14,7 @@ from autojit.interop.registry import (
     delivered,
     dtype_of,
     implements,
-    operand,
+    inexact,
     tensor_of,
 )  # fmt: skip
 
@@ -43,14 +43,22 @@ def _sum(
     x = tensor_of(a)
     axes = axes_of(axis, x.ndim)
     masked = _masked(x, where, 0)
-    found = masked.sum(axes, dtype=dtype_of(dtype)) if axes else _without_axes(masked, dtype)
+    wide = summed_in(masked.dtype, dtype)
+    found = masked.sum(axes, dtype=wide) if axes else masked.to(wide)
     found = _kept(found, keepdims, axes, x.ndim)
-    return delivered(found + operand(initial) if _is_given(initial) else found, out, "np.sum")
+    return delivered(found + _first(initial, wide) if _is_given(initial) else found, out, "np.sum")
 
 
-def _without_axes(x: Any, dtype: Any) -> Any:
-    wanted = dtype_of(dtype) or (aj.int64 if x.dtype.category < 2 else x.dtype)
-    return x.to(wanted)
+def summed_in(given: Any, dtype: Any) -> Any:
+    """The dtype of a sum: small integers are summed in 64 bits of their kind."""
+    wanted = dtype_of(dtype)
+    if wanted is not None or given.category > 1:
+        return wanted or given
+    return aj.uint64 if given.kind == "uint" else aj.int64
+
+
+def _first(initial: Any, dtype: Any) -> Any:
+    return tensor_of(initial).to(dtype)
 
 
 @implements("prod")
@@ -60,11 +68,12 @@ def _prod(
 ) -> Any:  # fmt: skip
     x = tensor_of(a)
     axes = axes_of(axis, x.ndim)
-    found = _without_axes(_masked(x, where, 1), dtype)
+    wide = summed_in(x.dtype, dtype)
+    found = _masked(x, where, 1).to(wide)
     for place in sorted(axes, reverse=True):
         found = found.prod(place, dtype=found.dtype)
     found = _kept(found, keepdims, axes, x.ndim)
-    return delivered(found * operand(initial) if _is_given(initial) else found, out, "np.prod")
+    return delivered(found * _first(initial, wide) if _is_given(initial) else found, out, "np.prod")
 
 
 def _extreme(name: str) -> Callable[..., Any]:
@@ -85,10 +94,10 @@ def _extreme(name: str) -> Callable[..., Any]:
                 raise ValueError(f"zero-size array to reduction operation {name[1:]}imum which has no identity")
             kept = tuple(n for axis, n in enumerate(x.shape) if axis not in axes)
             return delivered(_kept(aj.full(kept, initial, dtype=x.dtype), keepdims, axes, x.ndim), out, name)
-        x = _masked(x, where, initial)
+        x = aj.where(tensor_of(where), x, _first(initial, x.dtype)) if is_masked else x
         found = _kept(getattr(aj, name)(x, axes) if axes else x, keepdims, axes, x.ndim)
         if _is_given(initial):
-            first = tensor_of(initial).to(found.dtype)
+            first = _first(initial, found.dtype)
             found = aj.maximum(found, first) if name == "amax" else aj.minimum(found, first)
         return delivered(found, out, f"np.{name}")
 
@@ -128,17 +137,11 @@ OF_UFUNC: dict[str, Callable[..., Any]] = {
 # ---- means and moments
 
 
-def _inexact(x: Any, dtype: Any = None) -> Any:
-    """``x`` in the dtype that NumPy averages it in: integers and bools in float64."""
-    wanted = dtype_of(dtype)
-    return x.to(wanted if wanted is not None else (aj.float64 if x.dtype.category < 2 else x.dtype))
-
-
 @implements("mean")
 def _mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
 ) -> Any:
-    x = _inexact(tensor_of(a), dtype)
+    x = inexact(tensor_of(a), dtype)
     axes = axes_of(axis, x.ndim)
     if where is True or where is NO_VALUE:
         found = _kept(x.mean(axes) if axes else x, keepdims, axes, x.ndim)
@@ -153,7 +156,7 @@ def _ones(x: Any, where: Any) -> Any:
 
 @implements("average")
 def _average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
-    x = _inexact(tensor_of(a))
+    x = inexact(tensor_of(a))
     axes = axes_of(axis, x.ndim)
     w = aj.ones_like(x) if weights is None else tensor_of(weights)
     if w.shape != x.shape:
@@ -172,7 +175,7 @@ def _var(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
     where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    x = _inexact(tensor_of(a), dtype)
+    x = inexact(tensor_of(a), dtype)
     axes = axes_of(axis, x.ndim)
     freedom = correction if _is_given(correction) else ddof
     center = tensor_of(mean) if _is_given(mean) else _mean(x, axes, keepdims=True, where=where)
@@ -229,7 +232,7 @@ def _cumulative(name: str, neutral: int) -> Callable[..., Any]:
     def cumulative(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         x = tensor_of(a)
         x, place = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
-        return delivered(getattr(aj, name)(x, place, dtype=dtype_of(dtype)), out, f"np.{name}")
+        return delivered(getattr(aj, name)(x, place, dtype=summed_in(x.dtype, dtype)), out, f"np.{name}")
 
     def with_initial(
         x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
@@ -238,7 +241,7 @@ def _cumulative(name: str, neutral: int) -> Callable[..., Any]:
         if axis is None and x.ndim > 1:
             raise ValueError(f"For arrays which have more than one dimension ``axis`` argument is required (np.{name})")
         place = axis_of(0 if axis is None else axis, x.ndim)
-        found = getattr(aj, name)(x, place, dtype=dtype_of(dtype))
+        found = getattr(aj, name)(x, place, dtype=summed_in(x.dtype, dtype))
         if include_initial:
             first = aj.full_like(found.narrow(place, 0, 1), neutral)
             found = aj.cat([first, found], place)
@@ -289,7 +292,7 @@ def _present(x: Any, where: Any) -> Any:
 def _nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
 ) -> Any:
-    x = _inexact(tensor_of(a))
+    x = inexact(tensor_of(a))
     return _mean(_filled(x, 0), axis, dtype, out, keepdims, where=_present(x, where))
 
 
@@ -298,7 +301,7 @@ def _nanvar(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
     where: Any = True, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Any:  # fmt: skip
-    x = _inexact(tensor_of(a))
+    x = inexact(tensor_of(a))
     return _var(
         _filled(x, 0), axis, dtype, out, ddof, keepdims, where=_present(x, where), mean=mean, correction=correction
     )
@@ -345,7 +348,7 @@ def _quantile_of(
 ) -> Any:  # fmt: skip
     if method not in _METHODS:
         raise TypeError(f"np.quantile: method={method!r} has no form for tensors; there are {sorted(_METHODS)}")
-    x = _inexact(tensor_of(a))
+    x = inexact(tensor_of(a))
     axes = axes_of(axis, x.ndim)
     kept = [i for i in range(x.ndim) if i not in axes]
     flat = x.permute(*kept, *axes).reshape(*[x.shape[i] for i in kept], -1)
@@ -395,10 +398,10 @@ def _cov(
     m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
     aweights: Any = None, *, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    x = _inexact(aj.atleast_2d(tensor_of(m)), dtype)
+    x = inexact(aj.atleast_2d(tensor_of(m)), dtype)
     x = x.T if not rowvar and tensor_of(m).ndim == 2 else x
     if y is not None:
-        other = _inexact(aj.atleast_2d(tensor_of(y)), dtype)
+        other = inexact(aj.atleast_2d(tensor_of(y)), dtype)
         x = aj.cat([x, other.T if not rowvar and other.shape[0] != 1 else other], 0)
     freedom = (0 if bias else 1) if ddof is None else ddof
     options = {
@@ -414,4 +417,5 @@ def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) 
     if c.ndim == 0:
         return c / c
     spread = aj.sqrt(aj.diagonal(c))
-    return aj.clamp(c / spread[:, None] / spread[None, :], -1, 1) if not c.dtype.is_complex else c / spread
+    found = c / spread[:, None] / spread[None, :]
+    return found if found.dtype.is_complex else aj.clamp(found, -1, 1)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
+from autojit.core.dtypes import dtype_of_numpy
 from autojit.interop.registry import (
+    FUNCTIONS,
     axes_of,
     axis_of,
     delivered,
@@ -374,8 +376,8 @@ def _matrix_diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
 @implements("trace")
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    found = aj.diagonal(tensor_of(a), offset, axis1, axis2).sum(-1, dtype=dtype_of(dtype))
-    return delivered(found, out, "np.trace")
+    found = aj.diagonal(tensor_of(a), offset, axis1, axis2)
+    return delivered(FUNCTIONS[np.sum](found, -1, dtype), out, "np.trace")
 
 
 @implements("linalg.trace")
@@ -385,7 +387,9 @@ def _matrix_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 @implements("vander")
 def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
-    return aj.vander(tensor_of(x), N, increasing)
+    t = tensor_of(x)
+    wide = dtype_of_numpy(np.promote_types(t.dtype.numpy, np.int64)) if t.dtype is not aj.bfloat16 else t.dtype
+    return aj.vander(t.to(wide), N, increasing)
 
 
 @implements("meshgrid")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.dtypes import DType, dtype_of_number, dtype_of_numpy, float64, promote_with_number, result_type
 from autojit.tensor.conversion import array_of
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
@@ -69,6 +69,33 @@ def joined(function: Function, parts: Sequence[Any], *arguments: Any, dtype: Any
 def operand(x: Any) -> Any:
     """A Python or NumPy number as it is, anything else as a tensor."""
     return x if is_scalar_number(x) and not isinstance(x, np.ndarray) else tensor_of(x)
+
+
+def inexact(x: Any, dtype: Any = None) -> Any:
+    """A tensor in the dtype that NumPy computes means and the like in: integers and bools in float64."""
+    found = tensor_of(x)
+    wanted = dtype_of(dtype)
+    return found.to(wanted if wanted is not None else (float64 if found.dtype.category < 2 else found.dtype))
+
+
+def promoted(operands: Sequence[Any]) -> DType:
+    """The dtype of operands: tensors by their own rules; numbers raise the kind only, as in NumPy to float64."""
+    pairs = [(x.dtype, x.ndim) for x in operands if isinstance(x, Tensor)]
+    if not pairs:
+        return dtype_of_numpy(np.result_type(*operands))
+    dtype = result_type(pairs)
+    for x in operands:
+        if not isinstance(x, Tensor):
+            is_raised = dtype.category < 2 and dtype_of_number(x).category >= 2
+            dtype = dtype_of_numpy(np.asarray(x).dtype) if is_raised else promote_with_number(dtype, x)
+    return dtype
+
+
+def alike(*values: Any) -> list[Any]:
+    """Operands as tensors of their common dtype."""
+    operands = [operand(v) for v in values]
+    dtype = promoted(operands)
+    return [x.to(dtype) if isinstance(x, Tensor) else aj.tensor(x, dtype=dtype) for x in operands]
 
 
 def dtype_of(dtype: Any) -> DType | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.core.dtypes import DType, dtype_of_numpy, promote_with_number, result_type
+from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.interop import numpy_reductions as reductions
 from autojit.interop.registry import (
     axes_of,
@@ -23,6 +23,7 @@ from autojit.interop.registry import (
     host,
     joined,
     operand,
+    promoted,
     tensor_of,
 )  # fmt: skip
 from autojit.interop.ufunc_table import SPECIAL, UFUNCS, Function
@@ -137,21 +138,10 @@ def _together(ufunc: np.ufunc, inputs: tuple[Any, ...], dtype: DType | None) -> 
     operands = [operand(x) for x in inputs]
     if ufunc.__name__ in _UNRESOLVED and ufunc.signature is None:
         return [tensor_of(x) for x in operands], [None] * ufunc.nout
-    common = dtype if dtype is not None else _promoted(operands)
+    common = dtype if dtype is not None else promoted(operands)
     loop = _loop_of(ufunc, common)
     ins: list[Any] = [_as(x, d) for x, d in zip(operands, loop[: ufunc.nin])]
     return ins, loop[ufunc.nin :]
-
-
-def _promoted(operands: list[Any]) -> DType:
-    pairs = [(x.dtype, x.ndim) for x in operands if isinstance(x, Tensor)]
-    if not pairs:
-        return dtype_of_numpy(np.result_type(*operands))
-    dtype = result_type(pairs)
-    for x in operands:
-        if not isinstance(x, Tensor):
-            dtype = promote_with_number(dtype, x)
-    return dtype
 
 
 _LOOPS: dict[tuple[Any, DType], list[DType | None]] = {}
@@ -274,6 +264,8 @@ def _accumulated(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dic
     given = dict(zip(("axis", "dtype", "out"), more)) | options
     axis = axis_of(given.get("axis", 0), x.ndim)
     wanted = dtype_of(given.get("dtype"))
+    if ufunc.__name__ in ("add", "multiply"):
+        wanted = reductions.summed_in(x.dtype, wanted)
     ready = {
         "add": lambda: aj.cumsum(x, axis, dtype=wanted),
         "multiply": lambda: aj.cumprod(x, axis, dtype=wanted),

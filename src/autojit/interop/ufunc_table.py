@@ -27,7 +27,7 @@ def _cbrt(x: Any) -> Any:
 
 
 def _vecdot(x: Any, y: Any) -> Any:
-    return aj.sum(aj.conj(x) * y, -1)
+    return aj.sum(aj.conj(x) * y, -1, dtype=x.dtype)
 
 
 def _matvec(x: Any, y: Any) -> Any:
@@ -60,6 +60,10 @@ def _bit_count(x: Any) -> Any:
     for place in range(8 * x.element_size()):
         count = count + ((bits >> place) & 1).to(aj.uint8)
     return count
+
+
+def _ldexp(x: Any, exponent: Any) -> Any:
+    return aj.ldexp(x if x.dtype.category > 1 else x.to(aj.float64), exponent)
 
 
 def _rint(x: Any) -> Any:
@@ -97,6 +101,7 @@ UFUNCS: dict[str, Function] = {
     "matvec": _matvec,
     "vecmat": _vecmat,
     "divmod": _divmod,
+    "ldexp": _ldexp,
     "modf": _modf,
     "spacing": _spacing,
     "bitwise_count": _bit_count,

@@ -9,6 +9,7 @@ Source: Lib/pickletools.py of CPython (the instructions), https://peps.python.or
 from __future__ import annotations
 
 import collections
+import pickletools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,33 @@ def _allowed_or_known(module: str, name: str) -> Any:
         else "save a state_dict instead of whole objects; or, if you trust the file, "
         f"autojit.serialization.add_safe_globals([{name}])",
     )
+
+
+def named_in(data: bytes) -> list[str]:
+    """The classes and functions that a pickle names, without looking any of them up.
+
+    Raises:
+        LoadError: the pickle is damaged.
+    """
+    found: list[str] = []
+    texts: list[str] = []
+    try:
+        for code, argument, _ in pickletools.genops(data):
+            if code.name == "GLOBAL":
+                module, _, name = str(argument).partition(" ")
+                found.append(f"{_RENAMED.get(module, module)}.{name}")
+            elif code.name == "STACK_GLOBAL":
+                found.append(".".join(texts[-2:]))
+            elif isinstance(argument, str):
+                texts.append(argument)
+    except (ValueError, struct.error, UnicodeDecodeError, IndexError) as error:
+        raise LoadError(f"load: the pickle is damaged: {error}") from None
+    return found
+
+
+def is_known(name: str) -> bool:
+    """Whether a file may name something: torch's names, and what a user has allowed."""
+    return name in VALUES or name in FUNCTIONS or allowed(name) is not None
 
 
 class PickleReader:

@@ -10,7 +10,7 @@ from autojit.core.errors import ArgumentError, UsageError
 from autojit.io.archive import load_archive, save_archive
 from autojit.io.load_errors import LoadError
 from autojit.io.safetensors import Path, written_whole
-from autojit.io.torch_file import read_file, write_file
+from autojit.io.torch_file import read_file, unknown_names, write_file
 
 _TAR_NAME = slice(257, 262)  # where a tar file says "ustar"
 
@@ -99,6 +99,26 @@ def load(
     if mmap:
         raise ArgumentError("load: mmap=True needs a path, not an open file", {"got": type(f).__name__})
     return _read(f, map_location, None, encoding)
+
+
+def get_unsafe_globals_in_checkpoint(f: Path | BinaryIO) -> list[str]:
+    """The classes and functions that a torch file names and that ``load`` would refuse.
+
+    Example:
+        >>> import argparse, io
+        >>> import autojit as aj
+        >>> file = io.BytesIO()
+        >>> aj.save([argparse.Namespace(lr=0.1), aj.ones(2)], file)
+        >>> aj.serialization.get_unsafe_globals_in_checkpoint(file)
+        ['argparse.Namespace']
+
+    Raises:
+        LoadError: the file is damaged, or none of torch's.
+    """
+    if isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            return unknown_names(file)
+    return unknown_names(f)
 
 
 def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str) -> Any:

@@ -20,7 +20,7 @@ import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import DeviceError
 from autojit.io.load_errors import LoadError
-from autojit.io.pickle_reader import PickleReader
+from autojit.io.pickle_reader import PickleReader, is_known, named_in
 from autojit.io.pickle_writer import PickleWriter
 from autojit.io.torch_names import LoadedStorage, StorageKind
 
@@ -107,13 +107,26 @@ def read_file(file: BinaryIO, map_location: Any, path: str | None = None, encodi
         LoadError: the file is damaged.
         UnsafeGlobalError: it names something that is not allowed.
     """
+    return _reader(file, map_location, path).object(encoding)
+
+
+def unknown_names(file: BinaryIO) -> list[str]:
+    """The classes and functions that an open file names and that are not allowed.
+
+    Raises:
+        LoadError: the file is damaged.
+    """
+    return _reader(file, "cpu", None).unknown_names()
+
+
+def _reader(file: BinaryIO, map_location: Any, path: str | None) -> _Reader:
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(0)
     try:
         archive = zipfile.ZipFile(file)
     except _DAMAGED as error:
         raise LoadError(f"load: this is no zip file, or it is damaged: {error}") from None
-    return _Reader(_Source(archive, file, size_bytes, path), map_location).object(encoding)
+    return _Reader(_Source(archive, file, size_bytes, path), map_location)
 
 
 class _Reader:
@@ -190,6 +203,10 @@ class _Reader:
     def object(self, encoding: str) -> Any:
         """What was saved."""
         return PickleReader(bytes(self._record("data.pkl")), self._persistent, encoding).load()
+
+    def unknown_names(self) -> list[str]:
+        """The names in the file that ``object`` would refuse."""
+        return sorted({name for name in named_in(bytes(self._record("data.pkl"))) if not is_known(name)})
 
     def _persistent(self, reference: Any) -> LoadedStorage:
         if not isinstance(reference, tuple) or len(reference) != 5 or reference[0] != "storage":

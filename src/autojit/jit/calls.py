@@ -6,18 +6,28 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.pytree import flatten
 from autojit.jit.step import Decision
 from autojit.jit.trace import Trace
+from autojit.tensor.exchange import array_of_foreign
+from autojit.tensor.tensor import Tensor
+
+
+def _is_foreign(leaf: Any) -> bool:
+    """Whether an argument is another library's array, which a step takes as it takes NumPy's."""
+    return not isinstance(leaf, Tensor | np.ndarray) and hasattr(type(leaf), "__dlpack__")
 
 
 class Call:
     """A call's leaves, the values of its open sizes, and the decisions passed so far."""
 
     def __init__(self, args: Any, kwargs: Any) -> None:
-        self.leaves, self.tree = flatten((args, kwargs))
+        leaves, self.tree = flatten((args, kwargs))
+        self.leaves = [array_of_foreign(leaf) if _is_foreign(leaf) else leaf for leaf in leaves]
         self.bound: set[int] = set()  # leaves whose memory the step also changes by another way
         self.is_fixed = False  # whether this call's sizes have a step of their own
         self.has_opened = False  # whether it made sizes open that were not

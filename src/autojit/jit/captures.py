@@ -67,6 +67,6 @@ def too_many(name: str, captures: Captures, reasons: Sequence[str]) -> TraceErro
     return TraceError(
         f"jit: {name} was captured too often for one argument signature",
         facts,
-        "keep values that change in tensors; choose between results with aj.where(condition, f(x), g(x)), "
+        "keep values that change in tensors; choose with aj.cond(condition, f, g, (x,)), repeat with aj.while_loop, "
         "or decide outside the step and pass the decision as a bool",
     )

@@ -32,6 +32,7 @@ PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 GLOBAL_READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL"})
 CONTAINER_LIMIT = 256
 DEPTH_LIMIT = 6
+MODULE_HOOKS = frozenset({"_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"})
 CALLED_METHODS = frozenset({"__init__", "__call__", "forward", "setup_context", "backward", "vjp", "jvp"})
 _STDLIB = os.path.dirname(os.__file__) + os.sep
 
@@ -328,6 +329,9 @@ class Collector:
                     continue
                 if isinstance(found, PRIMITIVES):
                     self._add(f"{where}.{attribute}", lambda t=table, a=attribute: t.get(a, MISSING), found, None, True)  # type: ignore[misc]
+                elif attribute in MODULE_HOOKS:
+                    for hook in found.values():
+                        self.function(hook, depth + 1)
                 elif not is_own_class(type(part)) and not attribute.startswith("_"):
                     self._module_attribute(part, attribute, found, where, names, depth)
             read = functools.partial(_members, part, self.rebound)

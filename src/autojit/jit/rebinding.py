@@ -20,8 +20,8 @@ from autojit.jit.guards import Collector, same
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
-from autojit.tensor.state import bump_guard_epoch, guard_epoch
-from autojit.tensor.tensor import Tensor, wrap
+from autojit.tensor.state import bump_guard_epoch, guard_epoch, state
+from autojit.tensor.tensor import Tensor, type_of, wrap
 
 if TYPE_CHECKING:
     from autojit.jit.native import NativeStep
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Location:
-    """A place that holds an object: a key of a dictionary (of attributes, of globals), a class attribute, a cell."""
+    """What can be assigned: a key of a dictionary (of attributes, of globals), a class attribute, a cell.
+
+    A tensor as the holder stands for whether it requires gradients.
+    """
 
     name: str
     holder: Any
@@ -42,11 +45,15 @@ class Location:
     def read(self) -> Any:
         if isinstance(self.holder, CellType):
             return self.holder.cell_contents
+        if isinstance(self.holder, Tensor):
+            return self.holder._requires_grad
         return _table(self.holder).get(self.key, MISSING)
 
     def write(self, value: Any) -> None:
         if isinstance(self.holder, CellType):
             self.holder.cell_contents = value
+        elif isinstance(self.holder, Tensor):
+            self.holder._requires_grad = value
         elif isinstance(self.holder, type):
             delattr(self.holder, self.key) if value is MISSING else setattr(self.holder, self.key, value)
         elif value is MISSING:
@@ -90,7 +97,9 @@ class Snapshot:
         self.tables = [(name, holder, dict(_table(holder))) for name, holder in collector.tables]
         tensors = collector.tensors
         self.hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in tensors]
-        self.single: list[tuple[Location, Any]] = []
+        self.single: list[tuple[Location, Any]] = [
+            (Location(f"requires_grad of a tensor {type_of(t)}", t), t._requires_grad) for t in tensors if t.is_leaf
+        ]
         for guard in collector.guards:
             native = guard.native
             if isinstance(native, CellGuard):
@@ -119,6 +128,8 @@ class Snapshot:
 
     def _changes(self) -> Iterable[tuple[Location, Any]]:
         for location, before in self.single:
+            if isinstance(location.holder, Tensor) and not location.holder.is_leaf:
+                continue  # an in-place change gave it a history
             if not same(location.read(), before):
                 yield location, before
         for name, holder, before in self.tables:
@@ -164,6 +175,7 @@ class Rebinding:
         finally:
             for location, value in zip(self.locations, before, strict=True):
                 location.write(value)
+                _note_flag(location)
         return result, tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
 
     def store(self, found: tuple[Any, Sequence[Any]]) -> Any:
@@ -201,6 +213,14 @@ class Rebinding:
 
         self.installed = native
         return run
+
+
+def _note_flag(location: Location) -> None:
+    """A step finds its state as the capture found it, whatever flags the function sets then."""
+    if state.trace is not None and isinstance(location.holder, Tensor):
+        entry = state.trace.state.get(id(location.holder._array))
+        if entry is not None and entry.owner is location.holder:
+            entry.requires_grad = location.holder._requires_grad
 
 
 def _entering(value: Any) -> Any:

@@ -74,7 +74,7 @@ def sum(
 ) -> Tensor:
     """The sum over ``dim`` (all axes by default); 0 where nothing is kept."""
     x = _converted(input, dtype, widens=True)
-    return reduction.sum(_kept(x, mask, 0), _axes(x, dim), bool(keepdim))  # type: ignore[no-any-return]
+    return reduction.sum(_kept(x, mask, 0), _axes(x, dim), bool(keepdim))
 
 
 def prod(
@@ -160,11 +160,11 @@ def argmin(
 def _count(x: Tensor, mask: Tensor | None, axes: tuple[int, ...]) -> Tensor:
     """How many elements are kept over the axes, which stay with extent 1."""
     ones = _kept(full_like(x.detach(), 1, dtype=int64), mask, 0)
-    return reduction.sum(ones, axes, True)  # type: ignore[no-any-return]
+    return reduction.sum(ones, axes, True)
 
 
 def _shaped(found: Tensor, axes: tuple[int, ...], keepdim: bool | None) -> Tensor:
-    return found if keepdim or not axes else found.squeeze(axes)  # type: ignore[no-any-return]
+    return found if keepdim or not axes else found.squeeze(axes)
 
 
 def mean(

@@ -135,6 +135,10 @@ class UninitializedTensorMixin(Tensor):
     def dtype(self) -> DType:
         return dtype_of_numpy(_memory.__get__(self).dtype)
 
+    def describe(self) -> str:
+        """How errors name the tensor."""
+        return f"{type(self).__name__} of {self.dtype}"
+
     def share_memory_(self) -> NoReturn:
         raise UsageError("Can't share memory on an uninitialized parameter or buffer.", fix=_FIX)
 

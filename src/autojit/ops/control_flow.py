@@ -48,10 +48,10 @@ class HoldsGraphs(Structured, abstract=True):
         if found is None:
             found = str(self)
             object.__setattr__(self, "_text", found)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self._key() == other._key())  # type: ignore[attr-defined]
+        return self is other or (type(other) is type(self) and self._key() == other._key())
 
     def __hash__(self) -> int:
         return hash(self._key())

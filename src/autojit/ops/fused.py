@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+import autojit.ops.composites_pointwise as pointwise  # by its full name: asking the package would load all of it
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.evaluating import evaluating
@@ -24,7 +25,6 @@ from autojit.ir.inline import inline
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.ops import composites_activation as activation
-from autojit.ops import composites_pointwise as pointwise
 from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to

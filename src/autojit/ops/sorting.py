@@ -103,10 +103,11 @@ def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
     if x.dtype.kind == "b":
         return x.view(np.uint8)
     wide = x if x.dtype == np.float64 else x.astype(np.float32)
-    bits = (wide + wide.dtype.type(0)).view(np.int64 if wide.dtype == np.float64 else np.int32)
-    most = np.iinfo(bits.dtype).max
+    integer: Any = np.int64 if wide.dtype == np.float64 else np.int32
+    bits: NDArray[Any] = (wide + wide.dtype.type(0)).view(integer)
+    most = int(np.iinfo(integer).max)
     keys = bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & most)
-    return np.where(np.isnan(wide), most, keys)  # type: ignore[no-any-return]
+    return np.where(np.isnan(wide), integer(most), keys)
 
 
 def _selected(x: NDArray[Any], axis: int, descending: bool, start: int, stop: int) -> NDArray[Any]:
@@ -118,10 +119,11 @@ def _selected(x: NDArray[Any], axis: int, descending: bool, start: int, stop: in
     found = np.empty((len(lines), stop - start), np.int64)
     for line, places in zip(lines, found, strict=True):
         last = np.partition(line, stop - 1)[stop - 1]
-        wanted, first = line <= last, 0
+        first: int = 0
+        wanted = line <= last
         if start:
             least = last if start == stop - 1 else np.partition(line, start)[start]
-            first = start - np.count_nonzero(line < least)
+            first = start - int(np.count_nonzero(line < least))
             wanted &= line >= least
         candidates = np.flatnonzero(wanted)
         order = np.argsort(line[candidates], kind="stable")[first : first + stop - start]

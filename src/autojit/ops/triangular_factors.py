@@ -31,7 +31,7 @@ def _pivot_size(column: NDArray[Any]) -> NDArray[Any]:
     """What LAPACK compares when it looks for a pivot: of complex entries the sum of both parts' absolute values."""
     if column.dtype.kind == "c":
         return np.abs(column.real) + np.abs(column.imag)  # type: ignore[no-any-return]
-    return np.abs(column)
+    return np.abs(column)  # type: ignore[no-any-return]
 
 
 def eliminate(a: NDArray[Any], pivots: NDArray[Any] | None) -> NDArray[Any]:

@@ -16,6 +16,7 @@ from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
 from autojit.ops.base import Reindex, Source
+from autojit.ops.control_flow import with_batch_axis
 from autojit.ops.elementwise_arithmetic import add
 from autojit.ops.matmul import matmul
 from autojit.ops.reductions import Sum, sum
@@ -238,8 +239,6 @@ class _Hoisting:
     def _repeated(self, value: Value, late: list[Node]) -> Any:
         if value not in self.constants:
             return self._whole(value, late)
-        from autojit.ops.control_flow import with_batch_axis
-
         return with_batch_axis(self._tracer(self.constants[value]), self.op.length)
 
     # -- the loop that is left

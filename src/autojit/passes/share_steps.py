@@ -98,12 +98,12 @@ def common(first: Graph, later: Graph, same: dict[Value, Value]) -> Shared:
     again: set[Node] = set()
     while wanted:
         value = wanted.pop()
-        node = made_by.get(value)  # type: ignore[assignment]
-        if node is None or value in taken or node in again:
+        maker = made_by.get(value)
+        if maker is None or value in taken or maker in again:
             continue
-        if _is_made_again(node):
-            again.add(node)
-            wanted += node.inputs
+        if _is_made_again(maker):
+            again.add(maker)
+            wanted += maker.inputs
         else:
             taken[value] = same[value]
     kept = set(rest) | again

@@ -132,9 +132,9 @@ def _cut_matmul(kernel: MatmulKernel) -> Cut | None:
     n = b_type.shape[-1]
     count = prod(batch)
     is_open = is_symbolic(m * n * k * count)
-    if count == 1 and surely_less(m * n * a_type.dtype.size_bytes, MAX_CONTRACTED_BYTES + 1):
-        if is_symbolic(k) or k >= 4 * max(m, n):
-            return _cut_contraction(kernel, m, k, n)
+    is_small = count == 1 and surely_less(m * n * a_type.dtype.size_bytes, MAX_CONTRACTED_BYTES + 1)
+    if is_small and typical(k) >= 4 * max(typical(m), typical(n)):
+        return _cut_contraction(kernel, m, k, n)
     axes = loop_indices((*batch, m), "r")
     sliced = axes[:-1] if is_open and count != 1 else axes  # whole matrices, where they cannot be cut evenly
     rows = [t for axis in sliced for t, _ in axis.terms if isinstance(t, LoopVariable)]

@@ -84,7 +84,17 @@ def _loop_entry(
     count, is_open, is_back, tape = head
     counter = Counter()
     table = Nested(plan, tuple(ZERO for _ in rows), counter)
-    context = (count, is_open, is_back, table, ErrorWords(), tape, counter, Immediate(len(rows)), Immediate(len(finals)))
+    context = (
+        count,
+        is_open,
+        is_back,
+        table,
+        ErrorWords(),
+        tape,
+        counter,
+        Immediate(len(rows)),
+        Immediate(len(finals)),
+    )
     flat = [word for row in (*rows, *finals) for word in row]
     return Entry("@aj_loop", "", (*context, *flat), 1, steps * _estimate(plan), label)
 

@@ -30,5 +30,5 @@ def convert_conv3d_weight_memory_format(module: AnyModule, memory_format: Any) -
 def _convert(module: AnyModule, memory_format: Any, kinds: tuple[type[Module], ...]) -> AnyModule:
     for part in module.modules():
         if isinstance(part, kinds):
-            part.weight.data = part.weight.detach().clone(memory_format=memory_format)
+            part.weight.data = part.weight.detach().contiguous(memory_format=memory_format)
     return module

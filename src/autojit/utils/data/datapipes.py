@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
+from autojit.core.errors import UsageError
 from autojit.utils.data.dataset import Dataset, IterableDataset
 
 Made = TypeVar("Made", bound=Any)
@@ -48,7 +49,7 @@ class _Functional:
             RuntimeError: the name is taken.
         """
         if function_name in cls.functions:
-            raise Exception(f"Unable to add DataPipe function name {function_name} as it is already taken")
+            raise UsageError(f"Unable to add DataPipe function name {function_name} as it is already taken")
         cls.functions[function_name] = cls_to_register
 
 
