@@ -162,6 +162,12 @@ def test_mapped_tensors_are_written_in_memory_only(tmp_path: Path) -> None:
     aj.save({"x": aj.ones(4)}, path)
     aj.load(path, mmap=True)["x"].fill_(3.0)
     assert aj.load(path)["x"].tolist() == [1.0] * 4
+    other = tmp_path / "x.safetensors"
+    aj.save({"x": aj.ones(4), "scalar": aj.tensor(2.0), "none": aj.empty(0, 2)}, other)
+    mapped = aj.load(other, mmap=True)
+    mapped["x"].fill_(3.0)
+    assert aj.load(other)["x"].tolist() == [1.0] * 4
+    assert (float(mapped["scalar"]), mapped["none"].shape) == (2.0, (0, 2))
     with pytest.raises(ValueError, match="needs a path"):
         aj.load(io.BytesIO(saved(1)), mmap=True)
 

@@ -83,11 +83,11 @@ def save_archive(obj: Any, f: Path | BinaryIO) -> None:
         f.flush()
 
 
-def load_archive(file: BinaryIO, map_location: Any) -> Any:
-    """What ``save_archive`` wrote; a plain safetensors file gives a dict of tensors."""
+def load_archive(file: BinaryIO, map_location: Any, mapped: Path | None = None) -> Any:
+    """What ``save_archive`` wrote; a plain safetensors file gives a dict of tensors. ``mapped``: as in ``read``."""
     size_bytes = file.seek(0, os.SEEK_END)
     file.seek(0)
-    tensors, metadata = read(file, size_bytes)
+    tensors, metadata = read(file, size_bytes, mapped)
     if map_location is not None and not callable(map_location) and not isinstance(map_location, dict):
         tensors = {name: tensor.to(map_location) for name, tensor in tensors.items()}
     if _STRUCTURE not in metadata:

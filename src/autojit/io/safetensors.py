@@ -158,15 +158,20 @@ def _checked_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 # ---- reading
 
 
-def load_file(filename: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name. SafetensorsError when the file is not valid."""
-    return load_file_with_metadata(filename)[0]
+def load_file(filename: Path, device: Any = "cpu", *, mmap: bool = False) -> dict[str, Tensor]:
+    """The tensors of a file by name; ``mmap`` maps them, so that they are read when they are looked at.
+
+    Raises:
+        SafetensorsError: the file is not valid.
+    """
+    found = load_file_with_metadata(filename, mmap=mmap)[0]
+    return found if str(device) == "cpu" else {name: tensor.to(device) for name, tensor in found.items()}
 
 
-def load_file_with_metadata(filename: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def load_file_with_metadata(filename: Path, *, mmap: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a file and its metadata."""
     with open(filename, "rb") as file:
-        return read(file, os.fstat(file.fileno()).st_size)
+        return read(file, os.fstat(file.fileno()).st_size, filename if mmap else None)
 
 
 def load(data: bytes) -> dict[str, Tensor]:
@@ -174,8 +179,11 @@ def load(data: bytes) -> dict[str, Tensor]:
     return read(io.BytesIO(data), len(data))[0]
 
 
-def read(file: BinaryIO, size_bytes: int) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of an open file of ``size_bytes`` from its present position on."""
+def read(file: BinaryIO, size_bytes: int, mapped: Path | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of an open file of ``size_bytes`` from its present position on.
+
+    ``mapped`` is the path of the file if its tensors are to be mapped (copy-on-write) instead of read.
+    """
     if size_bytes < 8:
         raise SafetensorsError(f"safetensors: the file has {size_bytes} bytes, too few for a header size")
     header_size = int.from_bytes(_read_exactly(file, 8), "little")
@@ -188,8 +196,13 @@ def read(file: BinaryIO, size_bytes: int) -> tuple[dict[str, Tensor], dict[str, 
     entries, metadata = parse_header(_read_exactly(file, header_size), size_bytes - 8 - header_size)
     tensors = {}
     for entry in entries:  # in the order of their bytes
-        array = np.empty(entry.shape, entry.dtype.numpy.newbyteorder("<"))
-        _read_into(file, _as_bytes(array))
+        kind = entry.dtype.numpy.newbyteorder("<")
+        if mapped is not None and entry.end > entry.begin:
+            array = np.asarray(np.memmap(mapped, kind, "c", 8 + header_size + entry.begin, entry.shape or (1,)))
+            array = array.reshape(entry.shape)
+        else:
+            array = np.empty(entry.shape, kind)
+            _read_into(file, _as_bytes(array))
         if entry.dtype is bool_:
             _check_booleans(entry.name, array)
         tensors[entry.name] = aj.from_numpy(array.astype(entry.dtype.numpy, copy=False))

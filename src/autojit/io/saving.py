@@ -132,4 +132,4 @@ def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str) ->
             "load: this is a plain pickle, as torch wrote before version 1.6; reading it could execute code",
             fix="in torch: torch.save(torch.load(file, weights_only=True), file)",
         )
-    return load_archive(file, map_location)
+    return load_archive(file, map_location, path)

@@ -107,7 +107,7 @@ def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
     bits: NDArray[Any] = (wide + wide.dtype.type(0)).view(integer)
     most = int(np.iinfo(integer).max)
     keys = bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & most)
-    return np.where(np.isnan(wide), integer(most), keys)
+    return np.where(np.isnan(wide), integer(most), keys)  # type: ignore[no-any-return]
 
 
 def _selected(x: NDArray[Any], axis: int, descending: bool, start: int, stop: int) -> NDArray[Any]:
