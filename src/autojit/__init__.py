@@ -142,6 +142,7 @@ _LAZY_MODULES = frozenset(
         "cache",
         "_higher_order_ops",
         "control_flow",
+        "cpu",
         "cuda",
         "profiler",
         "random",
@@ -149,9 +150,12 @@ _LAZY_MODULES = frozenset(
         "array_api",
         "numpy",
         "serialization",
+        "multiprocessing",
         "nn",
         "optim",
+        "overrides",
         "utils",
+        "version",
         "io",
         "jit",
         "func",
@@ -161,6 +165,7 @@ _LAZY_MODULES = frozenset(
         "signal",
         "special",
         "testing",
+        "types",
         "distributions",
         "sparse",
         "data",
@@ -208,7 +213,7 @@ def __getattr__(name: str) -> Any:
                 raise
             raise AttributeError(f"module 'autojit' has no attribute {name!r}") from None
     elif name == "__version__":
-        found = _importlib.import_module("importlib.metadata").version("autojit")
+        found = _importlib.import_module("autojit.version").__version__
     else:
         raise AttributeError(f"module 'autojit' has no attribute {name!r}")
     globals()[name] = found

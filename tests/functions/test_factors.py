@@ -26,11 +26,11 @@ def test_lu_unpacks_to_its_factors(shape: tuple[int, ...], is_complex: bool) -> 
 
 def test_lu_under_its_older_names() -> None:
     a, b = draws(2, 3, 3), draws(2, 3, 1, seed=1)
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(UserWarning):
         packed, pivots, info = a.lu(get_infos=True)
     np.testing.assert_allclose((a @ b.lu_solve(packed, pivots)).numpy(), b.numpy(), atol=1e-12)
     assert info.eq(0).all()
-    with pytest.warns(DeprecationWarning), pytest.raises(RuntimeError, match="without pivoting"):
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="without pivoting"):
         aj.lu(a, pivot=False)
     with pytest.raises(RuntimeError, match="int32"):
         aj.lu_unpack(packed, pivots.long())

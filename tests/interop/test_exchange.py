@@ -137,6 +137,29 @@ def test_optimisers_of_scipy_take_an_objective(compiled: bool) -> None:
         ScipyObjective(lambda x: x, compiled=compiled)(start)
 
 
+def diffusing(x: Any) -> Any:
+    """Changes arrays that derivatives need, step by step."""
+    u = x.copy()
+    v = np.sin(u)
+    for _ in range(3):
+        lap = np.zeros_like(u)
+        lap[1:-1] = u[:-2] + u[2:] - 2 * u[1:-1]
+        u = u + 0.1 * (lap - u * v**2)
+        v[1:-1] += 0.1 * (u * v**2)[1:-1]
+        u[[0, -1]] = 0
+    return np.sum(u**2) + np.mean(v)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_an_objective_may_change_its_arrays_in_place(compiled: bool) -> None:
+    objective, x = ScipyObjective(diffusing, compiled=compiled), np.array([0.3, -0.8, 1.1, 0.4, -0.2])
+    steps = 1e-6 * np.eye(5)
+    wanted = [(diffusing(x + h) - diffusing(x - h)) / 2e-6 for h in steps]
+    np.testing.assert_allclose(objective(x)[1], wanted, atol=1e-8)
+    curvature = [(objective(x + h)[1] - objective(x - h)[1]) / 2e-6 for h in steps]
+    np.testing.assert_allclose(objective.hessp(x, x), np.array(curvature) @ x, atol=1e-6)
+
+
 def test_tensors_are_plotted(tmp_path: Any) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -187,6 +187,24 @@ def test_a_training_state_goes_on(tmp_path: Path) -> None:
     assert found["model"]._metadata["1"] == {"version": 2}
 
 
+def test_whole_modules_of_the_library_come_back() -> None:
+    model = aj.nn.Sequential(
+        aj.nn.Linear(4, 4), aj.nn.ReLU(), aj.nn.TransformerEncoderLayer(4, 2, dim_feedforward=8), aj.nn.LayerNorm(4)
+    ).eval()
+    content = saved({"model": model})
+    with pytest.raises(UnsafeGlobalError, match="weights_only=False"):
+        loaded(content)
+    again = aj.load(io.BytesIO(content), weights_only=False)["model"]
+    x = aj.rand(2, 3, 4)
+    assert aj.equal(again(x), model(x))
+    assert [name for name, _ in again.named_parameters()] == [name for name, _ in model.named_parameters()]
+    bad = b"\x80\x02cautojit.nn.linear\nLinear\n)R."
+    with pytest.raises(LoadError, match="calls"):
+        aj.load(io.BytesIO(of_pickle(bad)), weights_only=False)
+    with pytest.raises(LoadError, match="no dict"):
+        aj.load(io.BytesIO(of_pickle(bad[:-2] + b"\x81Nb.")), weights_only=False)
+
+
 class Evil:
     """Would run a program."""
 
@@ -336,8 +354,9 @@ def _mutated(content: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_any_change_of_bytes_gives_values_or_an_error_of_ours(seed: int) -> None:
+def test_any_change_of_bytes_gives_values_or_an_error_of_ours(seed: int, tmp_path: Path) -> None:
     rng, content = random.Random(seed), saved(values())
+    path = tmp_path / "x.pt"
     parts = records(content)
     for _ in range(150):
         changed = dict(parts)
@@ -345,6 +364,9 @@ def test_any_change_of_bytes_gives_values_or_an_error_of_ours(seed: int) -> None
         for damaged in (zipped(changed), _mutated(content, rng)):
             with contextlib.suppress(LoadError, aj.io.SafetensorsError, aj.core.errors.DeviceError):
                 loaded(damaged)
+            path.write_bytes(damaged)
+            with contextlib.suppress(LoadError, aj.io.SafetensorsError, aj.core.errors.DeviceError):
+                aj.load(path, mmap=seed % 2 == 0)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # torch's word on its own state

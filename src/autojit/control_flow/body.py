@@ -60,6 +60,15 @@ class BodyTrace(Trace):
         self._remember(storage, owner)
         return found.value
 
+    def copied_from(self, value: Value) -> Value:
+        """The value that a value is an unchanged copy of."""
+        self._index()
+        node = self.definition.get(value)
+        while node is not None and node.op.name in ("cast", "reshape") and node.inputs[0].type == value.type:
+            value = node.inputs[0]
+            node = self.definition.get(value)
+        return value
+
     def concretize(self, value: Value) -> Any:
         """The array of a constant; everything else has no value yet."""
         if not self._depends_on_inputs(value):
@@ -211,6 +220,26 @@ class Body:
             set_layers(layers)
             state.recording_hooks = hooks
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """What happens inside (the recording of a derivative) leaves memory outside as it was.
+
+        Raises:
+            UsageError: it does not.
+        """
+        before = {key: entry.value for key, entry in self.trace.state.items()}
+        try:
+            yield
+        finally:
+            self.trace.restore_new()
+        for key, entry in self.trace.state.items():
+            if self.trace.copied_from(entry.value) is not self.trace.copied_from(before.get(key, entry.input)):
+                raise UsageError(
+                    f"{self.name}: the derivative of the body changes a tensor from outside",
+                    {"changed": entry.input.type, "first used": entry.source},
+                    "draw random numbers and keep statistics in the body itself",
+                )
+
     def input(self, kind: TensorType) -> Tensor:
         """A new input; its tensor is no leaf, so that the function may change it in place."""
         value = self.trace.builder.input(kind)
@@ -274,7 +303,9 @@ class Body:
         found: list[Tensor] = []
         for entry in [*changed, *(e for e in entries if not e.is_modified)]:
             self.inputs.append((entry.input, None))
-            found.append(_root(entry))
+            root = _root(entry)
+            with grad_mode(False):
+                found.append(root.clone() if entry.is_modified else root)  # the derivative reads it as it was
         standing_in = [leaf for _, leaf in self.inputs] + [standing for _, standing in self.layer.inner.values()]
         if any(leaf is not None and leaf._grad is not None for leaf in standing_in):
             raise _accumulated(self.name)

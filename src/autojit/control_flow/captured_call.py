@@ -172,7 +172,7 @@ class CapturedCall(Call):
 
     def _recorded_adjoint(self) -> CapturedCall:
         layer = self.body.layer
-        with self.body.entered(), grad_mode(True):
+        with self.body.unchanged(), self.body.entered(), grad_mode(True):
             bars: list[Tensor] = []
             for k in self.with_history:
                 bar = wrap_value(self.body.trace.builder.input(self.graph.outputs[k].type))

@@ -42,13 +42,14 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
         RuntimeError: ``pivot`` is not set, or a pivot is zero and ``get_infos`` is not set.
 
     Example:
+        >>> import warnings
         >>> import autojit as aj
-        >>> aj.lu(aj.tensor([[0.0, 2.0], [4.0, 4.0]]))[1]
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     packed, pivots = aj.lu(aj.tensor([[0.0, 2.0], [4.0, 4.0]]))
+        >>> pivots
         tensor([2, 2], dtype=autojit.int32)
     """
-    warnings.warn(
-        "lu is deprecated in favor of linalg.lu_factor and linalg.lu_factor_ex", DeprecationWarning, stacklevel=2
-    )
+    warnings.warn("lu is deprecated in favor of linalg.lu_factor and linalg.lu_factor_ex", UserWarning, stacklevel=2)
     if not pivot:
         raise UsageError("linalg.lu_factor: LU without pivoting is not implemented on the CPU", {"A": A})
     found = tuple(linalg.lu_factor_ex(A) if get_infos else linalg.lu_factor(A))

@@ -73,8 +73,9 @@ class ScipyObjective:
 
     def _first_order(self, x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
         x = x.detach().requires_grad_()
-        value = self._scalar(x, *args)
-        (gradient,) = aj.autograd.grad(value, (x,), allow_unused=True)
+        with _in_place_allowed():
+            value = self._scalar(x, *args)
+            (gradient,) = aj.autograd.grad(value, (x,), allow_unused=True)
         return value.detach(), aj.zeros_like(x) if gradient is None else gradient
 
     def _second_order(self, x: Tensor, *args: Any) -> Any:
@@ -82,11 +83,17 @@ class ScipyObjective:
 
     def _along(self, x: Tensor, p: Tensor, *args: Any) -> Any:
         x = x.detach().requires_grad_()
-        (gradient,) = aj.autograd.grad(self._scalar(x, *args), (x,), create_graph=True)
-        if not gradient.requires_grad:
-            return aj.zeros_like(x)
-        (product,) = aj.autograd.grad((gradient * p).sum(), (x,), allow_unused=True)
+        with _in_place_allowed():
+            (gradient,) = aj.autograd.grad(self._scalar(x, *args), (x,), create_graph=True)
+            if not gradient.requires_grad:
+                return aj.zeros_like(x)
+            (product,) = aj.autograd.grad((gradient * p).sum(), (x,), allow_unused=True)
         return aj.zeros_like(x) if product is None else product
+
+
+def _in_place_allowed() -> Any:
+    """NumPy programs change arrays that a derivative still needs: these are copied before they change."""
+    return aj.autograd.graph.allow_mutation_on_saved_tensors()
 
 
 def _itself(function: Callable[..., Any]) -> Callable[..., Any]:

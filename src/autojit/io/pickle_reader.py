@@ -11,7 +11,8 @@ from __future__ import annotations
 import collections
 import pickletools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from autojit.io.load_errors import LoadError, UnsafeGlobalError
@@ -32,11 +33,21 @@ class Allowed:
         self.found = found
 
 
-def _allowed_or_known(module: str, name: str) -> Any:
+class Own:
+    """A class of autojit's own modules: it is made without its initialiser and given its attributes, never called."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+
+def _allowed_or_known(module: str, name: str, modules: Mapping[str, Any]) -> Any:
     full = f"{_RENAMED.get(module, module)}.{name}"
     by_user = allowed(full)
     if by_user is not None:
         return Allowed(full, by_user)
+    if full in modules:
+        found = modules[full]
+        return Own(found) if isinstance(found, type) else found
     if full in VALUES:
         return VALUES[full]
     if full in FUNCTIONS:
@@ -45,6 +56,8 @@ def _allowed_or_known(module: str, name: str) -> Any:
         f"load: the file names {full}, which is not allowed; nothing of it was called",
         fix="do not use the file: what it names can reach the system"
         if is_forbidden(full)
+        else "load(..., weights_only=False) makes autojit's own modules"
+        if full.startswith("autojit.")
         else "save a state_dict instead of whole objects; or, if you trust the file, "
         f"autojit.serialization.add_safe_globals([{name}])",
     )
@@ -78,9 +91,19 @@ def is_known(name: str) -> bool:
 
 
 class PickleReader:
-    """Runs the instructions of one pickle; ``persistent`` makes what the file refers to outside of it."""
+    """Runs the instructions of one pickle; ``persistent`` makes what the file refers to outside of it.
 
-    def __init__(self, data: bytes, persistent: Callable[[Any], Any], encoding: str = "utf-8") -> None:
+    ``modules`` are classes and functions of autojit's own that the file may name besides, by their full names.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        persistent: Callable[[Any], Any],
+        encoding: str = "utf-8",
+        modules: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.modules = modules
         self.data = data
         self.at = 0
         self.persistent = persistent
@@ -180,7 +203,7 @@ class PickleReader:
 
     def name(self, module: str, name: str) -> None:
         """What a name stands for."""
-        self.push(_allowed_or_known(module, name))
+        self.push(_allowed_or_known(module, name, self.modules))
 
     def call(self) -> None:
         """Call a known function, or one that a user allowed."""
@@ -197,6 +220,9 @@ class PickleReader:
     def new(self) -> None:
         """An instance of a class that a user allowed, without its initialiser."""
         arguments, kind = self.stack.pop(), self.stack.pop()
+        if isinstance(kind, Own) and arguments == ():
+            self.push(kind.found.__new__(kind.found))
+            return
         if not isinstance(kind, Allowed) or not isinstance(kind.found, type) or not isinstance(arguments, tuple):
             raise LoadError(f"load: the pickle makes an instance of {str(kind)[:60]}")
         self.push(kind.found.__new__(kind.found, *_unwrapped(arguments)))
@@ -213,6 +239,8 @@ class PickleReader:
                 self.memo[place] = made
         elif type(target) is collections.OrderedDict:
             target.__dict__.update(_attributes(state))
+        elif f"{type(target).__module__}.{type(target).__qualname__}" in self.modules:
+            _set_attributes(target, state)
         elif allowed(f"{type(target).__module__}.{type(target).__qualname__}") is not None:
             _set_state(target, state)
         else:
@@ -267,6 +295,16 @@ def _attributes(state: Any) -> dict[str, Any]:
     if not isinstance(state, dict) or not all(type(name) is str for name in state):
         raise LoadError("load: the state of an object is no dict of its attributes")
     return state
+
+
+def _set_attributes(module: Any, state: Any) -> None:
+    """Give a module of autojit's own what it had when it was saved."""
+    attributes = _attributes(state)
+    try:
+        setter = getattr(module, "__setstate__", None)
+        setter(attributes) if setter is not None else module.__dict__.update(attributes)
+    except (TypeError, AttributeError) as error:
+        raise LoadError(f"load: a {type(module).__name__} is malformed: {error}") from None
 
 
 def _set_state(target: Any, state: Any) -> None:

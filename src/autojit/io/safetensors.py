@@ -200,6 +200,7 @@ def read(file: BinaryIO, size_bytes: int, mapped: Path | None = None) -> tuple[d
         if mapped is not None and entry.end > entry.begin:
             array = np.asarray(np.memmap(mapped, kind, "c", 8 + header_size + entry.begin, entry.shape or (1,)))
             array = array.reshape(entry.shape)
+            array = array if array.flags.aligned else array.copy()
         else:
             array = np.empty(entry.shape, kind)
             _read_into(file, _as_bytes(array))

@@ -74,6 +74,7 @@ def load(
 
     Args:
         map_location: where tensors of other devices go: ``"cpu"``, a dict of places, or a function.
+        weights_only: False lets the file hold whole modules, as long as they are autojit's own.
         mmap: map the tensors' memory, so that it is read from the file when it is looked at; needs a path.
         pickle_load_args: ``encoding`` of the text of files from Python 2, as of ``pickle.load``.
 
@@ -95,10 +96,10 @@ def load(
     if isinstance(f, str | os.PathLike):
         path = os.fspath(f)
         with open(path, "rb") as file:
-            return _read(file, map_location, str(path) if mmap else None, encoding)
+            return _read(file, map_location, str(path) if mmap else None, encoding, weights_only is False)
     if mmap:
         raise ArgumentError("load: mmap=True needs a path, not an open file", {"got": type(f).__name__})
-    return _read(f, map_location, None, encoding)
+    return _read(f, map_location, None, encoding, weights_only is False)
 
 
 def get_unsafe_globals_in_checkpoint(f: Path | BinaryIO) -> list[str]:
@@ -121,12 +122,12 @@ def get_unsafe_globals_in_checkpoint(f: Path | BinaryIO) -> list[str]:
     return unknown_names(f)
 
 
-def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str) -> Any:
+def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str, with_modules: bool) -> Any:
     file.seek(0)
     start = file.read(512)
     file.seek(0)
     if start[:2] == b"PK":
-        return read_file(file, map_location, path, encoding)
+        return read_file(file, map_location, path, encoding, with_modules)
     if start[_TAR_NAME] == b"ustar" or (start[:1] == b"\x80" and len(start) > 1 and 2 <= start[1] <= 5):
         raise LoadError(
             "load: this is a plain pickle, as torch wrote before version 1.6; reading it could execute code",

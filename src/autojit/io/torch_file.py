@@ -12,6 +12,8 @@ import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
+from types import FunctionType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -96,18 +98,30 @@ class _Source(NamedTuple):
     path: str | None
 
 
-def read_file(file: BinaryIO, map_location: Any, path: str | None = None, encoding: str = "utf-8") -> Any:
+def read_file(
+    file: BinaryIO, map_location: Any, path: str | None = None, encoding: str = "utf-8", with_modules: bool = False
+) -> Any:
     """The object of an open file.
 
     Args:
         map_location: where storages of other devices go: a device, a dict of them, or a function.
         path: the file's path, to map its storages copy-on-write instead of reading them.
+        with_modules: whether the file may hold whole modules of ``autojit.nn``.
 
     Raises:
         LoadError: the file is damaged.
         UnsafeGlobalError: it names something that is not allowed.
     """
-    return _reader(file, map_location, path).object(encoding)
+    return _reader(file, map_location, path).object(encoding, own_names() if with_modules else {})
+
+
+def own_names() -> dict[str, Any]:
+    """The modules of ``autojit.nn`` and the functions of ``nn.functional`` by their full names."""
+    kinds: list[Any] = [aj.nn.Module]
+    for kind in kinds:  # grows as it is walked: classes that follow from those before
+        kinds += [k for k in kind.__subclasses__() if k.__module__.startswith("autojit.nn.")]
+    functions = [f for f in vars(aj.nn.functional).values() if isinstance(f, FunctionType)]
+    return {f"{found.__module__}.{found.__qualname__}": found for found in (*kinds, *functions)}
 
 
 def unknown_names(file: BinaryIO) -> list[str]:
@@ -177,6 +191,8 @@ class _Reader:
     def _check(self, info: zipfile.ZipInfo) -> None:
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             raise LoadError(f"load: the record {info.filename} is compressed or encrypted; torch stores records as is")
+        if not 0 <= info.header_offset < self.source.size_bytes:
+            raise LoadError(f"load: the record {info.filename} lies outside of the file")
         self.read_bytes += info.file_size
         if info.file_size != info.compress_size or self.read_bytes > self.source.size_bytes:
             raise LoadError(f"load: the record {info.filename} claims more bytes than the file has")
@@ -200,9 +216,9 @@ class _Reader:
         assert self.source.path is not None
         return np.asarray(np.memmap(self.source.path, np.uint8, "c", begin, (info.file_size,)))
 
-    def object(self, encoding: str) -> Any:
+    def object(self, encoding: str, modules: Mapping[str, Any]) -> Any:
         """What was saved."""
-        return PickleReader(bytes(self._record("data.pkl")), self._persistent, encoding).load()
+        return PickleReader(bytes(self._record("data.pkl")), self._persistent, encoding, modules).load()
 
     def unknown_names(self) -> list[str]:
         """The names in the file that ``object`` would refuse."""
@@ -231,6 +247,7 @@ class _Reader:
         if dtype is aj.bool and memory.size and int(memory.max()) > 1:
             raise LoadError(f"load: the storage {key} is of bools but has bytes other than 0 and 1")
         array = memory.view(dtype.numpy)
+        array = array if array.flags.aligned else array.copy()  # mapped from a file that another program wrote
         return array.byteswap() if self.is_big else array
 
     def _place(self, location: str) -> None:

@@ -10,11 +10,29 @@ from types import ModuleType
 from typing import Any
 
 from autojit.jit.function import JitFunction, eager, jit
-from autojit.jit.scripting import Future, fork, script, trace, wait
+from autojit.jit.scripting import (
+    Future,
+    annotate,
+    export,
+    fork,
+    freeze,
+    ignore,
+    is_scripting,
+    is_tracing,
+    optimize_for_inference,
+    script,
+    script_if_tracing,
+    trace,
+    unused,
+    wait,
+)  # fmt: skip
 
 _fork, _wait = fork, wait  # as TorchScript calls them
 
-__all__ = ["Future", "JitFunction", "eager", "fork", "jit", "script", "trace", "wait"]
+__all__ = [
+    "Future", "JitFunction", "annotate", "eager", "export", "fork", "freeze", "ignore", "is_scripting", "is_tracing",
+    "jit", "optimize_for_inference", "script", "script_if_tracing", "trace", "unused", "wait",
+]  # fmt: skip
 
 
 class _CallableModule(ModuleType):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.jit.function import jit
+from autojit.tensor.state import state
 
 
 class Future:
@@ -80,3 +81,62 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
 def wait(future: Future) -> Any:
     """The result of a forked call; its exception is raised."""
     return future.wait()
+
+
+def ignore(drop: Any = False, **options: Any) -> Any:
+    """A decorator that changes nothing: there is no other language that a function would have to be kept out of.
+
+    Example:
+        >>> from autojit.jit import ignore
+        >>> @ignore
+        ... def plain(x):
+        ...     return x
+        >>> plain(1)
+        1
+    """
+    return drop if callable(drop) else lambda function: function
+
+
+def unused(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is."""
+    return fn
+
+
+export = unused
+
+
+def is_scripting() -> bool:
+    """False: code always runs as Python, also while it is captured."""
+    return False
+
+
+def is_tracing() -> bool:
+    """Whether this thread is capturing a step.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.jit import is_tracing
+        >>> aj.jit(lambda x: x + int(is_tracing()))(aj.zeros(1))
+        tensor([1.])
+    """
+    return state.trace is not None
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """The value; types of values are their own."""
+    return the_value
+
+
+def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
+    """The compiled layer as it is: its parameters are read from where they are."""
+    return mod
+
+
+def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
+    """The compiled layer as it is."""
+    return mod
+
+
+def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is: captured with its caller."""
+    return fn

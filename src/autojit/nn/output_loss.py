@@ -45,8 +45,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     Example:
         >>> import autojit as aj
         >>> layer = aj.nn.AdaptiveLogSoftmaxWithLoss(4, 10, cutoffs=[2, 5], div_value=2.0)
-        >>> layer.log_prob(aj.ones(3, 4)).exp().sum(1)
-        tensor([1., 1., 1.], grad_fn=<SumBackward1>)
+        >>> bool(aj.allclose(layer.log_prob(aj.ones(3, 4)).exp().sum(1), aj.ones(3)))
+        True
 
     Source: Grave et al., arXiv:1609.04309.
     """

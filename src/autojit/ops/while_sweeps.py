@@ -73,13 +73,16 @@ class WhileLoop(HoldsGraphs):
 
     Operands are the first carries of every sweep, then what is the same for all steps, which every body takes. Results
     are the last carries of every sweep. Per sweep: its body, how many carries it has, the tapes it reads, whether it
-    goes backwards.
+    goes backwards. For the code generator: a loop that is ``kept`` under a number leaves its tapes; one that ``resumes``
+    that number has the same first sweeps, and need not make them again (0: neither).
     """
 
     bodies: tuple[Graph, ...]
     carries: tuple[int, ...]
     reads: tuple[tuple[int, ...], ...]
     reverse: tuple[bool, ...]
+    kept: int = 0
+    resumes: int = 0
 
     @property
     def n_outputs(self) -> int:  # type: ignore[override]
@@ -89,7 +92,7 @@ class WhileLoop(HoldsGraphs):
         return self.bodies
 
     def with_graphs(self, graphs: Sequence[Graph]) -> WhileLoop:
-        return WhileLoop(tuple(graphs), self.carries, self.reads, self.reverse)
+        return WhileLoop(tuple(graphs), self.carries, self.reads, self.reverse, self.kept, self.resumes)
 
     def sweeps(self) -> list[Sweep]:
         """The sweeps in order."""

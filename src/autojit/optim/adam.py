@@ -14,6 +14,7 @@ from autojit.optim.arithmetic import (
     lasting,
     lerp_,
     root,
+    shared,
     sqrt,
     step_counter,
     with_decay,
@@ -33,7 +34,7 @@ def _moments(p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup, 
         state[second] = zeros_like(p)
     t = advance(state["step"])
     beta1, beta2 = hyper(group, "betas", 0), hyper(group, "betas", 1)
-    lerp_(state["exp_avg"], grad, 1 - beta1)
+    lerp_(state["exp_avg"], grad, shared(p, group, t, "1 - beta1", lambda: 1 - beta1))
     return t, beta1, beta2
 
 
@@ -85,15 +86,18 @@ class Adam(Optimizer):
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, group.plain("decoupled_weight_decay"))
         t, beta1, beta2 = _moments(p, grad, state, group, "exp_avg_sq")
-        v = addcmul_(state["exp_avg_sq"].mul_(beta2), grad, grad, 1 - beta2)
+        decay = shared(p, group, t, "beta2", lambda: beta2)
+        gain = shared(p, group, t, "1 - beta2", lambda: 1 - beta2)
+        v = addcmul_(state["exp_avg_sq"].mul_(decay), grad, grad, gain)
         if group.plain("amsgrad"):
             greatest = state.get("max_exp_avg_sq")
             if greatest is None:
                 greatest = state["max_exp_avg_sq"] = zeros_like(p)
             v = greatest.copy_(aj.maximum(greatest, v))
-        step_size = hyper(group, "lr") / (1 - beta1**t)
-        denominator = root(v, sqrt(1 - beta2**t), hyper(group, "eps"))
-        addcdiv_(p, state["exp_avg"], denominator, -step_size)
+        step = shared(p, group, t, "step", lambda: -(hyper(group, "lr") / (1 - beta1**t)))
+        scale = shared(p, group, t, "scale", lambda: sqrt(1 - beta2**t))
+        eps = shared(p, group, t, "eps", lambda: hyper(group, "eps"))
+        addcdiv_(p, state["exp_avg"], root(v, scale, eps), step)
 
 
 class AdamW(Adam):

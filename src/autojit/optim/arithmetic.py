@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import autojit as aj
+from autojit.core.dtypes import DType
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing, outside_trace, state
+from autojit.tensor.tensor import type_of
 
 Number = Any  # float, or a 0-d float64 Tensor while tracing
 
@@ -56,9 +58,30 @@ def root(v: Tensor, divisor: Number, eps: Number) -> Tensor:
 
 
 def advance(step: Tensor) -> Number:
-    """Count one step in place; the new count as a float, or while tracing as a 0-d float64 tensor."""
-    step.add_(1)
-    return step.to(aj.float64) if is_tracing() else float(step.item())
+    """Count one step in place; the new count as a float, or while tracing as a 0-d float64 tensor.
+
+    A counter that parameters share is advanced by the first of them.
+    """
+    counts = {} if stepping.call is None else stepping.call.counts
+    if id(step) not in counts:
+        step.add_(1)
+        counts[id(step)] = step, step.to(aj.float64) if is_tracing() else float(step.item())
+    return counts[id(step)][1]
+
+
+def shared(p: Tensor, group: ParamGroup, t: Number, name: str, make: Callable[[], Number]) -> Number:
+    """A number that the parameters of a group with the same count ``t`` need: made by the first of them.
+
+    While tracing it is a 0-d tensor in the dtype of ``p``, to which the parameter's arithmetic would cast it.
+    """
+    dtype = type_of(p).dtype if is_tracing() else None
+    key = id(group), id(t), name, dtype
+    numbers = {} if stepping.call is None else stepping.call.numbers
+    if key not in numbers:
+        made = make()
+        # t is kept, so that its identity stays its own
+        numbers[key] = t, made.to(dtype) if dtype is not None and isinstance(made, Tensor) else made
+    return numbers[key][1]
 
 
 def with_decay(grad: Tensor, p: Tensor, group: ParamGroup, weight_decay: Number) -> Tensor:
@@ -76,10 +99,20 @@ def has(group: ParamGroup, name: str) -> bool:
     return isinstance(value, Tensor) or value != 0
 
 
+class StepCall:
+    """What the parameters of one call of ``step`` have in common: counters, advanced once, and numbers made of them."""
+
+    def __init__(self) -> None:
+        self.counter: Tensor | None = None  # of the parameters whose first step this is
+        self.counts: dict[int, tuple[Tensor, Number]] = {}
+        self.numbers: dict[tuple[int, int, str, DType | None], tuple[Number, Number]] = {}
+
+
 class _Stepping(threading.local):
     """The optimiser whose ``step`` runs in this thread."""
 
     optimizer: Any = None
+    call: StepCall | None = None
 
 
 stepping = _Stepping()
@@ -109,5 +142,28 @@ def full_like(p: Tensor, value: float) -> Tensor:
 
 
 def step_counter() -> Tensor:
-    """torch's ``state["step"]``: a 0-d float32 tensor."""
+    """torch's ``state["step"]``: a 0-d float32 tensor. Parameters whose first step is the same share one."""
+    call = stepping.call
+    if call is None:
+        return new_counter()
+    if call.counter is None:
+        call.counter = new_counter()
+    return call.counter
+
+
+def new_counter() -> Tensor:
+    """A counter that nobody shares."""
     return lasting(lambda: aj.zeros((), dtype=aj.float32))
+
+
+def part_counters(moving: Sequence[dict[str, Any]], resting: Sequence[dict[str, Any]]) -> None:
+    """Before a step: parameters that take none of it (they have no gradient) get counters of their own."""
+    advanced = {id(known.get("step")) for known in moving}
+    parted: dict[int, Tensor] = {}
+    for known in resting:
+        step = known.get("step")
+        if not isinstance(step, Tensor) or id(step) not in advanced:
+            continue
+        if id(step) not in parted:
+            parted[id(step)] = new_counter().copy_(step)
+        known["step"] = parted[id(step)]

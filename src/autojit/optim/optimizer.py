@@ -17,7 +17,7 @@ import autojit as aj
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.nn.hooks import RemovableHandle, add_hook
-from autojit.optim.arithmetic import stepping
+from autojit.optim.arithmetic import StepCall, part_counters, stepping
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch, is_tracing, state
@@ -78,11 +78,12 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                         f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}."
                     )
                 args, kwargs = found
-        before, stepping.optimizer = stepping.optimizer, self
+        before = stepping.optimizer, stepping.call
+        stepping.optimizer, stepping.call = self, StepCall()
         try:
             result = step(self, *args, **kwargs)
         finally:
-            stepping.optimizer = before
+            stepping.optimizer, stepping.call = before
         self._step_calls += 1
         self._is_captured = self._is_captured or is_tracing()
         for hook in (*self._step_post_hooks.values(), *_all_step_post_hooks.values()):
@@ -196,13 +197,20 @@ class Optimizer:
             with aj.enable_grad():
                 loss = closure()
         with aj.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+            moving, resting = [], []
             for group in self.param_groups:
                 for p in group["params"]:
                     grad = p.grad
-                    if grad is not None:
-                        if grad.layout is not strided and not self.takes_sparse:
-                            raise _refused(self, grad)
-                        self._update(p, grad, self.state[p], group)
+                    if grad is None:
+                        resting.append(self.state.get(p, {}))
+                        continue
+                    if grad.layout is not strided and not self.takes_sparse:
+                        raise _refused(self, grad)
+                    moving.append((p, grad, self.state[p], group))
+            if any(resting):
+                part_counters([known for _, _, known, _ in moving], resting)
+            for p, grad, known, group in moving:
+                self._update(p, grad, known, group)
         return loss
 
     step = _with_hooks(step)

@@ -66,7 +66,7 @@ def _place(node: Node | None) -> tuple[int, Piece] | None:
     (x,) = node.inputs
     widths = (*node.op.low, *node.op.high)
     padded = [axis for axis, pair in enumerate(zip(node.op.low, node.op.high, strict=True)) if pair != (0, 0)]
-    if len(padded) != 1 or any(is_symbolic(n) for n in (*widths, *x.type.shape)):
+    if len(padded) != 1 or any(map(is_symbolic, (*widths, x.type.shape[padded[0]]))):
         return None
     (axis,) = padded
     start = node.op.low[axis]

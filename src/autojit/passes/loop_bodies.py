@@ -10,6 +10,7 @@ from autojit.passes.dead_code import eliminate_dead_code
 from autojit.passes.hoist_steps import hoist_steps
 from autojit.passes.open_bodies import NESTED, has_bodies, open_bodies
 from autojit.passes.prune_bodies import merge_scans, prune_bodies
+from autojit.passes.resume_loops import resume_loops
 from autojit.passes.share_steps import share_steps
 from autojit.passes.simplify import simplify
 
@@ -27,7 +28,7 @@ def optimize_bodies(graph: Graph, optimize: Optimize) -> Graph:
     graph = _in_bodies(graph, eliminate_common_subexpressions)
     graph = prune_bodies(share_steps(prune_bodies(graph)))
     graph = prune_bodies(hoist_steps(_in_bodies(graph, simplify)))
-    return _in_bodies(graph, optimize)
+    return _in_bodies(resume_loops(graph), optimize)
 
 
 def _in_bodies(graph: Graph, change: Optimize) -> Graph:

@@ -86,12 +86,13 @@ def prune_bodies(graph: Graph) -> Graph:
     if not names:
         return Graph(graph.inputs, tuple(reversed(kept)), graph.outputs)
     for value in names:
-        names[value] = _last_name(value, names)
+        names[value] = last_name(value, names)
     found = [_reading(n, names) for n in reversed(kept)]
     return Graph(graph.inputs, tuple(found), tuple(names.get(v, v) for v in graph.outputs))
 
 
-def _last_name(value: Value, names: dict[Value, Value]) -> Value:
+def last_name(value: Value, names: dict[Value, Value]) -> Value:
+    """What a value is called after all renaming."""
     while value in names:
         value = names[value]
     return value

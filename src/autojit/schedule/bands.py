@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from math import prod
 
 from autojit.core.sizes import is_symbolic, size_gcd, size_max, size_min, surely_less, typical
@@ -32,8 +33,10 @@ SLICE_BYTES = 384 * 1024  # working set of one slice: well inside a second-level
 MIN_SLICES = 8  # enough for a few threads and for balance
 MAX_SLICES = 512
 MAX_CONTRACTED_BYTES = 64 * 1024  # of one slice's partial product
+LOOK_AHEAD = 64  # kernels passed over one after the other before a band ends
 MIN_BAND_BYTES = 256 * 1024  # values inside the band: below, everything is in cache anyway
 MIN_KERNELS = 2
+MIN_OPEN_KERNELS = 6  # where the number of rows is open: few rows gain nothing, so many must gain much
 RESIDENT_BYTES = 48 * 1024  # a right operand of this size is read in place, a larger one is packed by every slice
 ROWS_PER_PACKING = 96  # rows of a slice that pay for packing it
 TRIAL_UNITS = 64  # a slice of so many units tells how much memory a unit needs
@@ -83,7 +86,8 @@ def _nested(index: Index, found: set[LoopVariable]) -> None:
 class Cut:
     """How a kernel can be sliced: ``units`` bounds the slices; ``reads`` and ``writes`` bound them per buffer.
 
-    ``contracts``: the kernel sums over the rows and leaves one partial result per slice.
+    ``contracts``: the kernel sums over the rows and leaves one partial result per slice. ``least`` of its units should
+    be in a slice where there is a choice.
     """
 
     units: int
@@ -91,6 +95,7 @@ class Cut:
     writes: dict[Value, int]
     contracts: bool = False
     most: int = MAX_SLICES
+    least: int = 1
 
 
 def cut_of(kernel: Kernel) -> Cut | None:
@@ -166,7 +171,7 @@ def _cut_contraction(kernel: MatmulKernel, m: int, k: int, n: int) -> Cut:
     reads = {kernel.a.value: a_units}
     b_units = local_units(variables, _position(kernel.b, (*batch, rows[0], j)), kernel.b.value.type.size)
     reads[kernel.b.value] = size_gcd(reads.get(kernel.b.value, 0), b_units)
-    return Cut(k, reads, {}, contracts=True)
+    return Cut(k, reads, {}, contracts=True, least=max(m, n) // 2)
 
 
 def _position(access: Access, index: Sequence[Index]) -> Index:
@@ -262,7 +267,7 @@ def form_bands(
 
     ``after[k]`` are kernels that must have run before ``k``; values ``outside`` are read after the step; kernels in
     ``alone`` never join. A kernel that cannot join is passed over and runs after
-    the band, with everything that depends on it. Time O(kernels * bands).
+    the band, with everything that depends on it. Time O(kernels * LOOK_AHEAD).
     """
     users: dict[Value, list[Kernel]] = {}
     reads = {kernel: kernel.reads() for kernel in kernels}
@@ -278,9 +283,16 @@ def form_bands(
             continue
         grower = _Grower(users, reads, outside)
         passed: set[Kernel] = set()
-        for kernel in remaining:
+        since_last = 0
+        for place, kernel in enumerate(remaining):
             if cuts[kernel] is None or not passed.isdisjoint(after[kernel]) or not grower.join(kernel, cuts[kernel]):
                 passed.add(kernel)
+                since_last += 1
+            else:
+                since_last = 0
+            if since_last == LOOK_AHEAD:
+                passed.update(remaining[place + 1 :])
+                break
         band = _finish(grower)
         if band is None:
             result.append(remaining.pop(0))
@@ -302,7 +314,7 @@ def _finish(grower: _Grower) -> Band | None:
     if sum(typical(v.type.size_bytes) for v in local) < MIN_BAND_BYTES:
         return None
     if is_symbolic(grower.units):
-        return _open_band(grower, local)
+        return _open_band(grower, local) if len(grower.kernels) >= MIN_OPEN_KERNELS else None
     best: Band | None = None
     for count in _divisors(grower.units):
         if count < MIN_SLICES or count > grower.most:
@@ -320,7 +332,11 @@ def _open_band(grower: _Grower, local: Sequence[Value]) -> Band:
     trial = Band(grower.kernels, Slices(units, units, TRIAL_UNITS), grower.cuts)
     _place_local(trial, local)
     fitting = size_max(1, SLICE_BYTES * TRIAL_UNITS // trial.local_bytes)
-    size = size_max(size_min(fitting, LEAST_UNITS), size_min(fitting, -(-units // MIN_SLICES)))
+    local_bytes = sum(v.type.size_bytes for v in local)
+    worthwhile = MIN_SLICES * (local_bytes // max(MIN_BAND_BYTES, 1))  # slices that pay for a fork
+    size = size_min(fitting, -(-units // size_max(1, size_min(worthwhile, MIN_SLICES))))
+    least = [LEAST_UNITS, *(-(-cut.least * units // cut.units) for cut in grower.cuts)]
+    size = size_max(size, size_min(fitting, reduce(size_max, least)))
     size = size_max(size, -(-units // MAX_SLICES))
     band = Band(grower.kernels, Slices(-(-units // size), units, size), grower.cuts)
     _place_local(band, local)

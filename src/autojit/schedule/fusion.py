@@ -219,11 +219,11 @@ class Fuser:
         if other.id in self.followed:
             self.followed.add(group.id)
         old, new = 1 << other.id, 1 << group.id
-        self.dependencies[group.id] = (self.dependencies[group.id] | self.dependencies[other.id]) & ~(old | new)
-        added = self.dependencies[group.id] | new
-        for unit, bits in enumerate(self.dependencies):
-            if bits & (old | new) and unit != group.id:
-                self.dependencies[unit] = (bits | added) & ~old
+        either, kept = old | new, ~old
+        own = (self.dependencies[group.id] | self.dependencies[other.id]) & ~either
+        added = own | new
+        self.dependencies = [(bits | added) & kept if bits & either else bits for bits in self.dependencies]
+        self.dependencies[group.id] = own
         for value in (*touched, *other.level):
             readers = self.readers.get(value, ())
             if other.id in readers:

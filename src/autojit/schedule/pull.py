@@ -19,14 +19,16 @@ from autojit.ops.indexing import Gathering
 from autojit.ops.joining import Concatenate
 
 Indices = tuple[Index, ...]
+_NO_SCALARS = ("complex", "float8")
 MANY_BLOCKS = 8
 BLOCK_BYTES = 1024  # on average
 
 
 def is_opaque(node: Node) -> bool:
-    """Whether generated code cannot compute the node: complex numbers, floats of a byte, elementwise ops without a lowering."""
-    if any(v.type.dtype.kind in ("complex", "float8") for v in (*node.inputs, *node.outputs)):
-        return True
+    """Whether generated code cannot compute the node: complex numbers, floats of a byte, ops without a lowering."""
+    for value in (*node.inputs, *node.outputs):
+        if value.type.dtype.kind in _NO_SCALARS:
+            return True
     return isinstance(node.op, Elementwise) and type(node.op).lower is Elementwise.lower
 
 

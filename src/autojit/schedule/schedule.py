@@ -116,14 +116,17 @@ class Scheduler:
     # -- which inline values need storage
 
     def _operand_needs(self) -> None:
+        products: list[Node] = []
+        for node in self.graph.nodes:
+            if is_gemm(node):
+                products.append(node)
+            elif is_opaque(node) or not (is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction)):
+                self._force(node.inputs[1:] if self._clears(node) else node.inputs)
         before = -1
         while before != len(self.forced):  # what is forced later may cut short what a product reads through
             before = len(self.forced)
-            for node in self.graph.nodes:
-                if is_gemm(node):
-                    self._gemm_needs(node)
-                elif is_opaque(node) or not (is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction)):
-                    self._force(node.inputs[1:] if self._clears(node) else node.inputs)
+            for node in products:
+                self._gemm_needs(node)
 
     def _clears(self, node: Node) -> bool:
         """Whether a node scatters into zeros, which then need no storage of their own."""
@@ -236,7 +239,8 @@ class Scheduler:
                     continue
                 added = fuser.dependencies[reader] | 1 << reader
                 fuser.dependencies[writer] |= added
-                for unit, bits in enumerate(fuser.dependencies):
+                fuser.followed.add(reader)
+                for unit, bits in enumerate(fuser.dependencies if writer in fuser.followed else ()):
                     if bits >> writer & 1:
                         fuser.dependencies[unit] = bits | added
         return unsafe

@@ -1,6 +1,7 @@
 """Orthogonal polynomials of a degree, by their three-term recurrences: differentiable, and fused in compiled steps.
 
-``n`` is an int, or a tensor of degrees, whose greatest one is read. Negative degrees give 0, as in torch. The rounding
+``n`` is a number, or a tensor of degrees, whose greatest one is read; fractions are cut off. Negative degrees give 0, as in
+torch. The rounding
 error grows with the degree, linearly inside the interval of orthogonality.
 """
 
@@ -13,7 +14,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.factories import ones_like
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.out_arguments import with_out
-from autojit.tensor.promotion import floating, refuse_numbers
+from autojit.tensor.promotion import floating, floating_together, refuse_numbers
 
 Next = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # (x, k, p[k], p[k - 1]) to p[k + 1]
 
@@ -21,10 +22,10 @@ Next = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # (x, k, p[k], p[k - 1])
 def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc: str) -> Callable[..., Tensor]:
     def polynomial(input: Any, n: Any) -> Tensor:
         refuse_numbers(f"special_{name}", input, n, ("input", "n"))
-        x = floating(input, name)
         if not isinstance(n, Tensor):
-            return _of_degree(x, int(n))
-        degrees = n
+            return _of_degree(floating(input, name), int(n))
+        x, degrees = floating_together(input, n, name)
+        degrees = degrees.detach().trunc()
         most = int(degrees.max().item()) if degrees.numel() else 0
         found = where(degrees.eq(0), ones_like(x), 0.0)
         for degree in range(1, most + 1):

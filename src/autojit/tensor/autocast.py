@@ -86,4 +86,5 @@ def in_lower_precision(function: F) -> F:
 def _like(function: F, call: Any) -> F:
     name = function.__name__
     call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)  # what errors and profiles show
-    return functools.wraps(function)(call)
+    wrapped: Any = functools.wraps(function)(call)
+    return wrapped  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import DType, bool_, int64
+from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, int64
 from autojit.core.errors import UsageError
 from autojit.tensor.factories import finish
 from autojit.tensor.functions_elementwise import add, clamp, clone, div, eq, exp2, log, mul, pow, where
@@ -21,7 +21,7 @@ from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgri
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.kernels import in_one_pass
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.promotion import as_operand, floating, refuse_numbers, together
+from autojit.tensor.promotion import as_operand, cast, floating, refuse_numbers, together
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -106,10 +106,12 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 
 def sinc(input: Tensor) -> Tensor:
     """``sin(pi x) / (pi x)``, 1 at 0."""
-    x = floating(input, "sinc") * math.pi
+    given = floating(input, "sinc")
+    dtype = type_of(given).dtype
+    x = (cast(given, float32) if dtype in (bfloat16, float16) else given) * math.pi
     at_zero = eq(x, 0)
     safe = where(at_zero, 1.0, x)
-    return where(at_zero, 1.0, div(safe.sin(), safe))  # type: ignore[no-any-return]
+    return cast(where(at_zero, 1.0, div(safe.sin(), safe)), dtype)
 
 
 def mvlgamma(input: Tensor, p: int) -> Tensor:

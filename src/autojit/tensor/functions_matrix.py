@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from autojit import ops
+from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
+from autojit.tensor.promotion import cast
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -81,6 +83,9 @@ def matrix_exp(input: Tensor) -> Tensor:
         tensor([[1., 0.],
                 [0., 1.]])
     """
+    dtype = type_of(input).dtype
+    if dtype in (bfloat16, float16):
+        return cast(ops.matrix_exp(cast(input, float32)), dtype)
     return ops.matrix_exp(input)  # type: ignore[no-any-return]
 
 

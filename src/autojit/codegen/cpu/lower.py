@@ -33,7 +33,7 @@ from autojit.codegen.cpu.lowered import (
     Sliced,
     Words,
 )
-from autojit.codegen.cpu.nested import nested_entries
+from autojit.codegen.cpu.nested import Kept, nested_entries
 from autojit.codegen.cpu.plan_ir import CONTRACT_WORDS
 from autojit.codegen.cpu.structured import print_structured
 from autojit.core.dtypes import DType, float32, float64
@@ -74,6 +74,7 @@ class _Lowering:
         self.fallbacks: list[str] = []
         self.reporters: list[Reporter] = []
         self.printed: dict[Any, KernelText] = {}
+        self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
     def run(self) -> LoweredStep:
@@ -107,7 +108,7 @@ class _Lowering:
         elif isinstance(kernel, CopyKernel):
             self._copy(kernel.target, kernel.source)
         elif isinstance(kernel, NestedKernel):
-            self.entries += nested_entries(kernel, self._nested)
+            self.entries += nested_entries(kernel, self._nested, self.kept_loops)
         else:
             self._structured(kernel)
 

@@ -30,12 +30,18 @@ from autojit.schedule.memory import aligned
 Lower = Callable[[Any], LoweredStep]
 Row = tuple[Argument, ...]
 
+Kept = tuple[Word, int, list[tuple[Tape, int]]]
+"""A loop's number of steps, its sweeps, and the places of its tapes."""
+
 ZERO = Immediate(0)
 STEP_NS = 30.0  # of the loop itself
 
 
-def nested_entries(kernel: NestedKernel, lower: Lower) -> list[Entry]:
-    """The entries of a branch or loop; ``lower`` lowers a schedule inside the step."""
+def nested_entries(kernel: NestedKernel, lower: Lower, kept: dict[int, Kept]) -> list[Entry]:
+    """The entries of a branch or loop; ``lower`` lowers a schedule inside the step.
+
+    ``kept`` holds, by number, what earlier loops of the step have left for later ones.
+    """
     op = kernel.node.op
     plans = [lower(plan) for plan in kernel.schedules]
     if isinstance(op, Cond):
@@ -43,7 +49,7 @@ def nested_entries(kernel: NestedKernel, lower: Lower) -> list[Entry]:
     if isinstance(op, Scan):
         return _scan(kernel, op, plans[0])
     assert isinstance(op, WhileLoop)
-    return _while(kernel, op, plans)
+    return _while(kernel, op, plans, kept)
 
 
 def _estimate(plan: LoweredStep) -> float:
@@ -118,17 +124,20 @@ def _scan(kernel: NestedKernel, op: Scan, plan: LoweredStep) -> list[Entry]:
     return [_loop_entry(plan, [*read, *written], finals, head, "scan", float(typical(op.length)))]
 
 
-def _while(kernel: NestedKernel, op: WhileLoop, plans: Sequence[LoweredStep]) -> list[Entry]:
+def _while(kernel: NestedKernel, op: WhileLoop, plans: Sequence[LoweredStep], kept: dict[int, Kept]) -> list[Entry]:
     """An entry per sweep; they share the number of steps, and each pushes on a tape of its own."""
-    steps = Word()
-    tapes: list[tuple[Tape, int]] = []  # per number of a tape: the sweep's, the place in a step's record
+    steps, done, tapes = kept.get(op.resumes, (Word(), 0, []))
+    tapes = list(tapes)  # per number of a tape: the sweep's, the place in a step's record
     entries: list[Entry] = []
     start = 0
     for number, (sweep, plan) in enumerate(zip(op.sweeps(), plans, strict=True)):
-        mine = _records(sweep)
-        entries.append(_sweep(kernel, op, sweep, plan, (number == 0, start, steps, tapes, mine)))
-        tapes += mine[1]
+        if number >= done:
+            mine = _records(sweep)
+            entries.append(_sweep(kernel, op, sweep, plan, (number == 0, start, steps, tapes, mine)))
+            tapes += mine[1]
         start += sweep.carries
+    if op.kept:
+        kept[op.kept] = steps, len(plans), tapes
     return entries
 
 

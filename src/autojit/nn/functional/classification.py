@@ -322,7 +322,9 @@ def multilabel_margin_loss(
         tensor(0.8500)
     """
     reduction = resolve_reduction(size_average, reduce, reduction)
-    if input.ndim > 2 or input.shape != target.shape:
+    if reduction not in ("none", "mean", "sum"):
+        raise ArgumentError(f"{reduction} is not a valid value for reduction")
+    if input.ndim > 2 or input.shape != target.shape or 0 in input.shape[-1:]:
         raise ShapeError(
             f"multilabel_margin_loss: expected input and target of the same size and at most 2 axes, got "
             f"{list(input.shape)} and {list(target.shape)}",

@@ -109,7 +109,7 @@ def _pool(
                 f"{name}(): pool {('time', 'height', 'width')[k + 3 - ndim]} {size} too large relative to input extent "
                 f"{n} and output extent {out}"
             )
-    rows = input.reshape(-1, input.shape[-ndim - 1], prod(extents))
+    rows = input.reshape(prod(input.shape[: -ndim - 1]), input.shape[-ndim - 1], prod(extents))
     batch, channels = rows.shape[0], rows.shape[1]
     if samples is None:
         samples = aj.rand(batch, channels, ndim, dtype=input.dtype, device=input.device)
@@ -118,7 +118,7 @@ def _pool(
             f"{name}(): expected _random_samples of shape {(batch, channels, ndim)}", {"_random_samples": samples}
         )
     places = _places(samples, ndim, extents, outputs, kernel)
-    seen = rows.gather(2, places.reshape(batch, channels, -1)).reshape(places.shape)
+    seen = rows.gather(2, places.flatten(2)).reshape(places.shape)
     best, tap = seen.max(-1)
     at = places.gather(-1, tap.unsqueeze(-1)).squeeze(-1)
     shape = (*input.shape[:-ndim], *outputs)
@@ -148,7 +148,7 @@ def _places(
         starts.append(_starts(drawn, n, out, size))
     flat = 0
     for k, (start, n) in enumerate(zip(starts, extents, strict=True)):
-        shaped = start.reshape(*start.shape[:2], *(-1 if axis == k else 1 for axis in range(ndim)))
+        shaped = start.reshape(*start.shape[:2], *(start.shape[2] if axis == k else 1 for axis in range(ndim)))
         flat = flat * n + shaped
     offsets = []
     for tap in product(*map(range, kernel)):

@@ -206,7 +206,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     if input.numel() == 0:
         return input
     total = channel_sum(input * input, size // 2, (size - 1) // 2)
-    return input / (total * (alpha / size) + k).pow(beta)
+    mean = total / size if total.is_floating_point() else aj.div(total, size, rounding_mode="trunc")
+    return input / (mean * alpha + k).pow(beta)
 
 
 def channel_sum(x: Tensor, before: int, after: int) -> Tensor:

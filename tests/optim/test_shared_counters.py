@@ -1,0 +1,89 @@
+"""Parameters that step together share one counter; those that do not keep counts of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+
+OPTIMISERS: dict[str, Callable[..., Any]] = {
+    "Adam": aj.optim.Adam,
+    "AdamW": aj.optim.AdamW,
+    "Adamax": aj.optim.Adamax,
+    "NAdam": aj.optim.NAdam,
+    "RAdam": aj.optim.RAdam,
+}
+
+
+def parameters() -> list[aj.Tensor]:
+    generator = np.random.default_rng(0)
+    return [aj.tensor(generator.normal(size=n), requires_grad=True) for n in (3, 4, 2)]
+
+
+def alone(make: Callable[..., Any], p: aj.Tensor, steps: list[bool]) -> aj.Tensor:
+    """The parameter after the steps in which it has a gradient, with an optimiser of its own."""
+    p = p.detach().clone().requires_grad_()
+    optimiser = make([p], lr=0.05)
+    for takes_part in steps:
+        p.grad = p.detach() * 0.5 + 1.0 if takes_part else None
+        optimiser.step()
+    return p.detach()
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["eager", "compiled"])
+def test_every_parameter_moves_as_with_an_optimiser_of_its_own(name: str, is_compiled: bool) -> None:
+    make = OPTIMISERS[name]
+    together = parameters()
+    optimiser = make(together, lr=0.05)
+    takes_part = [[True, True, False], [True, False, True], [True, True, True], [False, True, True], [True, True, True]]
+
+    def step(who: list[bool]) -> None:
+        for p, moves in zip(together, who, strict=True):
+            p.grad = p.detach() * 0.5 + 1.0 if moves else None
+        optimiser.step()
+
+    run = aj.jit(step) if is_compiled else step
+    for who in takes_part:
+        run(who)
+    for k, (p, start) in enumerate(zip(together, parameters(), strict=True)):
+        expected = alone(make, start, [who[k] for who in takes_part])
+        np.testing.assert_allclose(p.detach().numpy(), expected.numpy(), rtol=1e-6)
+        assert optimiser.state[p]["step"].item() == sum(who[k] for who in takes_part)
+
+
+def test_a_compiled_step_counts_once_for_all() -> None:
+    together = parameters()
+    optimiser = aj.optim.Adam(together)
+
+    @aj.jit
+    def step() -> None:
+        for p in together:
+            p.grad = p.detach() * 0.5
+        optimiser.step()
+
+    for count in range(1, 4):
+        step()
+        assert [optimiser.state[p]["step"].item() for p in together] == [count] * 3
+    assert len({id(optimiser.state[p]["step"]) for p in together}) == 1
+    assert step.show("graph").count("pow") == 2
+
+
+def test_saved_and_loaded_state_counts_on() -> None:
+    together = parameters()
+    optimiser = aj.optim.Adam(together)
+    for p in together:
+        p.grad = aj.ones_like(p)
+    optimiser.step()
+    other = parameters()
+    loaded = aj.optim.Adam(other)
+    loaded.load_state_dict(optimiser.state_dict())
+    for p in other:
+        p.grad = aj.ones_like(p)
+    loaded.step()
+    assert [loaded.state[p]["step"].item() for p in other] == [2.0] * 3
+    assert [optimiser.state[p]["step"].item() for p in together] == [1.0] * 3
