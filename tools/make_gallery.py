@@ -9,6 +9,7 @@ torch is installed the same program runs with its imports changed.
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import types
 from pathlib import Path
@@ -71,7 +72,14 @@ def draw(name: str, curves: dict[str, Any], target: Path) -> None:
     axes.legend(frameon=False)
     figure.savefig(target, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
-    target.write_text("\n".join(line.rstrip() for line in target.read_text().splitlines()) + "\n", encoding="utf-8")
+    target.write_text(smaller(target.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def smaller(svg: str) -> str:
+    """The same picture with coordinates to a tenth of a point, without metadata."""
+    svg = re.sub(r"<metadata>.*?</metadata>\n?", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found.group()):.1f}".removesuffix(".0"), svg)
+    return "\n".join(line.strip() for line in svg.splitlines()) + "\n"
 
 
 def thinned(curve: Any) -> tuple[Any, Any]:

@@ -179,9 +179,9 @@ class CapturedCall(Call):
                 bar._requires_grad = True
                 bars.append(bar)
             tensors = [self._outputs[k][1] for k in self.with_history]
-            roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]  # type: ignore[arg-type]
+            roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
             leaves = [self._inputs[k][1] for k in self.wanted]
-            targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
+            targets = [edge_of(leaf) for leaf in leaves]
             found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             layer.cut([g for g in grads if g is not None])

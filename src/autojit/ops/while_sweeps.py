@@ -73,7 +73,7 @@ class WhileLoop(HoldsGraphs):
 
     Operands are the first carries of every sweep, then what is the same for all steps, which every body takes. Results
     are the last carries of every sweep. Per sweep: its body, how many carries it has, the tapes it reads, whether it
-    goes backwards. For the code generator: a loop that is ``kept`` under a number leaves its tapes; one that ``resumes``
+    goes backwards. For the code generator: a loop that is ``kept`` under a number leaves its tapes; one that resumes
     that number has the same first sweeps, and need not make them again (0: neither).
     """
 
@@ -171,63 +171,35 @@ class WhileLoop(HoldsGraphs):
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         count = self.n_outputs
-        constants = [
-            k for k in floats(self.bodies[0].inputs[self._first_constant() :]) if tangents[count + k] is not None
-        ]
-        old_tapes = self.tapes()
-        kept = [k for k, t in enumerate(old_tapes) if t.dtype.is_differentiable]
-        place = _doubled_places(self.sweeps(), kept)
+        first = self.sweeps()[0].first_constant
+        constants = [k for k in floats(self.bodies[0].inputs[first:]) if tangents[count + k] is not None]
+        smooth = [k for k, t in enumerate(self.tapes()) if t.dtype.is_differentiable]
+        place = _doubled_places(self.sweeps(), smooth)
         bodies: list[Graph] = []
         reads: list[tuple[int, ...]] = []
-        carries: list[int] = []
         operands: list[Any] = []
-        outputs: list[int | None] = []
+        outputs: list[int | None] = []  # of which carry an output is the tangent
         start = 0
         for sweep in self.sweeps():
-            body, first = sweep.body, sweep.first_constant
-            moving = [k for k in floats(body.inputs) if k < first or k - first in constants]
-            pushed = transforms_port().jvp(body, moving)
-            primal = pushed.inputs[: len(body.inputs)]
-            dots = dict(zip(moving, pushed.inputs[len(body.inputs) :], strict=True))
-            values, y_dots = pushed.outputs[: len(body.outputs)], pushed.outputs[len(body.outputs) :]
-            carried = [k for k in moving if k < sweep.carries]
-            read = [k for k in moving if sweep.carries <= k < first]
-            fixed = [k for k in moving if k >= first]
-            smooth = [k for k in floats(body.outputs) if k >= sweep.carries]
-            bodies.append(
-                Graph(
-                    (
-                        *primal[: sweep.carries], *(dots[k] for k in carried),
-                        *primal[sweep.carries : first], *(dots[k] for k in read),
-                        *primal[first:], *(dots[k] for k in fixed),
-                    ),
-                    pushed.nodes,
-                    (
-                        *values[: sweep.carries], *(y_dots[k] for k in carried),
-                        *values[sweep.carries :], *(y_dots[k] for k in smooth),
-                    ),
-                )
-            )  # fmt: skip
-            carries.append(sweep.carries + len(carried))
-            old = [place[tape, False] for tape in sweep.reads]
-            reads.append((*old, *(place[sweep.reads[k - sweep.carries], True] for k in read)))
-            operands += primals[start : start + sweep.carries]
-            operands += filled(
-                primals[0], [tangents[start + k] for k in carried], [primals[start + k].spec for k in carried]
-            )
+            carried = [k for k in floats(sweep.body.inputs) if k < sweep.carries]
+            read = [tape for tape in sweep.reads if tape in smooth]
+            bodies.append(_pushed_body(sweep, constants))
+            reads.append((*(place[tape, False] for tape in sweep.reads), *(place[tape, True] for tape in read)))
+            mine = range(start, start + sweep.carries)
+            dots = [tangents[start + k] for k in carried]
+            operands += [primals[k] for k in mine]
+            operands += filled(primals[0], dots, [primals[start + k].spec for k in carried])
             outputs += [None] * sweep.carries + [start + k for k in carried]
             start += sweep.carries
         operands += [*primals[count:], *[tangents[count + k] for k in constants]]
-        op = WhileLoop(tuple(bodies), tuple(carries), tuple(reads), self.reverse)
+        carries = tuple(len(b.outputs) - len(_pushes(s)) for b, s in zip(bodies, self.sweeps(), strict=True))
+        op = WhileLoop(tuple(bodies), carries, tuple(reads), self.reverse)
         found = as_tuple(bind(op, *operands), op.n_outputs)
         placed: list[Any] = [None] * count
         for origin, y_dot in zip(outputs, found, strict=True):
             if origin is not None:
                 placed[origin] = y_dot
         return placed[0] if count == 1 else tuple(placed)
-
-    def _first_constant(self) -> int:
-        return self.carries[0] + len(self.reads[0])
 
     # -- batches
 
@@ -316,6 +288,33 @@ def _while_true(carried: list[Any]) -> Any:
     while carried[0]:
         yield step
         step += 1
+
+
+def _pushes(sweep: Sweep) -> list[Value]:
+    """What a sweep with tangents pushes: its own values, then the tangents of those that have one."""
+    pushed = sweep.body.outputs[sweep.carries :]
+    return [*pushed, *(v for v in pushed if v.type.dtype.is_differentiable)]
+
+
+def _pushed_body(sweep: Sweep, constants: Sequence[int]) -> Graph:
+    """A sweep's body with tangents: of its carries, of what it reads, of some ``constants``, and of what it gives."""
+    body, count, first = sweep.body, sweep.carries, sweep.first_constant
+    moving = [k for k in floats(body.inputs) if k < first or k - first in constants]
+    pushed = transforms_port().jvp(body, moving)
+    primal = pushed.inputs[: len(body.inputs)]
+    dots = dict(zip(moving, pushed.inputs[len(body.inputs) :], strict=True))
+    values, y_dots = pushed.outputs[: len(body.outputs)], pushed.outputs[len(body.outputs) :]
+    inputs = (
+        *primal[:count], *(dots[k] for k in moving if k < count),
+        *primal[count:first], *(dots[k] for k in moving if count <= k < first),
+        *primal[first:], *(dots[k] for k in moving if k >= first),
+    )  # fmt: skip
+    smooth = floats(body.outputs)
+    outputs = (
+        *values[:count], *(y_dots[k] for k in moving if k < count),
+        *values[count:], *(y_dots[k] for k in smooth if k >= count),
+    )  # fmt: skip
+    return Graph(inputs, pushed.nodes, outputs)
 
 
 def _doubled_places(sweeps: Sequence[Sweep], kept: Sequence[int]) -> dict[tuple[int, bool], int]:

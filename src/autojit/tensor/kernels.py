@@ -112,7 +112,9 @@ def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: st
         node: the node's name, as torch calls it.
         shown: what the node shows as ``_saved_<name>``.
     """
-    if state.divert is None and all(type(t) is Tensor for t in operands) and _serves([t._array for t in operands]):
+    first = operands[0]
+    array = first._array if isinstance(first, Tensor) else None
+    if type(array) is np.ndarray and array.size >= LARGE and state.divert is None and _serves(operands):
         found = apply(_fused(name, parameters), *operands)
     else:
         found = COMPOSITES[name](*operands, *parameters)
@@ -124,10 +126,13 @@ def _fused(name: str, parameters: tuple[Any, ...]) -> Fused:
     return Fused(name, parameters)
 
 
-def _serves(arrays: Sequence[Any]) -> bool:
+def _serves(operands: Sequence[Any]) -> bool:
+    if not all(isinstance(t, Tensor) for t in operands):
+        return False
+    arrays = [t._array for t in operands]
     if not all(type(a) is np.ndarray and a.dtype.kind == "f" and a.dtype.itemsize >= 4 for a in arrays):
         return False
-    return arrays[0].size >= LARGE and len({a.dtype for a in arrays}) == 1 and _form_of(arrays) is not None
+    return len({a.dtype for a in arrays}) == 1 and _form_of(arrays) is not None
 
 
 def _form_of(arrays: Sequence[NDArray[Any]]) -> tuple[Operand, ...] | None:
