@@ -3,8 +3,8 @@
     python -m benchmarks.recurrent [--torch PYTHON] [--rounds 3] [--calls 40] [--threads 2]
 
 ``--torch`` names an interpreter that has torch (this one by default); systems without their package are left out.
-Every measurement is a fresh process, systems in turns; milliseconds per step, the median and the best over calls, and the
-best round's median. The losses are compared.
+Every measurement is a fresh process, systems in turns; milliseconds per step, the median and the best over calls, of
+the best round. The losses are printed for comparison.
 """
 
 from __future__ import annotations

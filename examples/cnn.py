@@ -2,7 +2,7 @@
 
     python examples/cnn.py [--steps N] [--small] [--eager]
 
-Convolution, batch norm, pooling and dropout as in any torch program. The compiled step holds the running statistics of
+Convolution, batch norm and pooling as in any torch program. The compiled step holds the running statistics of
 the norms as state; the compiled evaluation is another step, for the module is in another mode.
 """
 

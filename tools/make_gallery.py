@@ -78,6 +78,7 @@ def draw(name: str, curves: dict[str, Any], target: Path) -> None:
 def smaller(svg: str) -> str:
     """The same picture with coordinates to a tenth of a point, without metadata."""
     svg = re.sub(r"<metadata>.*?</metadata>\n?", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", svg)
     svg = re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found.group()):.1f}".removesuffix(".0"), svg)
     return "\n".join(line.strip() for line in svg.splitlines()) + "\n"
 

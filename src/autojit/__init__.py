@@ -150,6 +150,7 @@ _LAZY_MODULES = frozenset(
         "array_api",
         "numpy",
         "serialization",
+        "distributed",
         "multiprocessing",
         "nn",
         "optim",

@@ -36,7 +36,22 @@ def needs_no_argument(function: Any) -> bool:
     return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
-NEEDS_MORE = {"backward", "retain_grad", "cuda", "expand", "permute", "view", "reshape", "repeat", "tile", "flip"}
+NEEDS_MORE = {
+    "hsplit",
+    "vsplit",
+    "dsplit",
+    "tensor_split",
+    "backward",
+    "retain_grad",
+    "cuda",
+    "expand",
+    "permute",
+    "view",
+    "reshape",
+    "repeat",
+    "tile",
+    "flip",
+}
 
 
 def test_S2_16_nearly_every_method_works_on_variables(mode: Mode) -> None:

@@ -164,3 +164,11 @@ def test_a_result_that_stays_as_it_is_can_be_differentiated_twice(mode: Mode) ->
         same(first[0], 2 * (2 * x[0]).exp().detach().numpy(), rtol=1e-9)
         same(second[0], 4 * (2 * x[0]).exp().detach().numpy(), rtol=1e-9)
         same(second[1], [2.0, 2.0])
+
+
+def test_forward_mode_does_not_see_copies_without_tangents() -> None:
+    x = aj.ones(2, dtype=aj.float64)
+    with aj.autograd.graph.allow_mutation_on_saved_tensors():
+        with pytest.raises(RuntimeError, match="forward mode"):
+            aj.func.hessian(lambda x: (x**3).sum())(x)
+        assert aj.func.jacrev(aj.func.grad(lambda x: (x**3).sum()))(x).tolist() == [[6.0, 0.0], [0.0, 6.0]]

@@ -150,6 +150,30 @@ def test_dropout_draws_anew_in_every_step_and_its_gradient_agrees() -> None:
             np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9)
 
 
+def test_draws_in_a_batch_are_passed_in() -> None:
+    def draw(x: aj.Tensor) -> aj.Tensor:
+        return aj.scan(lambda h, u: (h + aj.rand(3, dtype=F), ()), x, x)[0]
+
+    with pytest.raises(RuntimeError, match="draws random numbers inside of vmap"):
+        aj.jit(aj.vmap(draw, randomness="same"))(aj.ones(2, 3, dtype=F))
+
+
+def test_draws_in_forward_mode() -> None:
+    def draw(x: aj.Tensor) -> aj.Tensor:
+        return aj.scan(lambda h, u: (h * aj.rand(3, dtype=F), ()), x, x)[0]
+
+    def run(x: aj.Tensor) -> Any:
+        return aj.func.jvp(draw, (x,), (x.cos(),))
+
+    step = aj.jit(run)
+    for seed in (0, 1):
+        aj.manual_seed(seed)
+        expected = run(start().detach())
+        aj.manual_seed(seed)
+        for a, b in zip(step(start().detach()), expected, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9)
+
+
 def test_a_derivative_that_changes_tensors_outside_is_refused() -> None:
     calls = aj.zeros(())
 

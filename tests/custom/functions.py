@@ -96,6 +96,15 @@ def nested_loops(x: float, y: float) -> float:
 
 
 @numba.njit
+def long_loop(x: float, y: float) -> float:
+    """Too many rounds for Numba to unroll."""
+    total = 0.0
+    for k in range(40):
+        total += math.exp(-x * k) / (k + 1.0)
+    return total * y if total > y else total
+
+
+@numba.njit
 def piecewise(x: float) -> float:
     if x < -1.0:
         return -x - 0.5
@@ -156,6 +165,7 @@ CASES = {
     "local_table": Case(local_table, ((0.1, 2.9),)),
     "polynomial": Case(polynomial, (WIDE,)),
     "nested_loops": Case(nested_loops, (POSITIVE, POSITIVE)),
+    "long_loop": Case(long_loop, (POSITIVE, POSITIVE)),
     "piecewise": Case(piecewise, (WIDE,)),
     "of_powers": Case(of_powers, (POSITIVE, POSITIVE)),
     "of_numpy": Case(of_numpy, (POSITIVE,)),

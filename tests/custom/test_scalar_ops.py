@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -241,3 +243,42 @@ def test_equal_functions_are_one_kernel_and_differently_named_ones_keep_their_na
     assert graph.show("schedule").count("linked_scalar") == 1  # found by common subexpressions
     assert repr(first) == "<op polynomial>"
     assert first.__name__ == "polynomial"
+
+
+@aj.op
+def of_this_module(x: float) -> float:
+    return x * x + 1.0
+
+
+def test_an_op_is_copied_and_pickled_like_a_function() -> None:
+    assert copy.deepcopy([of_this_module])[0] is of_this_module
+    assert copy.copy(of_this_module) is of_this_module
+    assert pickle.loads(pickle.dumps(of_this_module)) is of_this_module
+
+
+def test_functions_of_every_kind_that_numba_makes() -> None:
+    x = aj.tensor([1.0, 2.0], requires_grad=True)
+    locked = aj.op(numba.njit("f8(f8)")(lambda x: x * x + 1.0))
+    vectorized = aj.op(numba.vectorize(lambda x: x * x + 1.0))
+    kept = aj.op(numba.njit(cache=False)(lambda x: x * x + 1.0))
+    for op in (locked, vectorized, kept):
+        y = op(x)
+        assert y.dtype is aj.float32
+        assert y.tolist() == [2.0, 5.0]
+        assert aj.autograd.grad(y.sum(), x)[0].tolist() == [2.0, 4.0]
+
+
+def test_one_compiled_step_serves_many_sizes_and_loops_hold_ops() -> None:
+    op = aj.op(CASES["polynomial"].function)
+    jitted = aj.jit(lambda x: aj.autograd.grad(op(2.0 * x).sum(), x)[0])
+    for n in (3, 5, 7, 9, 12):
+        x = aj.rand(n, dtype=aj.float64, requires_grad=True)
+        expected = 2.0 * (3 * (2 * x) ** 2 - 2 * x + 0.25)
+        np.testing.assert_allclose(jitted(x).numpy(), expected.detach().numpy(), rtol=1e-12)
+    assert jitted.stats()["captures"] <= 3
+
+    def repeated(x: aj.Tensor) -> Any:
+        return aj.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, op(0.1 * v)), (aj.tensor(0), x))[1]
+
+    x = aj.rand(4, dtype=aj.float64)
+    np.testing.assert_allclose(aj.jit(repeated)(x).numpy(), repeated(x).numpy(), rtol=1e-12)

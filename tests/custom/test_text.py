@@ -16,6 +16,7 @@ from autojit.codegen.linked.instruction_text import read_call, read_instruction,
 from autojit.codegen.linked.module_text import linked, read_module
 from autojit.codegen.linked.scalar_function import result_layout, scalar_function
 from autojit.codegen.linked.tangents import partial as partial_derivative
+from autojit.codegen.linked.unrolling import unrolled_latches
 from autojit.ir.interpreter import evaluate
 from autojit.ir.text import parse_graph
 from autojit.runtime.host import cached_host_target
@@ -92,7 +93,7 @@ def test_lines_are_taken_apart() -> None:
     assert result_layout(("i8", "double", "float")) == ((0, "i8"), (8, "double"), (16, "float"))
 
 
-@pytest.mark.parametrize("name", ["branch_loop_exp", "polynomial", "piecewise", "calls_another"])
+@pytest.mark.parametrize("name", ["branch_loop_exp", "polynomial", "piecewise", "calls_another", "long_loop"])
 def test_loops_around_functions_are_vectorised_with_branches_loops_and_failures(name: str) -> None:
     case = CASES[name]
     op = aj.op(case.function)
@@ -101,6 +102,15 @@ def test_loops_around_functions_are_vectorised_with_branches_loops_and_failures(
     optimised = optimised_ir(jitted.show("llvm"), cached_host_target())
     assert re.search(r"store <\d+ x double>", optimised)
     assert "call double @exp" not in optimised
+
+
+def test_loops_that_data_can_end_are_not_unrolled() -> None:
+    counts = {}
+    for name in ("long_loop", "polynomial", "newton_root", "series"):
+        case = CASES[name]
+        made, _ = aj.op(case.function).made((aj.float64,) * len(case.domains))
+        counts[name] = len(unrolled_latches(made.code.code.functions[0]))
+    assert counts == {"long_loop": 1, "polynomial": 0, "newton_root": 0, "series": 0}
 
 
 def test_two_processes_print_the_same_kernel() -> None:

@@ -239,3 +239,15 @@ def test_strided_views_of_views_of_an_element_lie_in_the_memory_of_the_batch(com
     assert y.tolist() == [[0, 10, 2, 3], [40, 50, 6, 7]]
     assert b.tolist() == [[0, 10], [40, 50]]
     assert c.tolist() == [[10, 2], [50, 6]]
+
+
+def test_what_is_made_like_an_element_is_batched_in_every_layer() -> None:
+    def f(r: Any) -> Any:
+        out = aj.zeros_like(r)
+        out[1:] = r[:-1] * aj.sin(r[1:])
+        return (out**2).sum()
+
+    x = aj.rand(2, 3, dtype=aj.float64)
+    for transform in (aj.func.jacfwd, aj.func.hessian, aj.func.grad):
+        rows = aj.stack([transform(f)(row) for row in x])
+        assert aj.allclose(aj.func.vmap(transform(f))(x), rows)

@@ -122,6 +122,34 @@ def test_what_has_no_form_computes_with_values() -> None:
         special.jv(2, aj.ones(2, requires_grad=True))
 
 
+def test_numpy_code_composes_with_transforms() -> None:
+    def row(r: Any) -> Any:
+        out = np.zeros_like(r)
+        out[1:] = r[:-1] * np.sin(r[1:])
+        out[0] = np.where(r[0] > 0.5, r[0], 2.0)
+        return np.sum(np.cumsum(out) ** 2) + np.linalg.norm(np.concatenate([r, r**2])) + np.max(r)
+
+    x = aj.tensor([[0.3, 0.9, -0.4], [1.2, 0.1, 0.6]], dtype=aj.float64)
+    np.testing.assert_allclose(aj.func.vmap(row)(x), [float(row(r)) for r in x.numpy()])
+    slopes = aj.func.vmap(aj.func.grad(row))(x)
+    np.testing.assert_allclose(slopes[1], aj.func.grad(row)(x[1]))
+    np.testing.assert_allclose(aj.func.jacfwd(row)(x[0]), slopes[0])
+    hessian = aj.func.hessian(row)(x[0])
+    np.testing.assert_allclose(hessian, aj.func.jacrev(aj.func.grad(row))(x[0]), atol=1e-12)
+    compiled = aj.jit(aj.func.vmap(aj.func.hessian(row)))
+    np.testing.assert_allclose(compiled(x)[0], hessian, atol=1e-12)
+
+
+def test_a_ufunc_is_not_known_by_its_name_alone() -> None:
+    def erf(x: Any) -> Any:
+        return x + 1
+
+    mine = np.frompyfunc(erf, 1, 1)
+    assert list(mine(aj.tensor([1.0]))) == [2.0]
+    with pytest.raises(TypeError, match="no derivative"):
+        mine(aj.ones(1, requires_grad=True))
+
+
 def test_ufuncs_of_scipy_differentiate() -> None:
     special = pytest.importorskip("scipy.special")
     x = aj.tensor([0.3, 0.7, 1.9], dtype=aj.float64, requires_grad=True)

@@ -168,6 +168,21 @@ def test_a_counter_that_decides_splits() -> None:
     assert [step(aj.ones(2)).item() for _ in range(6)] == [20.0, 20.0, 20.0, 2.0, 2.0, 2.0]
 
 
+def test_every_third_step_takes_two_captures() -> None:
+    model = Module()
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        model.steps += 1
+        if model.steps % 3 == 0:
+            return x.sum() * (model.steps // 3)
+        return -x.sum()
+
+    expected = [2.0 * (k // 3) if k % 3 == 0 else -2.0 for k in range(1, 100)]
+    assert [step(aj.ones(2)).item() for _ in expected] == expected
+    assert step.stats()["captures"] == 2
+
+
 def test_training_with_a_state_that_carries_no_history() -> None:
     """A recurrent network that keeps its state itself, detached, trains as it does eagerly."""
 
@@ -310,3 +325,21 @@ def test_hooks_that_keep_what_they_see() -> None:
         y = step(x)
         np.testing.assert_array_equal(seen["1"].numpy(), y.detach().numpy())
     assert sorted(seen) == ["0", "1"]
+
+
+def test_a_number_that_others_change_all_the_time_becomes_an_input() -> None:
+    """An annealed weight: captured a few times, then taken as an argument."""
+    global TOTAL
+    TOTAL = 1.0
+    model = Module()
+    rate = 1.0
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        return x.sum() * rate + model.scale * TOTAL + model.steps
+
+    for k in range(100):
+        rate, model.scale, model.steps, TOTAL = 0.9**k, 1.0 + k, k, 2.0 * k
+        assert step(aj.ones(2)).item() == pytest.approx(2 * rate + model.scale * TOTAL + k, rel=1e-6)
+    assert step.stats()["captures"] < 8
+    assert "changing between calls" in step.explain()

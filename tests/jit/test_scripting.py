@@ -57,3 +57,17 @@ def test_pieces_of_an_argument_leave_a_compiled_step_as_views() -> None:
             pieces = step(x)
             (gradient,) = aj.autograd.grad(pieces, [x], [aj.full((2,), float(k)) for k in range(3)])
             assert gradient.tolist() == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
+
+
+def test_marks_of_torchscript_change_nothing() -> None:
+    def plain(x: aj.Tensor) -> aj.Tensor:
+        return x * 2
+
+    for mark in (aj.jit.unused, aj.jit.export, aj.jit.ignore, aj.jit.script_if_tracing, aj.jit.freeze):
+        assert mark(plain) is plain
+    assert aj.jit.ignore(drop=True)(plain) is plain
+    assert aj.jit.optimize_for_inference(plain) is plain
+    assert aj.jit.annotate(int, 3) == 3
+    assert not aj.jit.is_scripting()
+    assert not aj.jit.is_tracing()
+    assert aj.jit(lambda x: x + int(aj.jit.is_tracing()))(aj.zeros(1)).item() == 1.0

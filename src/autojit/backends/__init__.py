@@ -1,5 +1,5 @@
 """Vendor libraries: none is used, so each says that it is not available and its switches change nothing."""
 
-from autojit.backends import cudnn, mkl, mkldnn
+from autojit.backends import cuda, cudnn, mkl, mkldnn, mps, openmp
 
-__all__ = ["cudnn", "mkl", "mkldnn"]
+__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]

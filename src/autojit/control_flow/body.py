@@ -25,6 +25,7 @@ from autojit.ir.op import Op
 from autojit.jit.results import has_history
 from autojit.jit.trace import StateEntry, Trace
 from autojit.tensor.dispatch import apply, value_of
+from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.inplace import replace
 from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import Layer, below, carry, grad_mode, set_layers, set_trace, state
@@ -110,12 +111,23 @@ class BodyLayer(Layer):
             return found[1]
         kind = type_of(t)
         wants = self.takes_grad and kind.dtype.is_differentiable and wants_grad(t)
-        if isinstance(t._array, np.ndarray) and not wants and not self.outer_layers:
+        if isinstance(t._array, np.ndarray) and not wants and not self._has_part(t):
             return t  # its memory is lifted
         made = wrap_value(self.trace.builder.input(kind))
         made._requires_grad = wants
         self.inner[id(t)] = (t, made)
         return made
+
+    def _has_part(self, t: Tensor) -> bool:
+        """Whether a layer outside may know more of a tensor than its memory."""
+        for layer in self.outer_layers:
+            if isinstance(layer, ForwardLevel):
+                with self.outside(), below(layer):
+                    if layer.tangent(t) is not None:
+                        return True
+            elif not isinstance(layer, BodyLayer) or layer.enter(t) is not t:
+                return True
+        return False
 
     def cut(self, tensors: Sequence[Tensor]) -> None:
         """Let the history of tensors end at what stands for tensors from outside.
@@ -157,6 +169,12 @@ class BodyLayer(Layer):
     def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
         """Write in place: to tensors of the body, and to memory of the program."""
         if self.enter(x) is not x:
+            if method == "advance":
+                raise UsageError(
+                    f"{self.trace.name}: the body draws random numbers inside of vmap",
+                    {"at": here()},
+                    "draw them outside of the body, for all steps at once, and pass them in",
+                )
             raise UsageError(
                 f"{self.trace.name}: {method} in the body changes a tensor from outside",
                 {"written to": x, "at": here()},
@@ -197,6 +215,7 @@ class Body:
     """
 
     written: list[Tensor]
+    memory: list[int]  # of the first tensors from outside: which array each shows
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -298,6 +317,7 @@ class Body:
         entries = list(self.trace.state.values())
         changed = [e for e in entries if e.is_modified]
         self.written = [_root(e) for e in changed]
+        self.memory = [id(e.array) for e in changed] + [id(e.array) for e in entries if not e.is_modified]
         for entry in changed:
             self.outputs.append((entry.value, None))
         found: list[Tensor] = []

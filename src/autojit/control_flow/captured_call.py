@@ -18,12 +18,11 @@ from autojit.core.errors import DifferentiationError
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
-from autojit.jit.results import has_history
 from autojit.jit.segment import needed_nodes
 from autojit.ops.control_flow import as_tuple, filled, with_batch_axis
 from autojit.ops.reductions import sum
 from autojit.tensor.dispatch import value_of
-from autojit.tensor.recording import edge_of
+from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import below, grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 from autojit.transforms.adjoint import adjoint
@@ -187,7 +186,7 @@ class CapturedCall(Call):
             layer.cut([g for g in grads if g is not None])
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             with below(layer):
-                outputs = [(value_of(g), g if has_history(g) else None) for g in grads]
+                outputs = [(value_of(g), g if wants_grad(g) else None) for g in grads]
         given: Pairs = [(b._value, b) for b in bars]  # type: ignore[misc]
         return CapturedCall.of(self.body, [*self._inputs, *given], outputs)
 

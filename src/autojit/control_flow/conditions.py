@@ -127,16 +127,17 @@ def _tensors(tree: TreeSpec, leaves: Sequence[Any], others: Sequence[Any]) -> li
 def _joined(branches: Sequence[Body]) -> tuple[list[Tensor], list[Graph], list[Tensor]]:
     """(operands, graphs, what is written): both graphs take what either reads, and write what either writes."""
     read = [body.close() for body in branches]
-    written = list({id(t._array): t for body in branches for t in body.written}.values())
+    written = {array: t for body in branches for array, t in zip(body.memory, body.written, strict=False)}
     graphs: list[Graph] = []
-    kinds = [[type_of(t) for t in tensors] for tensors in read]
     for number, body in enumerate(branches):
+        other = branches[1 - number]
         graph = body_graph(body)
-        extra = [Value(kind) for kind in kinds[1 - number]]
+        extra = [Value(type_of(t)) for t in read[1 - number]]
         inputs = (*graph.inputs, *extra) if number == 0 else (*extra, *graph.inputs)
         count = len(graph.outputs) - len(body.written)
-        by_memory = {id(t._array): v for t, v in zip(body.written, graph.outputs[count:], strict=True)}
-        missing = {id(t._array): v for t, v in zip(read[1 - number], extra, strict=True)}
-        finals = tuple(by_memory.get(id(t._array), missing.get(id(t._array))) for t in written)
-        graphs.append(Graph(inputs, graph.nodes, (*graph.outputs[:count], *finals)))  # type: ignore[arg-type]
-    return [*read[0], *read[1]], graphs, written
+        present = dict(zip(other.memory, extra, strict=False))  # what is in memory that this branch does not touch
+        present.update(zip(body.memory, graph.inputs, strict=False))
+        present.update(zip(body.memory, graph.outputs[count:], strict=False))
+        finals = (present[array] for array in written)
+        graphs.append(Graph(inputs, graph.nodes, (*graph.outputs[:count], *finals)))
+    return [*read[0], *read[1]], graphs, list(written.values())

@@ -194,7 +194,7 @@ class SymbolicSize(int):
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
         if type(other) is not int or other < 0 or modulus is not None:
-            return self._number() ** other
+            return self._number() ** (float(other) if type(other) is int else other)
         found: Any = 1
         for _ in range(other):
             found = found * self

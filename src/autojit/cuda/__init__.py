@@ -5,7 +5,9 @@ from __future__ import annotations
 from autojit.core.device import device as _device
 from autojit.core.device import require_available as _require_available
 from autojit.core.errors import DeviceError as _DeviceError
-from autojit.cuda import driver, nvtx, profiler
+from autojit.cuda import amp, driver, nvtx, profiler
+from autojit.cuda import calls as _calls
+from autojit.cuda.calls import *
 
 
 def is_available() -> bool:
@@ -27,4 +29,4 @@ def device_count() -> int:
     return driver.count() if is_available() else 0
 
 
-__all__ = ["device_count", "driver", "is_available", "nvtx", "profiler"]
+__all__ = ["amp", "device_count", "driver", "is_available", "nvtx", "profiler", *_calls.__all__]

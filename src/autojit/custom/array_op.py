@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from autojit.autograd.function import Function
 from autojit.core.dtypes import DType
@@ -38,6 +38,16 @@ class ArrayOp:
         self._lock = threading.RLock()
         self._differentiable = _function_of(self)
         functools.update_wrapper(self, getattr(function, "py_func", function))
+
+    def __reduce__(self) -> str:
+        """Pickled like a function: by the name of the module's variable that holds it."""
+        return str(getattr(self, "__qualname__", "op"))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

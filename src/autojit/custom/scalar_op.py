@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from autojit.core.dtypes import DType, default_dtype, result_type
 from autojit.core.errors import UsageError
@@ -45,6 +45,16 @@ class ScalarOp:
         self._made: dict[tuple[DType, ...], tuple[UserFunction, Compiled]] = {}
         self._lock = threading.RLock()
         functools.update_wrapper(self, getattr(function, "py_func", function))
+
+    def __reduce__(self) -> str:
+        """Pickled like a function: by the name of the module's variable that holds it."""
+        return str(getattr(self, "__qualname__", "op"))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def __repr__(self) -> str:
         return f"<op {getattr(self, '__name__', 'function')}>"

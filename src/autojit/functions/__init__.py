@@ -30,7 +30,7 @@ _MODULES: dict[str, str] = {
     "functions.order_statistics": "nanquantile",
     "functions.recurrent": "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell",
     "functions.removed": "eig lstsq matrix_rank solve symeig",
-    "functions.segments": "segment_reduce",
+    "functions.segments": "_segment_reduce segment_reduce",
     "functions.settings": """compiled_with_cxx11_abi get_deterministic_debug_mode get_float32_matmul_precision
         get_num_interop_threads init_num_threads is_distributed is_storage set_deterministic_debug_mode
         set_float32_matmul_precision set_flush_denormal set_num_interop_threads typename""",

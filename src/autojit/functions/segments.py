@@ -19,7 +19,7 @@ from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 
-__all__ = ["segment_reduce"]
+__all__ = ["_segment_reduce", "segment_reduce"]
 
 _FOLDS = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0), "max": ("amax", -math.inf),
           "min": ("amin", math.inf), "amax": ("amax", -math.inf), "amin": ("amin", math.inf)}  # fmt: skip
@@ -116,3 +116,6 @@ def _folded(data: Tensor, ends: Tensor, along: int, fold: str, start: float) -> 
     if segments == 0 or shape[along] == 0:
         return base.narrow(along, 0, segments)  # type: ignore[no-any-return]
     return scatter_reduce(base, along, index, data, fold).narrow(along, 0, segments)  # type: ignore[no-any-return]
+
+
+_segment_reduce = segment_reduce

@@ -6,6 +6,7 @@ function then computes in is NumPy's answer (``ufunc.resolve_dtypes``), so a squ
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from autojit.interop.registry import (
 from autojit.interop.ufunc_table import SPECIAL, UFUNCS, Function
 from autojit.tensor.tensor import Tensor, wrap
 
+_SCIPY = ("scipy.special", "scipy.special._ufuncs")  # looked at only if a program has imported them
 _UNRESOLVED = {"matmul", "vecdot", "matvec", "vecmat", "ldexp", "frexp"}  # their loops are no dtypes of operands
 _IN_PLACE = {"add": ("sum", 1), "subtract": ("sum", -1), "multiply": ("prod", 1), "maximum": ("amax", 1),
              "minimum": ("amin", 1)}  # fmt: skip
@@ -105,7 +107,8 @@ def _function_of(ufunc: np.ufunc) -> Function | None:
     name = ufunc.__name__
     if getattr(np, name, None) is ufunc:
         return UFUNCS.get(name)
-    return SPECIAL.get(name)
+    is_scipys = any(getattr(sys.modules.get(module), name, None) is ufunc for module in _SCIPY)
+    return SPECIAL.get(name) if is_scipys else None
 
 
 def _is_of_objects(x: Any) -> bool:

@@ -78,11 +78,16 @@ class _Records:
 # ---- reading
 
 
-def _filled(record: Any, target: Any) -> int:
+def _filled(file: Any, target: Any) -> int:
     """Read up to as many bytes as ``target`` has; how many there were."""
     count, view = 0, memoryview(target)
     while count < len(view):
-        more = record.readinto(view[count:])
+        if hasattr(file, "readinto"):
+            more = file.readinto(view[count:])
+        else:
+            part = file.read(min(len(view) - count, 1 << 24))
+            view[count : count + len(part)] = part
+            more = len(part)
         if not more:
             break
         count += more
@@ -173,19 +178,31 @@ class _Reader:
         full = f"{self.folder}/{name}"
         return bytes(self._record(name)) if full in self.source.archive.NameToInfo else b""
 
-    def _record(self, name: str) -> Any:
-        """The bytes of a record in fresh memory; their checksum is verified."""
+    def _located(self, name: str) -> tuple[zipfile.ZipInfo, int]:
+        """A record and where its bytes begin in the file."""
         try:
             info = self.source.archive.getinfo(f"{self.folder}/{name}")
-            self._check(info)
-            found = np.empty(info.file_size, np.uint8)
-            with self.source.archive.open(info) as record:
-                if _filled(record, found) != info.file_size or record.read(1):
-                    raise LoadError(f"load: the record {name} ends early")
         except KeyError:
             raise LoadError(f"load: the file has no record {name}") from None
-        except _DAMAGED as error:
-            raise LoadError(f"load: the record {name} is damaged: {error}") from None
+        self._check(info)
+        self.source.file.seek(info.header_offset)
+        header = self.source.file.read(_LOCAL_HEADER_BYTES)
+        if len(header) != _LOCAL_HEADER_BYTES or header[:4] != b"PK\x03\x04":
+            raise LoadError(f"load: the record {name} is damaged")
+        begin = info.header_offset + _LOCAL_HEADER_BYTES + sum(struct.unpack("<HH", header[26:30]))
+        if begin + info.file_size > self.source.size_bytes:
+            raise LoadError(f"load: the record {name} reaches beyond the file")
+        return info, begin
+
+    def _record(self, name: str) -> Any:
+        """The bytes of a record in fresh memory; their checksum is verified."""
+        info, begin = self._located(name)
+        found = np.empty(info.file_size, np.uint8)
+        self.source.file.seek(begin)
+        if _filled(self.source.file, found) != info.file_size:
+            raise LoadError(f"load: the record {name} ends early")
+        if zlib.crc32(found.data) != info.CRC:
+            raise LoadError(f"load: the record {name} is damaged: its checksum (CRC-32) is another")
         return found
 
     def _check(self, info: zipfile.ZipInfo) -> None:
@@ -199,18 +216,7 @@ class _Reader:
 
     def _mapped(self, name: str) -> Any:
         """The bytes of a record, mapped copy-on-write; read only when they are looked at."""
-        try:
-            info = self.source.archive.getinfo(f"{self.folder}/{name}")
-        except KeyError:
-            raise LoadError(f"load: the file has no record {name}") from None
-        self._check(info)
-        self.source.file.seek(info.header_offset)
-        header = self.source.file.read(_LOCAL_HEADER_BYTES)
-        if len(header) != _LOCAL_HEADER_BYTES or header[:4] != b"PK\x03\x04":
-            raise LoadError(f"load: the record {name} is damaged")
-        begin = info.header_offset + _LOCAL_HEADER_BYTES + sum(struct.unpack("<HH", header[26:30]))
-        if begin + info.file_size > self.source.size_bytes:
-            raise LoadError(f"load: the record {name} reaches beyond the file")
+        info, begin = self._located(name)
         if not info.file_size:
             return np.empty(0, np.uint8)
         assert self.source.path is not None

@@ -29,7 +29,7 @@ from autojit.jit.guards import broken_guard, collect, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
-from autojit.jit.rebinding import Rebinding, Rebinds, Snapshot
+from autojit.jit.rebinding import Rebinding, Rebinds, Snapshot, take_changing_numbers
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
@@ -146,7 +146,7 @@ class JitFunction:
         self.roots.clear()
         self.dynamic_floats.clear()
         self._entries = [None] * 4
-        self.counts.note(f"assigned by the function: {', '.join(place.name for place in found.locations)}")
+        self.counts.note(f"{found.why}: {', '.join(place.name for place in found.locations)}")
 
     def _through_python(self, args: Any, kwargs: Any) -> Any:
         call = Call(args, kwargs)
@@ -273,6 +273,8 @@ class JitFunction:
         root.captures += 1
         if root.captures > CAPTURE_LIMIT:
             raise too_many(self.name, root, self.counts.reasons)
+        if not call.path:
+            take_changing_numbers(root)
         start = time.perf_counter()
         compile_ahead()
         try:

@@ -52,6 +52,13 @@ class Guard:
     by_epoch: bool = False
     code: CodeType | None = None
     position: int = -1  # of the native guard in the entry point
+    held_by: tuple[Any, Any] | None = None  # the dictionary or cell, and the key
+
+    def __post_init__(self) -> None:
+        if isinstance(self.native, CellGuard):
+            self.held_by = self.native.cell, None
+        elif isinstance(self.native, DictGuard):
+            self.held_by = self.native.mapping, self.native.key
 
     def holds(self) -> bool:
         return same(self.read(), self.expected)
@@ -108,6 +115,8 @@ class Collector:
     def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset()) -> None:
         self.rebound = rebound
         self.tables: list[tuple[str, Any]] = []  # classes, dictionaries of attributes and others that were looked into
+        self.counted: set[int] = set()  # ids of those whose changes the guard epoch counts
+        self.of_own: set[int] = set()  # and of those of autojit's own modules
         self.guards: list[Guard] = []
         self.seen: set[Any] = set()
         self.kept: list[Any] = []
@@ -323,16 +332,23 @@ class Collector:
             self.kept.append(part)
             where = f"{name}.{path}" if path else name
             table = part.__dict__
-            self.tables += [(where, table), (where, part._parameters), (where, part._buffers)]
+            tables = (table, part._parameters, part._buffers)
+            self.tables += [(where, t) for t in tables]
+            self.counted |= set(map(id, tables))
+            if is_own_class(type(part)):
+                self.of_own |= set(map(id, tables))
             for attribute, found in table.items():
                 if (id(table), attribute) in self.rebound:
                     continue
                 if isinstance(found, PRIMITIVES):
                     self._add(f"{where}.{attribute}", lambda t=table, a=attribute: t.get(a, MISSING), found, None, True)  # type: ignore[misc]
+                    self.guards[-1].held_by = table, attribute
                 elif attribute in MODULE_HOOKS:
                     for hook in found.values():
                         self.function(hook, depth + 1)
                 elif not is_own_class(type(part)) and not attribute.startswith("_"):
+                    if type(found) is dict:
+                        self.tables.append((f"{where}.{attribute}", found))
                     self._module_attribute(part, attribute, found, where, names, depth)
             read = functools.partial(_members, part, self.rebound)
             self._add(f"members of {where}", read, read(), None, True)

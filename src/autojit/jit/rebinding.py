@@ -9,7 +9,7 @@ as tensors of one element and stay part of the step, so a counter costs one capt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CellType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,12 +19,15 @@ from autojit.jit.arguments import BAKED
 from autojit.jit.guards import Collector, same
 from autojit.jit.pytree import flatten
 from autojit.jit.traced_number import TracedNumber
-from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
+from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import bump_guard_epoch, guard_epoch, state
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
+    from autojit.jit.captures import Captures
     from autojit.jit.native import NativeStep
+
+VALUES_BEFORE = 4  # of a number, until it counts as changing
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,7 @@ class Location:
     name: str
     holder: Any
     key: Any = None
+    is_counted: bool = False  # whether steps that baked its value in look at the guard epoch only
 
     @property
     def identity(self) -> tuple[int, Any]:
@@ -65,9 +69,32 @@ class Location:
 class Rebinds(BaseException):  # nothing that a capture tries in vain, so no Exception
     """A capture found places that the function assigns to; they hold again what they held."""
 
-    def __init__(self, locations: Sequence[Location]) -> None:
+    def __init__(self, locations: Sequence[Location], why: str = "assigned by the function") -> None:
         super().__init__()
         self.locations = locations
+        self.why = why
+
+
+def take_changing_numbers(captures: Captures) -> None:
+    """Numbers that were others for each of several captures of a function become arguments of its steps.
+
+    Raises:
+        Rebinds: there are some.
+    """
+    if captures.captures <= VALUES_BEFORE:
+        return
+    values: dict[tuple[int, Any], set[Any]] = {}
+    found: list[Location] = []
+    for guard in (guard for node in captures.branch for guard in node.capture.guards):
+        if guard.held_by is None or type(guard.expected) not in (int, float) or guard.holds():
+            continue
+        place = Location(guard.name, guard.held_by[0], guard.held_by[1], guard.by_epoch)
+        known = values.setdefault(place.identity, set())
+        known.add(guard.expected)
+        if len(known) == VALUES_BEFORE and type(place.read()) is type(guard.expected):
+            found.append(place)
+    if found:
+        raise Rebinds(found, "changing between calls")
 
 
 class Number(NamedTuple):
@@ -94,25 +121,24 @@ class Snapshot:
     """What the places that a function reaches held before it ran."""
 
     def __init__(self, collector: Collector) -> None:
+        self.counted = collector.counted
+        self.of_own = collector.of_own  # of a lazy layer, say: what it learns about itself, it learns once
         self.tables = [(name, holder, dict(_table(holder))) for name, holder in collector.tables]
         tensors = collector.tensors
         self.hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in tensors]
         self.single: list[tuple[Location, Any]] = [
-            (Location(f"requires_grad of a tensor {type_of(t)}", t), t._requires_grad) for t in tensors if t.is_leaf
+            (Location("requires_grad of a tensor", t), t._requires_grad) for t in tensors if t.is_leaf
         ]
         for guard in collector.guards:
-            native = guard.native
-            if isinstance(native, CellGuard):
-                self.single.append((Location(guard.name.rpartition(": ")[2], native.cell), native.expected))
-            elif isinstance(native, DictGuard):
-                self.single.append((Location(guard.name, native.mapping, native.key), native.expected))
+            if guard.held_by is not None:
+                self.single.append((Location(guard.name, *guard.held_by), guard.expected))
 
     def take_back(self) -> list[Location]:
         """Put back what the function has changed; the places that a step can take over."""
         found: dict[tuple[int, Any], Location] = {}
         for location, before in self._changes():
             if location.identity not in found and _is_data(location.read()) and (before is MISSING or _is_data(before)):
-                found[location.identity] = location
+                found[location.identity] = replace(location, is_counted=id(location.holder) in self.counted)
                 location.write(before)
         return list(found.values())
 
@@ -135,13 +161,17 @@ class Snapshot:
         for name, holder, before in self.tables:
             table = _table(holder)
             for key in dict.fromkeys((*table, *before)):
-                old = before.get(key, MISSING)
-                if not same(table.get(key, MISSING), old):
+                old, new = before.get(key, MISSING), table.get(key, MISSING)
+                if not same(new, old) and (id(holder) not in self.of_own or key == "training" or _is_traced(new)):
                     yield Location(f"{name}.{key}", holder, key), old
 
 
 def _table(holder: Any) -> Mapping[Any, Any]:
     return vars(holder) if isinstance(holder, type) else holder
+
+
+def _is_traced(value: Any) -> bool:
+    return any(isinstance(leaf, Tensor) and leaf._array is None for leaf in flatten(value)[0])
 
 
 def _is_data(value: Any) -> bool:
@@ -182,14 +212,14 @@ class Rebinding:
         """Put the values a step gave into their places; its result."""
         result, values = found
         epoch = int(guard_epoch[0])
-        has_changed = False
+        is_counted = False
         for location, value in zip(self.locations, values, strict=True):
             if type(value) is Remade:
                 value = value.kind(value.value, value.requires_grad)
             if not same(location.read(), value):
                 location.write(value)
-                has_changed = True
-        if has_changed:
+                is_counted |= location.is_counted
+        if is_counted:
             bump_guard_epoch()  # other steps may have baked the old ones in; this one has them as arguments
             if self.installed is not None and int(guard_epoch[0]) == epoch + 1:
                 self.installed.entry.set_expected(0, epoch + 1)
@@ -217,8 +247,9 @@ class Rebinding:
 
 def _note_flag(location: Location) -> None:
     """A step finds its state as the capture found it, whatever flags the function sets then."""
-    if state.trace is not None and isinstance(location.holder, Tensor):
-        entry = state.trace.state.get(id(location.holder._array))
+    trace: Any = state.trace
+    if trace is not None and isinstance(location.holder, Tensor):
+        entry = trace.state.get(id(location.holder._array))
         if entry is not None and entry.owner is location.holder:
             entry.requires_grad = location.holder._requires_grad
 

@@ -69,7 +69,7 @@ def _explain_step(step: CompiledStep) -> list[str]:
 def _how_called(step: CompiledStep) -> str:
     if step.is_whole:
         return "one native call per step"
-    return f"{len(step.trace.splits) + 1} native calls per step, Python decides between them"
+    return f"{len(step.trace.splits) + 1} native calls per step, Python decides between them (aj.cond and aj.while_loop: one)"
 
 
 def show_stage(function: JitFunction, stage: str) -> str:

@@ -99,7 +99,9 @@ class TraceSizes:
     def _number_of(self, expression: Expression) -> TracedNumber:
         if not self._is_counted(expression):
             known = size(expression.evaluate(self.sizes), expression)
-            return TracedNumber(self, wrap_value(self.apply(SizeValue(known, int64), ())[0]), int)  # type: ignore[arg-type]
+            value = self.apply(SizeValue(known, int64), ())[0]
+            is_positive = (expression.lower_bound() or 0) > 0
+            return TracedNumber(self, wrap_value(value), int, is_positive)  # type: ignore[arg-type]
         total: Any = 0
         for monomial, coefficient in expression.terms:
             product: Any = coefficient

@@ -30,16 +30,20 @@ if TYPE_CHECKING:
 
 
 class TracedNumber:
-    """An int or float of a captured step; ``tensor`` is its 0-d float64 or int64 tensor, ``kind`` int or float."""
+    """An int or float of a captured step; ``tensor`` is its 0-d float64 or int64 tensor, ``kind`` int or float.
+
+    ``is_positive``: it is known to be greater than 0, so that dividing by it and its powers need no look at its digits.
+    """
 
     __array_priority__ = 2000
-    __slots__ = ("kind", "source", "tensor", "trace")
+    __slots__ = ("is_positive", "kind", "source", "tensor", "trace")
 
-    def __init__(self, trace: Trace, tensor: Tensor, kind: type, source: SourceLocation | None = None) -> None:
+    def __init__(self, trace: Trace, tensor: Tensor, kind: type, is_positive: bool = False) -> None:
         self.trace = trace
+        self.is_positive = is_positive
         self.tensor = tensor
         self.kind = kind
-        self.source = source or here()
+        self.source: SourceLocation = here()
 
     def _check(self) -> None:
         if state.trace is not self.trace:
@@ -78,7 +82,8 @@ class TracedNumber:
         self._check()
         theirs = other.kind if isinstance(other, TracedNumber) else (int if isinstance(other, int) else float)
         wide = kind or (int if self.kind is int and theirs is int else float)
-        if function is operator.truediv and (self if swapped else other) == 0:
+        divisor = self if swapped else other
+        if function is operator.truediv and not getattr(divisor, "is_positive", False) and divisor == 0:
             raise ZeroDivisionError("division by zero")
         with grad_mode(False):
             a, b = _operand(self, wide), _operand(other, wide)
@@ -209,6 +214,9 @@ def _on_digits(name: str) -> None:
     function = getattr(operator, name)
 
     def forward(self: TracedNumber, other: Any) -> Any:
+        if self.kind is int and type(other) is int and other != 0 and name != "pow":
+            with grad_mode(False):  # an int, and no error, whatever the digits: every tenth step
+                return TracedNumber(self.trace, function(self.as_operand(), other), int)
         return function(self._beside(other) if isinstance(other, Tensor) else self.concrete(), other)
 
     def reflected(self: TracedNumber, other: Any) -> Any:
@@ -223,4 +231,16 @@ for _name in ("add", "sub", "mul"):
 _arithmetic("truediv", float)
 for _name in ("floordiv", "mod", "pow"):
     _on_digits(_name)
+_power_by_digits = TracedNumber.__pow__  # type: ignore[attr-defined]
+
+
+def _power(self: TracedNumber, exponent: Any) -> Any:
+    if not self.is_positive or not isinstance(exponent, float):
+        return _power_by_digits(self, exponent)
+    self._check()
+    with grad_mode(False):
+        return TracedNumber(self.trace, self.tensor.to(float64) ** exponent, float)
+
+
+TracedNumber.__pow__ = _power  # type: ignore[attr-defined]
 numbers.Real.register(TracedNumber)

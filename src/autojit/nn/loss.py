@@ -69,6 +69,8 @@ class HuberLoss(_Loss):
     """Quadratic below ``delta``, linear with slope ``delta`` above."""
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        if not isinstance(delta, int | float):
+            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
         super().__init__(reduction=reduction)
         self.delta = delta
 

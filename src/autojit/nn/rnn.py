@@ -48,6 +48,7 @@ class RNNBase(Module):
     ) -> None:
         super().__init__()
         _check_options(mode, hidden_size, num_layers, dropout, proj_size)
+        _check_types(input_size, bias, batch_first)
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -153,6 +154,13 @@ class RNNBase(Module):
     def _forward(self, input: Any, hx: _State | None) -> tuple[Any, _State]:
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
+        weight = next(iter(self._parameters.values()))
+        if weight is not None and input.dtype is not weight.dtype:
+            raise ArgumentError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}).",
+                {"input": input},
+                f"convert the input: input.to({weight.dtype}), or the model: model.to({input.dtype})",
+            )
         if input.ndim not in (2, 3):
             raise ArgumentError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.ndim}D tensor instead")
         if input.shape[-1] != self.input_size:
@@ -190,6 +198,18 @@ class RNNBase(Module):
         if self.dropout:
             text += f", dropout={self.dropout}"
         return text + (f", bidirectional={self.bidirectional}" if self.bidirectional else "")
+
+
+def _check_types(input_size: Any, bias: Any, batch_first: Any) -> None:
+    for name, value, kind in (
+        ("bias", bias, bool),
+        ("batch_first", batch_first, bool),
+        ("input_size", input_size, int),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
+    if input_size <= 0:
+        raise ArgumentError("input_size must be greater than zero")
 
 
 def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: Any, proj_size: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autojit.core.errors import ArgumentError
 from autojit.nn import functional as F
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
@@ -229,6 +230,14 @@ class ReplicationPad3d(_ReplicationPad):
 
 class _CircularPad(_Pad):
     _mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        ranks = (self._axes + 1, self._axes + 2)
+        if input.ndim not in ranks:
+            raise ArgumentError(
+                f"expected {ranks[0]}D or {ranks[1]}D input (got {input.ndim}D input)", {"input": input}
+            )
+        return super().forward(input)
 
 
 class CircularPad1d(_CircularPad):

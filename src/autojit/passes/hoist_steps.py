@@ -109,9 +109,12 @@ class _Hoisting:
         read = {v for n in nodes for v in n.inputs}
         inputs = [v for v in (*self.stacks, *self.constants) if v in read]
         graph = Graph(tuple(inputs), tuple(nodes), tuple(outputs))
-        whole = vmap(graph, [v in self.stacks for v in inputs], self.op.length)
         given = [self._tracer(self.stacks[v] if v in self.stacks else self.constants[v]) for v in inputs]
-        return [y.value for y in inline(whole, given, given[0])]
+        like = given[0] if given else self._tracer(self.carried[0][1] if self.carried else self.builder.inputs[0])
+        flags = [v in self.stacks for v in inputs]
+        if not any(flags):  # the same in every step
+            return [with_batch_axis(y, self.op.length).value for y in inline(graph, given, like)]
+        return [y.value for y in inline(vmap(graph, flags, self.op.length), given, like)]
 
     def _tracer(self, value: Value) -> Tracer:
         return self.builder.tracer(value)

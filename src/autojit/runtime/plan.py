@@ -178,7 +178,7 @@ class PlanBuilder:
         for entry in self.lowered.entries:
             parts = (entry,) if isinstance(entry, Entry) else entry.entries
             moving = entry.local_bytes * self.workers if isinstance(entry, BandEntry) else 0
-            if is_symbolic(moving):
+            if isinstance(entry, BandEntry) and is_symbolic(moving):
                 self.open_bands[entry] = len(regions)
                 regions.append(aligned(upper_bound(moving, self.bounds)))
                 moving = 0

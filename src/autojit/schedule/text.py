@@ -36,7 +36,8 @@ def _flat(schedule: Schedule, lines: list[str]) -> Iterator[Kernel]:
         if not isinstance(item, Band):
             yield item
             continue
-        lines.append(f"band of {len(item.kernels)} kernels, {item.slices.count} slices, {item.local_bytes} bytes per worker")
+        count, size = item.slices.count, item.local_bytes
+        lines.append(f"band of {len(item.kernels)} kernels, {count} slices, {size} bytes per worker")
         yield from item.kernels
         lines.append("end of band")
 

@@ -19,7 +19,7 @@ from autojit.ir.op import Op
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import replace
 from autojit.tensor.recording import wants_grad
-from autojit.tensor.state import Layer, below, carry, set_layers, state
+from autojit.tensor.state import Layer, below, carry, made_like, set_layers, state
 from autojit.tensor.tensor import Tensor, alias, type_of, wrap
 from autojit.transforms.batch import batch_node
 
@@ -130,11 +130,14 @@ class BatchLayer(Layer):
 
     def like(self, source: Tensor, made: Tensor) -> Tensor:
         """``made`` for every element, where the likeness is batched: so it can be written to in place."""
-        if self.full(source) is None:
-            return made
+        full_source = self.full(source)
         with below(self):
+            if full_source is None:
+                found: Tensor = made_like(source, made)
+                return found
             full = self.repeated(made.detach()).contiguous()
             full.requires_grad_(made.requires_grad)
+            full = made_like(full_source, full)
         return self.element(full)
 
     def replace(self, x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:

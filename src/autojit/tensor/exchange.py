@@ -55,7 +55,11 @@ def __dlpack__(
         raise BufferError(f"a tensor on the CPU is exported without a stream, got {stream!r}")
     array = array_of(self)
     bare = array if type_of(self).dtype is not bfloat16 else array.view(np.uint16)
-    bare = bare.copy() if copy else bare
+    if any(step < 0 for step in bare.strides):  # a flipped tensor: some libraries abort on negative strides
+        if copy is False:
+            raise BufferError("a tensor that lies backwards in memory can be exported as a copy only; pass copy=None")
+        copy = True
+    bare = bare.copy(order="C") if copy else bare
     found = bare.__dlpack__(max_version=max_version)
     if bare.dtype is not array.dtype:
         _type_code(found).value = _BFLOAT
@@ -127,6 +131,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     array = np.from_dlpack(_Capsule(capsule))
     array = array.view(bfloat16.numpy) if is_brain_float else array
     dtype_of_numpy(array.dtype)
+    if any(step < 0 for step in array.strides):
+        raise ArgumentError("from_dlpack: the array lies backwards in memory (a negative stride); copy the array first")
     made = wrap(array.copy() if copy and capsule is ext_tensor else array)
     return made if device is None else moved(made, device)
 

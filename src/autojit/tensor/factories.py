@@ -11,10 +11,11 @@ import numpy as np
 from autojit.core.device import CPU, default_device, device, require_available
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.sizes import as_extent, is_symbolic
 from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.device_layer import placed
-from autojit.tensor.dispatch import literal_of, mark_inference
+from autojit.tensor.dispatch import literal_of, mark_inference, number
 from autojit.tensor.exchange import array_of_foreign, is_foreign_array
 from autojit.tensor.functions_elementwise import clone, eq
 from autojit.tensor.functions_shape import sizes_of, stack
@@ -58,6 +59,9 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
     if isinstance(data, Tensor):
         found = clone(data.detach()) if copy else data
         return found if dtype is None else cast(found, dtype)
+    if is_symbolic(data) or hasattr(data, "as_operand"):
+        made = _number_of_step(data)
+        return made if dtype is None else cast(made, dtype)
     if isinstance(data, list | tuple) and _holds_tensors(data):
         parts = [_from_data(d, dtype, copy=False) for d in data]
         return stack(parts).detach()  # type: ignore[no-any-return]
@@ -182,6 +186,8 @@ def full(
     size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """A value repeated in a shape."""
+    if is_symbolic(fill_value) or hasattr(fill_value, "as_operand"):
+        fill_value = _number_of_step(fill_value)
     if isinstance(fill_value, Tensor):
         return finish(
             cast(fill_value, dtype or type_of(fill_value).dtype).expand(sizes_of((size,))).clone(),
@@ -190,6 +196,14 @@ def full(
         )
     wanted = dtype_of_number(fill_value) if dtype is None else dtype
     return finish(_filled(fill_value, sizes_of((size,)), wanted), requires_grad, device)
+
+
+def _number_of_step(value: Any) -> Tensor:
+    """A number that changes from call to call of a captured step, in the dtype of a Python number of its kind."""
+    if is_symbolic(value):
+        return number(value, int64)
+    made: Tensor = value.as_operand()
+    return made if type_of(made).dtype is int64 else cast(made, default_dtype())
 
 
 def zeros(*size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -281,7 +295,7 @@ def arange(
     if not all(isfinite(v) for v in (start, end)):
         raise UsageError(f"unsupported range: {start} -> {end}")
     if dtype is not None and dtype.category == 1:
-        start, end, step = int(start), int(end), int(step)  # torch counts in the result's dtype
+        start, end, step = map(as_extent, (start, end, step))  # torch counts in the result's dtype
     if step == 0:
         raise UsageError("step must be nonzero")
     if (end - start) * step < 0:

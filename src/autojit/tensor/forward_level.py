@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.ir.op import Op
 from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.dispatch import apply
@@ -47,6 +47,11 @@ class ForwardLevel(Layer):
     what = "a forward-mode level"
 
     def __init__(self) -> None:
+        if state.mutation is not None:  # it keeps copies of what is saved, and those have no tangents
+            raise UsageError(
+                "forward mode is not possible inside allow_mutation_on_saved_tensors",
+                fix="leave the context, or take second derivatives in reverse mode: jacrev(grad(f)), create_graph=True",
+            )
         self.parts: dict[int, Part] = {}
 
     def close(self) -> None:

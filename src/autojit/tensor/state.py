@@ -86,8 +86,9 @@ class Layer(abc.ABC):
         """Write ``new`` into ``x`` (``inplace.replace``)."""
 
     def like(self, source: Any, made: Any) -> Any:
-        """A fresh tensor made in the likeness of ``source``: ``made``, or what stands for it in this layer."""
-        return made
+        """A fresh tensor in the likeness of ``source``: ``made``, or what stands for it in this layer and below."""
+        with below(self):
+            return made_like(source, made)
 
     def holder(self, x: Any) -> Any:
         """The tensor below this layer that has the history of ``x``: often ``x`` itself."""
@@ -178,9 +179,7 @@ def holders(x: Any) -> list[Any]:
 
 def made_like(source: Any, made: Any) -> Any:
     """``made``, fresh and concrete, which gets the batch axes that ``source`` has."""
-    for layer in state.layers:
-        made = layer.like(source, made)
-    return made
+    return state.layers[-1].like(source, made) if state.layers else made
 
 
 def carry(source: Any, made: Any, with_history: bool = True) -> None:

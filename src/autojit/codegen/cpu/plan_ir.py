@@ -20,8 +20,8 @@ address of the argument rows, 1 if the body is told the slice). An argument row 
 worker). ``aj_many`` runs independent kernels as one parallel loop: its context is (count, then per kernel: first
 chunk, body, context). ``aj_copy`` copies bytes: context (target, source or
 0 for zeros, bytes, bytes per chunk); the target may be the source. ``aj_matmul_<t>``: see
-``MATMUL_WORDS``. ``aj_contract_<t>``, in a band: the product of slice ``chunk`` of both operands, ``k_block`` of the ``k``
-steps or what is left of them; see ``CONTRACT_WORDS``.
+``MATMUL_WORDS``. ``aj_contract_<t>``, in a band: the product of slice ``chunk`` of both operands, ``k_block`` of the
+``k`` steps or what is left of them; see ``CONTRACT_WORDS``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ become those of `vector_math`, which LLVM can vectorise.
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from autojit.codegen import vector_math
@@ -16,6 +17,7 @@ from autojit.codegen.linked.instruction_text import binary, read_call, read_inst
 from autojit.codegen.linked.module_text import Function, Linked
 from autojit.codegen.linked.scalar_function import ScalarFunction
 from autojit.codegen.linked.tangent_rules import plain_name
+from autojit.codegen.linked.unrolling import unrolled_latches
 from autojit.core.dtypes import float32, float64
 
 _INTRINSICS = frozenset(
@@ -48,10 +50,23 @@ def function_texts(code: Linked, attributes: str) -> dict[str, str]:
 def _text(function: Function, texts: dict[str, str], attributes: str) -> str:
     parameters = ", ".join(f"{kind} {name}" for kind, name in function.parameters)
     lines = [f"define internal {function.returns} @{function.name}({parameters}) {attributes} {{"]
+    latches = unrolled_latches(function)
     for label, block in function.blocks:
         lines.append(f"{label}:")
         lines += [f"  {_with_our_functions(line, texts)}" for line in block]
+        if label in latches:
+            lines[-1] += _unrolled(function, label, texts)
     return "\n".join([*lines, "}"])
+
+
+def _unrolled(function: Function, latch: str, texts: dict[str, str]) -> str:
+    """The attachment that has a loop unrolled; ``texts`` gets its metadata, under numbers no kernel uses."""
+    digest = hashlib.sha256(f"{function.name} {latch}".encode()).digest()
+    number = (1 << 24) + 2 * int.from_bytes(digest[:3], "little")
+    texts[f"!{number}"] = (
+        f'!{number} = distinct !{{!{number}, !{number + 1}}}\n!{number + 1} = !{{!"llvm.loop.unroll.full"}}'
+    )
+    return f", !llvm.loop !{number}"
 
 
 def _with_our_functions(line: str, texts: dict[str, str]) -> str:

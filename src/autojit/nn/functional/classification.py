@@ -148,6 +148,7 @@ def cross_entropy(
             raise UsageError("ignore_index is not supported for floating point target")
         return _probability_cross_entropy(input, target, weight, reduction, label_smoothing)
     if target.is_floating_point():
+        _check_classes("cross_entropy", input, target, weight)
         raise UsageError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
     is_plain = weight is None and label_smoothing == 0.0 and reduction == "mean" and ignore_index < 0
     if is_plain and _names_classes(input, target):

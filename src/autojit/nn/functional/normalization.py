@@ -125,6 +125,9 @@ def batch_norm(
 
     The running variance is unbiased, the normalising one biased, as in torch. Source: arXiv:1502.03167.
     """
+    if eps < 0 or (training and eps == 0):
+        bound = "positive during training" if training else "non-negative"
+        raise ArgumentError(f"batch_norm eps must be {bound}, but got {eps}")
     if input.numel() == 0:
         return _empty_batch_norm(input, weight, bias)
     x = _wide(input)

@@ -262,6 +262,10 @@ def _lp_pool(
     ndim: int, input: Tensor, norm_type: float, kernel_size: Extents, stride: Extents | None, ceil_mode: bool
 ) -> Tensor:
     sizes = numbers(kernel_size, ndim, f"lp_pool{ndim}d", "kernel_size")
+    if abs(norm_type) == float("inf"):
+        sign = 1 if norm_type > 0 else -1
+        extreme: Tensor = _max_pool(ndim, input.abs() * sign, sizes, stride, 0, 1, ceil_mode)
+        return extreme * sign
     mean = _avg_pool(ndim, input.pow(norm_type), sizes, stride, 0, ceil_mode, True, None)
     return (mean.sign() * mean.abs().relu()).mul(prod(sizes)).pow(1.0 / norm_type)
 

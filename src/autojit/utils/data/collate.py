@@ -12,9 +12,11 @@ from autojit.tensor import Tensor
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays become tensors, inside containers too; everything else stays."""
+    """NumPy's and other libraries' arrays become tensors, inside containers too; everything else stays."""
     if isinstance(data, Tensor):
         return data
+    if hasattr(type(data), "__dlpack__") and not isinstance(data, np.ndarray):
+        return aj.as_tensor(data)
     if isinstance(data, np.ndarray | np.generic) and data.dtype.kind not in "SU":
         return aj.as_tensor(data)
     if isinstance(data, Mapping):
@@ -36,6 +38,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
     first = batch[0]
     if isinstance(first, Tensor):
         return aj.stack(list(batch))
+    if hasattr(type(first), "__dlpack__") and not isinstance(first, np.ndarray):  # of torch, of JAX
+        return aj.stack([aj.as_tensor(item) for item in batch])
     if isinstance(first, np.ndarray | np.generic):
         if first.dtype.kind in "SUO":
             raise TypeError(_unfit(type(first)))

@@ -1,0 +1,116 @@
+"""What happens to branches and loops before their bodies are compiled: passes preserve meaning, each does its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autojit.ir import Graph, evaluate, parse_graph, verify
+from autojit.passes.hoist_steps import hoist_steps
+from autojit.passes.loop_bodies import optimize_bodies
+from autojit.passes.open_bodies import open_bodies
+from autojit.passes.pipeline import optimize
+from autojit.passes.prune_bodies import merge_scans, prune_bodies
+from autojit.passes.resume_loops import resume_loops
+from autojit.passes.share_steps import share_steps
+from autojit.transforms.adjoint import adjoint
+
+CELL = """(h: f64[2, 3], xs: f64[4, 2, 5], w: f64[3, 3], u: f64[5, 3]) {
+  last: f64[2, 3], ys: f64[4, 2, 3] = scan[body=(h: f64[2, 3], x: f64[2, 5], w: f64[3, 3], u: f64[5, 3]) {
+    a: f64[2, 3] = matmul(h, w); b: f64[2, 3] = matmul(x, u); c: f64[2, 3] = add(a, b); d: f64[2, 3] = tanh(c);
+    return d, d }, carries=1, stacks=1, length=4, reverse=False](h, xs, w, u);
+  return last, ys
+}"""
+GROWING = """(x: f64[3], w: f64[3]) {
+  go: bool[] = full[value=True, dtype=bool, shape=()]();
+  end: bool[], y: f64[3] = while_loop[bodies=((go: bool[], y: f64[3], w: f64[3]) {
+    a: f64[3] = mul(y, w); b: f64[3] = sin(a); c: f64[3] = add(b, y); s: f64[] = sum[axes=(0,)](c);
+    limit: f64[] = full[value=7.0, dtype=f64, shape=()](); more: bool[] = lt(s, limit); return more, c },),
+    carries=(2,), reads=((),), reverse=(False,)](go, x, w);
+  z: f64[3] = square(y);
+  return z
+}"""
+
+
+def arrays(graph: Graph) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.uniform(0.2, 1, v.type.shape).astype(v.type.dtype.numpy) for v in graph.inputs]
+
+
+def scans(graph: Graph, name: str = "scan") -> list[str]:
+    return [str(node.op) for node in graph.nodes if node.op.name == name]
+
+
+PASSES = [open_bodies, merge_scans, prune_bodies, share_steps, hoist_steps, resume_loops]
+
+
+@pytest.mark.parametrize("run", [*PASSES, optimize], ids=lambda run: run.__name__)
+@pytest.mark.parametrize("text", [CELL, GROWING], ids=["scan", "while_loop"])
+def test_passes_preserve_meaning(run: Callable[[Graph], Graph], text: str) -> None:
+    graph = parse_graph(text)
+    for order in range(3):
+        changed = verify(run(graph))
+        for a, b in zip(evaluate(changed, arrays(graph)), evaluate(graph, arrays(graph)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, err_msg=f"derivative {order}")
+        graph = adjoint(graph)
+
+
+def test_scans_of_the_same_steps_are_one() -> None:
+    graph = adjoint(parse_graph(CELL))
+    assert len(scans(graph)) == 3  # the scan, the scan that gives its carries, the backward one
+    assert len(scans(merge_scans(graph))) == 2
+
+
+def test_what_nobody_reads_is_dropped() -> None:
+    graph = parse_graph(
+        "(a: f64[], b: f64[], c: f64[], xs: f64[3]) { "
+        "p: f64[], q: f64[], r: f64[], ys: f64[3], zs: f64[3] = scan[body=(a: f64[], b: f64[], c: f64[], x: f64[]) "
+        "{ d: f64[] = add(a, x); e: f64[] = mul(b, x); f: f64[] = mul(d, c); return d, e, c, e, f }, carries=3, "
+        "stacks=1, length=3, reverse=False](a, b, c, xs); return zs, r }"
+    )
+    pruned = verify(prune_bodies(graph))
+    assert str(pruned) == (
+        "(a: f64[], b: f64[], c: f64[], xs: f64[3]) {\n"
+        "  p: f64[], zs: f64[3] = scan[body=(a: f64[], x: f64[], c: f64[]) { d: f64[] = add(a, x); "
+        "f: f64[] = mul(d, c); return d, f }, carries=1, stacks=1, length=3, reverse=False](a, xs, c);\n"
+        "  return zs, c\n}"
+    )
+
+
+def test_a_branch_takes_what_it_reads_and_gives_what_is_read() -> None:
+    graph = parse_graph(
+        "(p: bool[], x: f64[], y: f64[], z: f64[]) { a: f64[], b: f64[] = cond[on_true=(x: f64[], y: f64[], z: f64[]) "
+        "{ s: f64[] = sin(x); t: f64[] = sin(y); return s, t }, on_false=(x: f64[], y: f64[], z: f64[]) "
+        "{ return z, y }](p, x, y, z); return a }"
+    )
+    pruned = verify(prune_bodies(graph))
+    assert "(x: f64[], z: f64[]) { s: f64[] = sin(x); return s }" in str(pruned)
+    assert "](p, x, z)" in str(pruned)
+
+
+def test_the_backward_loop_reads_what_the_forward_loop_had() -> None:
+    graph = prune_bodies(merge_scans(adjoint(parse_graph(CELL))))
+    forward, backward = scans(graph)
+    assert backward.count("tanh") == 1
+    forward, backward = scans(prune_bodies(share_steps(graph)))
+    assert (forward.count("tanh"), backward.count("tanh")) == (1, 0)
+
+
+def test_products_outside_of_the_recurrence_leave_the_loop() -> None:
+    graph = prune_bodies(share_steps(prune_bodies(merge_scans(adjoint(parse_graph(CELL))))))
+    assert [text.count("matmul") for text in scans(graph)] == [2, 4]
+    hoisted = verify(prune_bodies(hoist_steps(graph)))
+    assert [text.count("matmul") for text in scans(hoisted)] == [1, 1]
+    assert sum(node.op.name == "matmul" for node in hoisted.nodes) == 4
+
+
+def test_the_derivative_of_a_loop_goes_on_from_its_tapes() -> None:
+    graph = parse_graph(GROWING)
+    text = str(optimize_bodies(adjoint(graph), lambda g: g))
+    assert "kept=1" in text
+    assert "resumes=1" in text
+    plain = str(optimize_bodies(graph, lambda g: g))
+    assert "kept=0" in plain
+    assert "resumes=0" in plain
