@@ -18,12 +18,18 @@ from autojit.tensor.random import default_generator, get_rng_state, initial_seed
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True, *, device_type: str = "cpu") -> Iterator[None]:
+def fork_rng(
+    devices: Any = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str | None = None,
+) -> Iterator[None]:
     """A block after which the default generator goes on from where it was before.
 
     Args:
         enabled: without it the block changes nothing.
-        devices, device_type: accepted; there is one generator for all devices.
+        devices, device_type: accepted, like torch's names for its messages; there is one generator for all devices.
     """
     state = get_rng_state() if enabled else None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 import autojit.ops  # noqa: F401
+from autojit.codegen.cpu.lower import lower
 from autojit.compiler import Compiled, compile
 from autojit.core.config import config
 from autojit.core.errors import IndexOutOfRangeError, SpecializeSize
 from autojit.core.sizes import evaluate as evaluate_size
-from autojit.ir import Graph, evaluate, parse_graph
+from autojit.core.sizes import with_hints
+from autojit.ir import Graph, GraphBuilder, evaluate, parse_graph
 from autojit.ir.concrete import concrete
 from autojit.runtime.pool import get_num_threads, set_num_threads
 from autojit.schedule.bands import Band
+from autojit.schedule.schedule import schedule
 from tests.codegen.agreement import disagreement
 
 BATCHES = tuple({"s0": n} for n in (2, 3, 7, 64, 37, 100, 256, 1000, 5))
@@ -266,6 +270,42 @@ def test_kernels_of_equal_structure_are_one_text() -> None:
     assert len(bodies) == 1
 
 
+def layers(count: int) -> str:
+    """A chain of layers whose activations are all needed again, last first."""
+    lines = ["(h0: f32[s0, 24], w: f32[24, 24]) {"]
+    for k in range(1, count + 1):
+        lines.append(f"p{k}: f32[s0, 24] = matmul(h{k - 1}, w); h{k}: f32[s0, 24] = tanh(p{k});")
+    lines.append(f"g{count}: f32[s0, 24] = square(h{count});")
+    for k in range(count, 0, -1):
+        lines.append(f"q{k}: f32[s0, 24] = mul(g{k}, h{k}); g{k - 1}: f32[s0, 24] = matmul(q{k}, w);")
+        lines.append(f"t{k}: f32[24, s0] = permute[axes=(1, 0)](h{k - 1}); d{k}: f32[24, 24] = matmul(t{k}, q{k});")
+    shown = ", ".join(f"d{k}" for k in range(1, count + 1))
+    return " ".join([*lines, f"return g0, {shown} }}"])
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_values_of_a_slice_do_not_lie_in_each_others_memory(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autojit.schedule.bands.MIN_BAND_BYTES", 0)
+    compiled = check(layers(count), (*BATCHES, {"s0": 3000}), ulps=256.0)
+    assert any(isinstance(item, Band) for item in compiled.schedule.kernels)
+
+
+def seen_with(graph: Graph, hints: dict[str, int]) -> Graph:
+    """The graph as a capture with arrays of other sizes gives it."""
+    builder = GraphBuilder()
+    known = {v: builder.input(v.type.with_shape(with_hints(v.type.shape, hints))) for v in graph.inputs}
+    for node in graph.nodes:
+        known.update(zip(node.outputs, builder.apply(node.op, [known[v] for v in node.inputs]), strict=True))
+    return builder.finish([known[v] for v in graph.outputs])
+
+
+@pytest.mark.parametrize("text", [*LOOPS.values(), *PRODUCTS.values(), *STRUCTURED.values(), convolutions(1), CHAIN])
+def test_code_does_not_depend_on_the_sizes_met_first(text: str) -> None:
+    graph = parse_graph(text)
+    shown = {repr(lower(schedule(seen_with(graph, {"s0": n}))).entries) for n in (2, 37, 256)}
+    assert len({re.sub(r"0x[0-9a-f]+", "", entries) for entries in shown}) == 1
+
+
 def _parts(entry: Any) -> Sequence[Any]:
     return getattr(entry, "entries", (entry,))
 
@@ -335,6 +375,8 @@ def test_a_chain_over_many_rows_runs_slice_by_slice(monkeypatch: pytest.MonkeyPa
     (band,) = (item for item in compiled.schedule.kernels if isinstance(item, Band))
     counts = {n: evaluate_size(band.slices.count, {"s0": n}) for n in (2, 16, 64, 100, 256, 5000)}
     assert counts == {2: 1, 16: 1, 64: 2, 100: 4, 256: 8, 5000: 10}
+    places = [(offset, value) for value, offset in band.offsets.items()]
+    assert all(evaluate_size(offset, {"s0": n}) % 64 == 0 for offset, _ in places for n in (2, 37, 5000))
 
 
 def test_memory_that_cannot_be_had_is_an_error_and_the_next_call_runs(monkeypatch: pytest.MonkeyPatch) -> None:

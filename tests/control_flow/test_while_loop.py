@@ -161,3 +161,18 @@ def test_bad_bodies_name_the_leaf(is_compiled: bool) -> None:
         aj.while_loop(lambda x: x < 5, lambda x: x + 1, aj.ones(()))
     with pytest.raises(RuntimeError, match="single-element"):
         aj.while_loop(lambda x: x < 5, lambda x: (x + 1,), (aj.ones(2),))
+
+
+def test_elements_may_come_apart_only_after_some_steps() -> None:
+    def grow(x: aj.Tensor) -> Any:
+        start = aj.ones(3, dtype=F)
+        return aj.while_loop(
+            lambda y, n: (y.sum() < 9) & (n < 9), lambda y, n: (y + x.abs(), n + 1), (start, aj.tensor(0))
+        )
+
+    batch = aj.tensor([[1.0, 2.0, 0.5], [0.2, 0.1, 0.5]], dtype=F)
+    y, n = aj.vmap(grow)(batch)
+    for row, (value, count) in enumerate(map(grow, batch)):
+        assert n[row].item() == count.item()
+        np.testing.assert_allclose(y[row].numpy(), value.numpy(), rtol=1e-12)
+    agree(aj.vmap(grow), batch)

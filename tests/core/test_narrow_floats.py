@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,3 +55,12 @@ def test_they_are_not_promoted() -> None:
         aj.promote_types(aj.float8_e4m3fn, aj.float32)
     with pytest.raises(RuntimeError, match="Promotion for Float8"):
         aj.ones(2).to(aj.float8_e4m3fn) + aj.ones(2)
+
+
+def test_they_are_saved_and_loaded(tmp_path: Path) -> None:
+    values = {"a": aj.tensor([1.0, -2.0]).to(aj.float8_e4m3fn), "b": aj.tensor([[0.5]]).to(aj.float8_e5m2)}
+    aj.io.save(values, tmp_path / "values.safetensors")
+    found = aj.io.load(tmp_path / "values.safetensors")
+    assert {name: (t.dtype, t.tolist()) for name, t in found.items()} == {
+        name: (t.dtype, t.tolist()) for name, t in values.items()
+    }

@@ -128,5 +128,5 @@ def test_equality_without_a_trace_means_equal_expressions() -> None:
 def test_a_size_prints_its_expression_everywhere() -> None:
     (a, b, _) = _symbols()
     assert f"{a * 64 + 1}" == str(64 * a + 1) == repr(64 * a + 1) == "64*a+1"
-    assert str((a + 1) // b) == "(a+1 // b)"
+    assert str((a + 1) // b) == "((a+1) // b)"
     assert isinstance(a * 3, SymbolicSize)

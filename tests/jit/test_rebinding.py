@@ -137,6 +137,31 @@ def test_closures_globals_and_dictionaries() -> None:
     assert "assigned by the function" in step.explain()
 
 
+class Slotted:
+    """An object without a dictionary."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total: Any = aj.zeros(2)
+
+
+def test_items_of_lists_nested_dictionaries_and_slots() -> None:
+    states, table, slotted = [aj.zeros(2), aj.zeros(2)], {"a": {"b": aj.zeros(2)}}, Slotted()
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        for k in range(len(states)):
+            states[k] = states[k] + (k + 1) * x
+        table["a"]["b"] = table["a"]["b"] + states[1]
+        slotted.total = slotted.total + x
+        return table["a"]["b"].sum()
+
+    assert [step(aj.ones(2)).item() for _ in range(4)] == [4.0, 12.0, 24.0, 40.0]
+    assert [t.tolist() for t in (*states, slotted.total)] == [[4.0, 4.0], [8.0, 8.0], [4.0, 4.0]]
+    assert step.stats()["captures"] == 1
+
+
 class Settings:
     """Class attributes."""
 
@@ -343,3 +368,13 @@ def test_a_number_that_others_change_all_the_time_becomes_an_input() -> None:
         assert step(aj.ones(2)).item() == pytest.approx(2 * rate + model.scale * TOTAL + k, rel=1e-6)
     assert step.stats()["captures"] < 8
     assert "changing between calls" in step.explain()
+
+
+def test_reasons_name_places_and_arguments() -> None:
+    model = Module()
+    step = aj.jit(model.cache)
+    for size in (2, 2, 3):
+        model.mask = None if size == 3 else model.mask
+        step(aj.ones(size))
+    assert "argument self.mask: None -> bool[2]" in step.explain()
+    assert "argument x: f32[2] -> f32[3]" in step.explain() or "argument self.mask: bool[2] -> None" in step.explain()

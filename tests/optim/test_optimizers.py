@@ -13,6 +13,7 @@ import pytest
 
 import autojit as aj
 from autojit import nn, optim
+from autojit.core.errors import TraceError
 from autojit.optim import adam, adaptive, arithmetic, param_group
 from autojit.tensor.state import guard_epoch
 
@@ -177,14 +178,18 @@ def test_maximize_ascends() -> None:
 
 def test_groups_have_their_own_options() -> None:
     p, q = nn.Parameter(aj.zeros(2)), nn.Parameter(aj.zeros(2))
-    optimizer = optim.SGD([{"params": [p]}, {"params": [("named", q)], "lr": 1.0}], lr=0.1)
+    optimizer = optim.SGD([{"params": [("first", p)]}, {"params": [("named", q)], "lr": 1.0}], lr=0.1)
     p.grad = q.grad = aj.ones(2)
     optimizer.step()
     assert p.tolist() == pytest.approx([-0.1, -0.1])
     assert q.tolist() == [-1.0, -1.0]
     assert optimizer.param_groups[1]["param_names"] == ["named"]
     with pytest.raises(ValueError, match="some parameters appear in more than one parameter group"):
-        optimizer.add_param_group({"params": [p]})
+        optimizer.add_param_group({"params": [("again", p)]})
+    with pytest.raises(ValueError, match="with/without names"):
+        optimizer.add_param_group({"params": [nn.Parameter(aj.zeros(2))]})
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        optim.SGD([p, p], lr=0.1)
     optimizer.zero_grad()
     assert p.grad is None
 
@@ -312,3 +317,21 @@ def test_lbfgs_finds_the_minimum(line_search: str | None) -> None:
         optimizer.step(closure)
     expected = [1.0, 1.0] if line_search else target.tolist()
     np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-4)
+
+
+def test_lbfgs_is_called_outside_of_steps_and_its_closure_compiled() -> None:
+    p = nn.Parameter(aj.tensor([3.0, -2.0]))
+    optimizer = optim.LBFGS([p], lr=0.5)
+
+    def closure() -> aj.Tensor:
+        optimizer.zero_grad()
+        loss = ((p - 1) ** 2).sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(TraceError, match=r"optimizer\.step\(closure\) outside"):
+        aj.jit(lambda: optimizer.step(closure))()
+    compiled = aj.jit(closure)
+    optimizer.step(compiled)
+    assert compiled().item() < 1e-6
+    assert compiled.stats()["captures"] <= 2

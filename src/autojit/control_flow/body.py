@@ -110,7 +110,8 @@ class BodyLayer(Layer):
         if found is not None:
             return found[1]
         kind = type_of(t)
-        wants = self.takes_grad and kind.dtype.is_differentiable and wants_grad(t)
+        may_want = self.takes_grad and kind.dtype.is_differentiable
+        wants = may_want and (wants_grad(t) or (bool(self.outer_layers) and self._has_part(t)))
         if isinstance(t._array, np.ndarray) and not wants and not self._has_part(t):
             return t  # its memory is lifted
         made = wrap_value(self.trace.builder.input(kind))

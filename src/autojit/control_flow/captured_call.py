@@ -14,12 +14,13 @@ from typing import Any
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
 from autojit.control_flow.body import Body
-from autojit.core.errors import DifferentiationError
+from autojit.core.errors import DifferentiationError, ShapeError
+from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
 from autojit.jit.segment import needed_nodes
-from autojit.ops.control_flow import as_tuple, filled, with_batch_axis
+from autojit.ops.control_flow import as_tuple, filled
 from autojit.ops.reductions import sum
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.recording import edge_of, wants_grad
@@ -54,14 +55,6 @@ class Call(Op, abstract=True):
         """Inputs, then cotangents of the outputs with a history, to cotangents of the inputs with one."""
         raise NotImplementedError(self.name)
 
-    def summed(self, place: int, bar: Any) -> Any:
-        """The cotangent of an input from what the adjoint gives."""
-        return bar
-
-    def spread(self, place: int, dot: Any) -> Any:
-        """The tangent of an input as the adjoint's adjoint takes it."""
-        return dot
-
     @property
     def n_outputs(self) -> int:  # type: ignore[override]
         return len(self.graph.outputs)
@@ -80,6 +73,9 @@ class Call(Op, abstract=True):
         return (("graph", self.graph),)
 
     def result_type(self, *types: Any) -> Any:
+        expected = [v.type for v in self.graph.inputs]
+        if list(types) != expected:
+            raise ShapeError(f"{self.name}: operands do not fit the body", {"found": types, "expected": expected})
         return self._one_or_all([v.type for v in self.graph.outputs])
 
     def eager(self, *arrays: Any) -> Any:
@@ -98,7 +94,7 @@ class Call(Op, abstract=True):
         given = filled(primals[0], [bars[k] for k in kept], [self.graph.outputs[k].type for k in kept])
         found = as_tuple(bind(call, *primals, *given), call.n_outputs)
         for k, bar in zip(wanted, found, strict=True):
-            placed[k] = self.summed(k, bar)
+            placed[k] = bar
         return tuple(placed)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
@@ -113,8 +109,7 @@ class Call(Op, abstract=True):
         bars = [like._literal(0, self.graph.outputs[k].type) for k in kept]
         moving = [wanted[k] for k in pulled.with_history]
         dots = filled(like, [tangents[k] for k in moving], [primals[k].spec for k in moving])
-        spread = [self.spread(k, dot) for k, dot in zip(moving, dots, strict=True)]
-        found = as_tuple(bind(twice, *primals, *bars, *spread), twice.n_outputs)
+        found = as_tuple(bind(twice, *primals, *bars, *dots), twice.n_outputs)
         order = pulled.wanted
         for place, k in enumerate(kept):
             position = len(primals) + place
@@ -124,7 +119,7 @@ class Call(Op, abstract=True):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         size = next(a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag)
-        return bind(BatchedCall(self, batched, size), *args)
+        return bind(BatchedCall(self, batched, size, (False,) * self.n_outputs), *args)
 
 
 class CapturedCall(Call):
@@ -192,11 +187,17 @@ class CapturedCall(Call):
 
 
 class BatchedCall(Call):
-    """A call over a batch of ``size``: flagged inputs have the batch axis, and so have all outputs."""
+    """A call over a batch of ``size``: flagged inputs have the batch axis, as have outputs that are not ``summed``."""
 
-    def __init__(self, call: Call, flags: Sequence[bool], size: int) -> None:
-        self.call, self.flags, self.size = call, tuple(flags), size
-        self.graph = vmap(call.graph, flags, size)
+    def __init__(self, call: Call, flags: Sequence[bool], size: int, summed: Sequence[bool]) -> None:
+        self.call, self.flags, self.size, self.summed = call, tuple(flags), size, tuple(summed)
+        whole = vmap(call.graph, flags, size)
+        builder = GraphBuilder()
+        builder.nodes = list(whole.nodes)
+        outputs = [
+            sum(builder.tracer(v), (0,)).value if add_up else v for v, add_up in zip(whole.outputs, summed, strict=True)
+        ]
+        self.graph = Graph(whole.inputs, tuple(builder.nodes), tuple(outputs))
 
     @property
     def with_history(self) -> list[int]:
@@ -207,13 +208,11 @@ class BatchedCall(Call):
         return self.call.wanted
 
     def adjoint(self) -> BatchedCall:
-        return BatchedCall(self.call.adjoint(), (*self.flags, *(True for _ in self.with_history)), self.size)
-
-    def summed(self, place: int, bar: Any) -> Any:
-        return bar if self.flags[place] else sum(bar, (0,))
-
-    def spread(self, place: int, dot: Any) -> Any:
-        return dot if self.flags[place] else with_batch_axis(dot, self.size)
+        """Cotangents of what was summed are the same for all elements; those of what all elements share are summed."""
+        bars = [not self.summed[k] for k in self.with_history]
+        return BatchedCall(
+            self.call.adjoint(), (*self.flags, *bars), self.size, [not self.flags[k] for k in self.wanted]
+        )
 
 
 def body_graph(body: Body) -> Graph:

@@ -52,24 +52,32 @@ def while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
     if not isinstance(carried_inputs, tuple | list):
         kind = type(carried_inputs).__name__
         raise UsageError(f"while_loop: carried_inputs must be a tuple or list, but got {kind}", fix="pass (x,)")
-    leaves, tree = flatten(tuple(carried_inputs))
-    if state.trace is None and not is_open(first := cond_fn(*carried_inputs)):
-        return _stepped(first, cond_fn, body_fn, carried_inputs)
+    if state.trace is None:
+        return _stepped(cond_fn, body_fn, tuple(carried_inputs))
+    return _captured(cond_fn, body_fn, tuple(carried_inputs))
+
+
+def _captured(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...]) -> Any:
+    """The loop as one op."""
+    leaves, tree = flatten(carried)
     names = leaf_names(tree, "carried")
     given = [as_tensor(x, f"while_loop: {name}") for x, name in zip(leaves, names, strict=True)]
     return _WhileCapture(cond_fn, body_fn, tree, given).run()
 
 
-def _stepped(first: Any, cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: Any) -> Any:
-    leaves, tree = flatten(tuple(carried))
-    go = truth(first, "the result of cond_fn")
-    while go:
+def _stepped(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...]) -> Any:
+    """The loop in Python, as long as elements of a batch do not differ in whether they go on."""
+    leaves, tree = flatten(carried)
+    while True:
+        go = cond_fn(*carried)
+        if is_open(go):
+            return _captured(cond_fn, body_fn, carried)
+        if not truth(go, "the result of cond_fn"):
+            return carried
         found = _as_carried(body_fn(*carried))
         new, new_tree = flatten(found)
         _check_carried("while_loop", new, new_tree, leaves, tree)
         carried = found
-        go = truth(cond_fn(*carried), "the result of cond_fn")
-    return tuple(carried)
 
 
 def _as_carried(found: Any) -> tuple[Any, ...]:

@@ -127,6 +127,10 @@ class UnsupportedError(AutojitError, NotImplementedError):
     """An op has no form for operands of this kind."""
 
 
+class UnsupportedDTypeError(DTypeError, UnsupportedError):
+    """An op has no form for the dtype (torch raises NotImplementedError, which is a RuntimeError)."""
+
+
 class DifferentiationError(AutojitError, RuntimeError):
     """A derivative was asked for where there is none, or its graph is gone."""
 

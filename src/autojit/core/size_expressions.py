@@ -60,10 +60,9 @@ class Atom(NamedTuple):
         if self.kind == "symbol":
             return str(self.operands[0])
         a, b = self.operands
-        if self.kind == "quotient":
-            return f"({a} // {b})" if b.is_single else f"({a} // ({b}))"
-        if self.kind == "remainder":
-            return f"({a} % {b})" if b.is_single else f"({a} % ({b}))"
+        if self.kind in ("quotient", "remainder"):
+            left, right = (str(x) if x.is_single else f"({x})" for x in (a, b))
+            return f"({left} {'//' if self.kind == 'quotient' else '%'} {right})"
         return f"{'min' if self.kind == 'minimum' else 'max'}({a}, {b})"
 
 

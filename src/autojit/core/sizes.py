@@ -5,7 +5,7 @@ expression in named sizes, which its arithmetic carries on. Comparisons answer f
 (a named size is at least 2). Where they differ, a capture in progress answers by the hint and notes the answer as a
 `SizeGuard`; otherwise, inside the compiler, ``==`` says False (not known to be equal) and an order is an error, so
 that nothing which depends on the hint gets into generated code. Also during a capture ``==`` says False when autojit's
-own code asks: most often it looks for a special case. Where sizes have to agree it asks `agree`.
+own code asks (but about remainders): most often it looks for a special case. Where sizes have to agree it asks `agree`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class SymbolicSize(int):
         return hash(self.expression)
 
     def _equals(self, other: int) -> bool:
-        if _recording.recorder is not None and _asked_by_user(sys._getframe(2)):
+        if _recording.recorder is not None and (_asked_by_user(sys._getframe(2)) or _is_divisibility(self, other)):
             return agree(self, other)
         return _known_equal(self, other) is True
 
@@ -362,6 +362,12 @@ def _known_equal(a: int, b: int) -> bool | None:
         return True
     low, high = difference.bounds()
     return False if (low is not None and low > 0) or (high is not None and high < 0) else None
+
+
+def _is_divisibility(a: int, b: int) -> bool:
+    """Whether sizes are compared up to multiples: that is no special case, but tells two cases apart."""
+    atoms = (*expression_of(a).atoms(), *expression_of(b).atoms())
+    return any(atom.kind == "remainder" for atom in atoms)
 
 
 def _asked_by_user(frame: FrameType) -> bool:

@@ -220,6 +220,8 @@ def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     values = inexact(y)
     place = axis_of(axis, values.ndim)
     count = values.shape[place]
+    if not values.shape[place]:
+        return aj.zeros_like(values).sum(place)
     if x is None:
         widths = operand(dx)
     else:
@@ -251,6 +253,8 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, perio
 @implements("unwrap")
 def _unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
     x = inexact(p)
+    if not x.numel():
+        return x.clone()
     steps = aj.diff(x, 1, axis)
     limit = period / 2 if discont is None else discont
     folded = aj.remainder(steps.detach() + period / 2, period) - period / 2

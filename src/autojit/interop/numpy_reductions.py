@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any
 
 import autojit as aj
@@ -351,8 +352,12 @@ def _quantile_of(
     x = inexact(tensor_of(a))
     axes = axes_of(axis, x.ndim)
     kept = [i for i in range(x.ndim) if i not in axes]
-    flat = x.permute(*kept, *axes).reshape(*[x.shape[i] for i in kept], -1)
+    extents = [x.shape[i] for i in kept]
+    flat = x.permute(*kept, *axes).reshape(*extents, prod([x.shape[i] for i in axes]))
     levels = tensor_of(q).to(x.dtype) / scale
+    if not flat.numel():
+        made = [1 if i in axes else x.shape[i] for i in range(x.ndim)] if _is_given(keepdims) and keepdims else extents
+        return aj.full((*levels.shape, *made), aj.nan, dtype=x.dtype)
     function = aj.nanquantile if ignore_nan else aj.quantile
     found = function(flat, levels.reshape(-1), -1, interpolation=method)
     if _is_given(keepdims) and keepdims:

@@ -120,6 +120,8 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     given = axis if isinstance(axis, tuple | list) else (axis,)
+    if ndim == 0 and tuple(given) in ((0,), (-1,)):
+        return ()  # NumPy lets a single number be reduced along its first axis
     return tuple(np.lib.array_utils.normalize_axis_tuple([int(a) for a in given], ndim))
 
 

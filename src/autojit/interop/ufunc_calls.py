@@ -245,7 +245,8 @@ def _reduced(ufunc: np.ufunc, x: Tensor, more: tuple[Any, ...], options: dict[st
         if not parts and ufunc.identity is None and start is None:
             raise ValueError(f"zero-size array to reduction operation {ufunc.__name__} which has no identity")
         seeds = [start if start is not None else ufunc.identity] if not parts else []
-        x = _chain(ufunc, [aj.full(x.select(place, 0).shape, s) for s in seeds] + parts)
+        shape = [n for axis, n in enumerate(x.shape) if axis != place]
+        x = _chain(ufunc, [aj.full(shape, s, dtype=x.dtype) for s in seeds] + parts)
         x = x.unsqueeze(place) if keepdims else x
     return x if start is None else _binary(ufunc, start, x)
 

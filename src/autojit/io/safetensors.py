@@ -26,6 +26,9 @@ from autojit.core.dtypes import (
     bfloat16,
     bool_,
     complex64,
+    float8_e4m3fn,
+    float8_e5m2,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -46,6 +49,7 @@ _METADATA = "__metadata__"
 _DTYPES: dict[str, DType] = {
     "BOOL": bool_, "U8": uint8, "U16": uint16, "U32": uint32, "U64": uint64, "I8": int8, "I16": int16, "I32": int32,
     "I64": int64, "F16": float16, "BF16": bfloat16, "F32": float32, "F64": float64, "C64": complex64,
+    "F8_E4M3": float8_e4m3fn, "F8_E5M2": float8_e5m2, "F8_E8M0": float8_e8m0fnu,
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 

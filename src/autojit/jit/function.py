@@ -19,7 +19,7 @@ from typing import Any
 
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
-from autojit.core.sizes import recording
+from autojit.core.sizes import evaluate, recording
 from autojit.jit.arguments import describe_difference, given_to_function, leaf_names, make_leaves, signature
 from autojit.jit.calls import Call, Conflict, Fixed
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
@@ -235,7 +235,8 @@ class JitFunction:
         old = next((o for m, o in reversed(self.roots) if m[:-1] == modes[:-1] and o[0] == new[0]), last[1])
         if old == new:
             return "gradient mode changed"
-        return describe_difference(old, new, leaf_names(self.function, new[0]))
+        names = leaf_names(self.function, new[0]) if self.rebinding is None else self.rebinding.leaf_names(new[0])
+        return describe_difference(old, new, names)
 
     def _notice_changing_floats(self, call: Call) -> bool:
         """A float argument seen with a second value becomes an input."""
@@ -381,12 +382,13 @@ class JitFunction:
         return show_stage(self, stage)
 
     def memory(self) -> dict[str, int]:
-        """Bytes of the last captured step: arena (temporaries), state, results."""
+        """Bytes of the last captured step: arena (temporaries), state, results; for its last sizes where they are open."""
         step = self.last_step()
+        sizes = step.segment.sizes()
         return {
-            "arena_bytes": step.compiled.schedule.memory.arena_bytes,
+            "arena_bytes": evaluate(step.compiled.schedule.memory.peak_bytes, sizes),
             "state_bytes": sum(e.array.nbytes for e in step.entries),
-            "result_bytes": sum(v.type.size_bytes for v in step.results.values),
+            "result_bytes": sum(evaluate(v.type.size_bytes, sizes) for v in step.results.values),
         }
 
     def steps(self) -> list[CompiledStep]:

@@ -50,8 +50,12 @@ def general_capture(
         note(f"sizes were fixed: {pinned or 'no others take the same way'}")
         raise Fixed
     again = call.with_sizes(others, [split.outcome for split in trace.splits])
-    twin = record(again, 5)
-    difference = first_difference(capture, twin) or _different_derivative(capture, twin)
+    try:
+        twin = record(again, 5)
+    except Exception as error:
+        difference: str | None = f"the course of the function: {type(error).__name__}: {error}"
+    else:
+        difference = first_difference(capture, twin) or _different_derivative(capture, twin)
     if difference is not None:
         open_sizes.give_up(trace, (), f"other sizes change {difference}", note)
     return capture

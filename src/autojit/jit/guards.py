@@ -261,10 +261,14 @@ class Collector:
 
     def _sequence(self, items: Any, name: str, names: frozenset[str], depth: int) -> None:
         if isinstance(items, list):
-            self._add(name, lambda: _head(items), _head(items), None)
+            read = functools.partial(_head, items, self.rebound)
+            self._add(name, read, read(), None)
+            self.tables.append((name, items))
         for k, item in enumerate(items):
             if k >= CONTAINER_LIMIT:
                 break
+            if (id(items), k) in self.rebound:
+                continue
             self.follow(item, f"{name}[{k}]", names, depth + 1)
 
     def _module_globals(self, module: ModuleType, name: str, names: frozenset[str], depth: int) -> None:
@@ -286,7 +290,7 @@ class Collector:
             self.tables.append((name, table))
         for attribute in sorted(names):
             where = f"{name}.{attribute}"
-            if (id(table), attribute) in self.rebound:
+            if (id(table), attribute) in self.rebound or (id(value), attribute) in self.rebound:
                 continue
             if isinstance(table, dict) and attribute in table:
                 found = table[attribute]
@@ -298,6 +302,7 @@ class Collector:
             if isinstance(found, MemberDescriptorType):  # a slot
                 found = getattr(value, attribute, MISSING)
                 self._add(where, lambda a=attribute: getattr(value, a, MISSING), found, None)  # type: ignore[misc]
+                self.guards[-1].held_by = value, attribute
                 self.follow(found, where, names, depth + 1)
             elif isinstance(found, (*PRIMITIVES, list, dict, tuple, Tensor)):
                 self._class_attribute(value, attribute, found, where, names, depth)
@@ -383,13 +388,19 @@ def hook_guards(tensors: Iterable[Tensor]) -> list[Guard]:
     return list(found.values())
 
 
-def _head(items: list[Any]) -> tuple[Any, ...]:
-    return (len(items), *items[:CONTAINER_LIMIT])
+def _head(items: list[Any], rebound: frozenset[tuple[int, Any]]) -> tuple[Any, ...]:
+    head = items[:CONTAINER_LIMIT]
+    if rebound:
+        head = [item for k, item in enumerate(head) if (id(items), k) not in rebound]
+    return (len(items), *head)
 
 
 def _members(part: Any, rebound: frozenset[tuple[int, Any]]) -> tuple[Any, ...]:
+    """What a module holds, and the numbers of its hooks and of those of all modules."""
     tables = (part._parameters, part._buffers, part._modules)
-    return tuple([t[key] for t in tables for key in t if not rebound or (id(t), key) not in rebound])
+    held = [t[key] for t in tables for key in t if not rebound or (id(t), key) not in rebound]
+    hooks = [tuple(part.__dict__.get(kind, ())) for kind in MODULE_HOOKS]
+    return (*held, *hooks, tuple(getattr(part, "_hooks_of_all", ())))
 
 
 def is_own_class(cls: type) -> bool:

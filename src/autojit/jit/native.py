@@ -245,6 +245,13 @@ def _baked(leaf: ArgumentLeaf) -> Argument:
     return ObjectArgument(original)
 
 
+def _counts_results(step: CompiledStep) -> bool:
+    """Whether sizes that the step counts are in its results: as extents, or as numbers."""
+    counted = set(step.segment.executable.counted)
+    shown = (*(v.type for v in step.results.values), *(p.what for p in step.results.places))
+    return bool(counted) and any(symbols_of(what) & counted for what in shown)
+
+
 def can_be_native(step: CompiledStep) -> bool:
     """Whether native code can do everything a call changes."""
     arguments = step.capture.arguments
@@ -252,7 +259,7 @@ def can_be_native(step: CompiledStep) -> bool:
         step.is_whole
         and not step.is_differentiable
         and step.effects.is_plain
-        and not any(symbols_of(v.type) & set(step.segment.executable.counted) for v in step.results.values)
+        and not _counts_results(step)
         and not step.segment.copies_in
         and not step.segment.copies_out
         and not step.compiled.lowered.fallbacks

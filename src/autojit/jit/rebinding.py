@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from autojit.jit.arguments import BAKED
-from autojit.jit.guards import Collector, same
-from autojit.jit.pytree import flatten
+from autojit.jit.arguments import BAKED, leaf_names
+from autojit.jit.guards import CONTAINER_LIMIT, Collector, same
+from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import bump_guard_epoch, guard_epoch, state
@@ -32,7 +32,7 @@ VALUES_BEFORE = 4  # of a number, until it counts as changing
 
 @dataclass(frozen=True, eq=False)
 class Location:
-    """What can be assigned: a key of a dictionary (of attributes, of globals), a class attribute, a cell.
+    """What can be assigned: a key of a dictionary (of attributes, of globals), an item of a list, an attribute, a cell.
 
     A tensor as the holder stands for whether it requires gradients.
     """
@@ -51,19 +51,26 @@ class Location:
             return self.holder.cell_contents
         if isinstance(self.holder, Tensor):
             return self.holder._requires_grad
-        return _table(self.holder).get(self.key, MISSING)
+        if isinstance(self.holder, dict | list | type):
+            return _table(self.holder).get(self.key, MISSING)
+        return getattr(self.holder, self.key, MISSING)
 
     def write(self, value: Any) -> None:
         if isinstance(self.holder, CellType):
             self.holder.cell_contents = value
         elif isinstance(self.holder, Tensor):
             self.holder._requires_grad = value
-        elif isinstance(self.holder, type):
-            delattr(self.holder, self.key) if value is MISSING else setattr(self.holder, self.key, value)
+        elif value is MISSING and self.read() is MISSING:
+            return
+        elif isinstance(self.holder, dict | list):
+            if value is MISSING:
+                del self.holder[self.key]
+            else:
+                self.holder[self.key] = value
         elif value is MISSING:
-            self.holder.pop(self.key, None)
+            delattr(self.holder, self.key)
         else:
-            self.holder[self.key] = value
+            setattr(self.holder, self.key, value)
 
 
 class Rebinds(BaseException):  # nothing that a capture tries in vain, so no Exception
@@ -160,6 +167,8 @@ class Snapshot:
                 yield location, before
         for name, holder, before in self.tables:
             table = _table(holder)
+            if isinstance(holder, list) and len(table) != len(before):
+                continue  # it grows with every call
             for key in dict.fromkeys((*table, *before)):
                 old, new = before.get(key, MISSING), table.get(key, MISSING)
                 if not same(new, old) and (id(holder) not in self.of_own or key == "training" or _is_traced(new)):
@@ -167,6 +176,8 @@ class Snapshot:
 
 
 def _table(holder: Any) -> Mapping[Any, Any]:
+    if isinstance(holder, list):
+        return dict(enumerate(holder[:CONTAINER_LIMIT]))
     return vars(holder) if isinstance(holder, type) else holder
 
 
@@ -188,6 +199,13 @@ class Rebinding:
         self.locations = tuple(locations)
         self.identities = frozenset(location.identity for location in locations)
         self.installed: NativeStep | None = None  # whose guards have just been verified
+
+    def leaf_names(self, tree: TreeSpec) -> list[str]:
+        """What messages call the leaves of ``(values, args, kwargs)``."""
+        values, args, kwargs = tree.children[0].children
+        places = zip(self.locations, values.children, strict=True)
+        names = [location.name for location, value in places for _ in range(value.count)]
+        return [*names, *leaf_names(self.function, TreeSpec(tuple, (args, kwargs)))]
 
     def values(self) -> tuple[Any, ...]:
         """What the places hold now, as arguments of the step."""

@@ -54,7 +54,7 @@ def _explain_step(step: CompiledStep) -> list[str]:
         f"  kernels    {len(compiled.lowered.entries)}, {_how_called(step)}",
         f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
         f"{len(step.effects.grads)} gradients",
-        f"  memory     arena {compiled.schedule.memory.arena_bytes} bytes",
+        f"  memory     arena {compiled.schedule.memory.peak_bytes} bytes",
         f"  compile    {elapsed}",
         f"  entry      {'native' if step.entry is not None else 'Python'}",
     ]

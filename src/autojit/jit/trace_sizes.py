@@ -125,14 +125,20 @@ class TraceSizes:
     def true_positions(self, mask: Value) -> Value:
         """The positions (row-major) of a mask's true elements; the same for masks computed alike."""
         self._index()
-        node = self.definition.get(mask)
-        while node is not None and node.op.is_view and node.inputs[0].type == mask.type:
-            mask, node = node.inputs[0], self.definition.get(node.inputs[0])
-        alike: object = mask if node is None else (node.op, node.inputs)
+        alike = self._way_to(mask)
         found = self._by_mask.get(alike)
         if found is None:
             found = self._by_mask[alike] = self._count(mask)
         return found
+
+    def _way_to(self, value: Value, depth: int = 6) -> object:
+        """How a value was computed: equal for values that the same ops made of the same values."""
+        node = self.definition.get(value)
+        if node is None or not depth:
+            return value
+        if node.op.is_view and node.inputs[0].type == value.type:
+            return self._way_to(node.inputs[0], depth)
+        return node.op, node.outputs.index(value), *(self._way_to(v, depth - 1) for v in node.inputs)
 
     def _count(self, mask: Value) -> Value:
         with grad_mode(False):

@@ -15,6 +15,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.functions_reduction import norm as vector_p_norm
 from autojit.tensor.functions_shape import matmul as matmul
 from autojit.tensor.functions_views import diagonal as diagonal_view
+from autojit.tensor.method_forms import with_numpy_names
 from autojit.tensor.promotion import cast
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
@@ -59,6 +60,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return product
 
 
+@with_numpy_names
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along an axis, the first operand conjugated."""
     if state.autocast is not None:
@@ -66,6 +68,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     return (x.conj() * y).sum(dim)  # type: ignore[no-any-return]
 
 
+@with_numpy_names
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The vector product along an axis of extent 3."""
     if type_of(input).ndim != type_of(other).ndim:
@@ -89,6 +92,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)  # type: ignore[no-any-return]
 
 
+@with_numpy_names
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -96,6 +100,7 @@ def vector_norm(
     return vector_p_norm(x, ord, dim, keepdim, dtype)
 
 
+@with_numpy_names
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -130,6 +135,7 @@ def _spectral(x: Tensor, order: Any, rows: int, columns: int, keepdim: bool) -> 
     return found
 
 
+@with_numpy_names
 def norm(A: Tensor, ord: Any = None, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """A vector or matrix norm, by ``ord`` and ``dim`` as torch.linalg.norm chooses."""
     if ord is None:

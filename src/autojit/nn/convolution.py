@@ -146,13 +146,15 @@ class _Forward(_Convolution):
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.padding_mode != "zeros":
-            return self._apply_to(F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode), 0)
-        return self._apply_to(input, self.padding)
+        return self._conv_forward(input, self.weight, self.bias)
 
-    def _apply_to(self, input: Tensor, padding: Extents | str) -> Tensor:
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution with another weight and bias; layers that compute their weight call it."""
         convolve = (F.conv1d, F.conv2d, F.conv3d)[self._ndim - 1]
-        return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        padding: Extents | str = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = F.pad(input, self._reversed_padding_repeated_twice, self.padding_mode), 0
+        return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Forward):

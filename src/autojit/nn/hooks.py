@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from autojit.nn.backward_hooks import after_the_last_node, with_backward_hooks
 from autojit.tensor.node import RemovableHandle as TensorHandle
@@ -62,6 +62,70 @@ def add_hook(hooks: dict[int, Any], hook: Any, prepend: bool = False) -> Removab
     return handle
 
 
+everywhere: dict[int, tuple[str, Any]] = {}
+"""Hooks of the calls of all modules: the kind of each, and what a module of its own would keep."""
+
+_of_registration: dict[int, tuple[str, Callable[..., Any]]] = {}
+
+
+def _of_kind(kind: str) -> list[Any]:
+    return [kept for found, kept in everywhere.values() if found == kind] if everywhere else []
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, args)`` before ``forward`` of every module, before the module's own hooks."""
+    return add_hook(everywhere, ("_forward_pre_hooks", (hook, False)))
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call ``hook(module, args, output)`` after ``forward`` of every module, before the module's own hooks.
+
+    Example:
+        >>> import autojit as aj
+        >>> from autojit.nn.modules.module import register_module_forward_hook
+        >>> with register_module_forward_hook(lambda module, args, output: print(type(module).__name__)):
+        ...     _ = aj.nn.ReLU()(aj.ones(1))
+        ReLU
+    """
+    return add_hook(everywhere, ("_forward_hooks", (hook, with_kwargs, always_call)))
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_output)`` in backward of every module."""
+    return add_hook(everywhere, ("_backward_pre_hooks", hook))
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_input, grad_output)`` in backward of every module."""
+    return add_hook(everywhere, ("_backward_hooks", hook))
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, parameter)`` when a module gets a parameter; it may return another one."""
+    return add_hook(_of_registration, ("parameter", hook))
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, buffer)`` when a module gets a buffer; it may return another one."""
+    return add_hook(_of_registration, ("buffer", hook))
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, name, child)`` when a module gets a child; it may return another one."""
+    return add_hook(_of_registration, ("module", hook))
+
+
+def registered(kind: str, module: Any, name: str, value: Any) -> Any:
+    """What a module registers under ``name``, after the hooks of all registrations."""
+    for found, hook in list(_of_registration.values()):
+        if found == kind:
+            replaced = hook(module, name, value)
+            value = value if replaced is None else replaced
+    return value
+
+
 class HookMixin:
     """The hook half of Module."""
 
@@ -70,6 +134,7 @@ class HookMixin:
     _backward_pre_hooks: dict[int, Callable[..., Any]]
     _backward_hooks: dict[int, Callable[..., Any]]
     _last_node_hooks: dict[int, Callable[..., Any]]
+    _hooks_of_all: ClassVar[dict[int, tuple[str, Any]]] = everywhere
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
@@ -123,18 +188,17 @@ class HookMixin:
     def _has_call_hooks(self) -> bool:
         d = self.__dict__
         first = d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"]
-        return bool(first or d["_backward_pre_hooks"] or d["_last_node_hooks"])
+        return bool(first or d["_backward_pre_hooks"] or d["_last_node_hooks"] or everywhere)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         done: set[int] = set()
         try:
             args, kwargs = self._run_forward_pre_hooks(args, kwargs)
-            if self._backward_hooks or self._backward_pre_hooks:
+            before = [*_of_kind("_backward_pre_hooks"), *self._backward_pre_hooks.values()]
+            after = [*_of_kind("_backward_hooks"), *self._backward_hooks.values()]
+            if before or after:
                 forward = self.forward  # type: ignore[attr-defined]
-                output = with_backward_hooks(
-                    self, list(self._backward_pre_hooks.values()), list(self._backward_hooks.values()), forward, args,
-                    kwargs,
-                )  # fmt: skip
+                output = with_backward_hooks(self, before, after, forward, args, kwargs)
             else:
                 output = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
             output = self._run_forward_hooks(args, kwargs, output, done)
@@ -148,7 +212,7 @@ class HookMixin:
     def _run_forward_pre_hooks(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+        for hook, with_kwargs in [*_of_kind("_forward_pre_hooks"), *self._forward_pre_hooks.values()]:
             if with_kwargs:
                 found = hook(self, args, kwargs)
                 if found is None:
@@ -165,16 +229,21 @@ class HookMixin:
         return args, kwargs
 
     def _run_forward_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, done: set[int]) -> Any:
-        for number, (hook, with_kwargs, _) in list(self._forward_hooks.items()):
+        for number, (hook, with_kwargs, _) in self._all_forward_hooks():
             done.add(number)
             found = hook(self, args, kwargs, output) if with_kwargs else hook(self, args, output)
             if found is not None:
                 output = found
         return output
 
+    def _all_forward_hooks(self) -> list[tuple[int, tuple[Callable[..., Any], bool, bool]]]:
+        """Those of all modules, then the module's own, each with its number."""
+        of_all = [(number, kept) for number, (kind, kept) in everywhere.items() if kind == "_forward_hooks"]
+        return [*of_all, *self._forward_hooks.items()]
+
     def _run_always_called_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], done: set[int]) -> None:
         """After an exception: the hooks registered with ``always_call`` that have not run yet."""
-        for number, (hook, with_kwargs, always_call) in list(self._forward_hooks.items()):
+        for number, (hook, with_kwargs, always_call) in self._all_forward_hooks():
             if not always_call or number in done:
                 continue
             if with_kwargs:

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import autojit as aj
 from autojit.nn.conversion import ConversionMixin
-from autojit.nn.hooks import HOOK_KINDS, HookMixin
+from autojit.nn.hooks import HOOK_KINDS, HookMixin, registered
 from autojit.nn.parameter import Buffer, Parameter
 from autojit.nn.state_dict import StateDictMixin
 from autojit.tensor import Tensor
@@ -226,7 +226,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. "
                 f"To express '{name}' as a function of another Tensor, compute the value in the forward() method."
             )
-        self._parameters[name] = param
+        self._parameters[name] = registered("parameter", self, name, param)
         bump_guard_epoch()
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -238,7 +238,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
             raise TypeError(
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = registered("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -250,7 +250,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
         self._check_name(name, "_modules", "module")
-        self._modules[name] = module
+        self._modules[name] = registered("module", self, name, module)
         bump_guard_epoch()
 
     def register_module(self, name: str, module: Module | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -71,6 +72,22 @@ class StateDictMixin:
         """Call ``hook(module, state_dict, prefix, local_metadata)`` after the module was saved; it edits in place."""
         return add_hook(self._state_dict_hooks, hook)
 
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """``register_state_dict_post_hook`` under an older name; what the hook returns replaces the root's dict."""
+        return add_hook(self._state_dict_hooks, hook)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(state_dict, prefix, ...)`` before loading, with the module first only if ``with_module``."""
+        if with_module:
+            return add_hook(self._load_state_dict_pre_hooks, hook)
+
+        def without_module(module: Any, *args: Any) -> None:
+            hook(*args)
+
+        return add_hook(self._load_state_dict_pre_hooks, without_module)
+
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call ``hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)`` before loading."""
         return add_hook(self._load_state_dict_pre_hooks, hook)
@@ -107,7 +124,14 @@ class StateDictMixin:
             keep_vars: keep the tensors themselves instead of detached ones.
         """
         if args:
-            raise TypeError("state_dict takes keyword arguments only: destination, prefix, keep_vars")
+            warnings.warn(
+                "Positional args are being deprecated, use kwargs instead. Refer to "
+                "https://pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.state_dict for details.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            given = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            destination, prefix, keep_vars = given[:3]
         if destination is None:
             destination = StateDict()
             destination._metadata = OrderedDict()
@@ -121,7 +145,8 @@ class StateDictMixin:
             if module is not None:
                 module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for hook in self._state_dict_hooks.values():
-            hook(self, destination, prefix, local_metadata)
+            replaced = hook(self, destination, prefix, local_metadata)
+            destination = destination if replaced is None else replaced
         return cast(dict[str, Any], destination)
 
     def _load_from_state_dict(

@@ -290,12 +290,16 @@ class Transformer(Module):
             custom_decoder = TransformerDecoder(decoder_layer, num_decoder_layers, LayerNorm(d_model, **norm_options))
         self.encoder = custom_encoder
         self.decoder = custom_decoder
-        for parameter in self.parameters():
-            if parameter.ndim > 1:
-                init.xavier_uniform_(parameter)
+        self._reset_parameters()
         self.d_model = d_model
         self.nhead = nhead
         self.batch_first = batch_first
+
+    def _reset_parameters(self) -> None:
+        """Draw all matrices anew."""
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
 
     def forward(
         self,

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
-from autojit.core.errors import AxisError, DTypeError, ShapeError
+from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.sizes import agree, is_symbolic
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
@@ -98,7 +98,7 @@ class Elementwise(Op, abstract=True):
     def result_type(self, *types: TensorType) -> TensorType:
         first = types[0]
         if first.dtype.kind not in self.accepts:
-            raise DTypeError(f'"{self.name}" not implemented for {first.dtype}', {"operand": first})
+            raise UnsupportedDTypeError(f'"{self.name}" not implemented for {first.dtype}', {"operand": first})
         for other in types[1:]:
             if other.dtype is not first.dtype:
                 raise DTypeError(f"{self.name}: operands differ in dtype", {"operands": [str(t) for t in types]})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.dtypes import DType, int64
-from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.errors import ShapeError, UnsupportedDTypeError
 from autojit.core.evaluating import large_floats
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -48,7 +48,7 @@ class Composed(Op, abstract=True):
     def result_type(self, *types: TensorType) -> TensorType:
         first = types[0]
         if not is_common(first.dtype):
-            raise DTypeError(f'"{self.name}" not implemented for {first.dtype}', {"operand": first})
+            raise UnsupportedDTypeError(f'"{self.name}" not implemented for {first.dtype}', {"operand": first})
         return self.result_of(*types)
 
     def result_of(self, *types: TensorType) -> TensorType:

@@ -20,7 +20,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
-from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.evaluating import evaluating
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
@@ -380,7 +380,7 @@ def _check_weight(x: TensorType, w: TensorType, groups: int, *, is_transposed: b
     if x.dtype is not w.dtype:
         raise DTypeError(f"Input type ({x.dtype}) and weight type ({w.dtype}) should be the same", facts)
     if x.dtype is bool_:
-        raise DTypeError('"convolution" not implemented for bool', facts, "cast to an integer first")
+        raise UnsupportedDTypeError('"convolution" not implemented for bool', facts, "cast to an integer first")
     if w.shape[0] < groups:
         raise ShapeError(
             f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_
-from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.sizes import agree
 from autojit.core.types import TensorType
@@ -46,7 +46,9 @@ class Matmul(Structured):
                 f"expected m1 and m2 to have the same dtype, but got: {x.dtype} != {w.dtype}", {"x": x, "w": w}
             )
         if x.dtype is bool_:
-            raise DTypeError('"matmul" not implemented for bool', {"x": x, "w": w}, "cast to an integer first")
+            raise UnsupportedDTypeError(
+                '"matmul" not implemented for bool', {"x": x, "w": w}, "cast to an integer first"
+            )
         return x.with_shape((*x.shape[:-1], w.shape[-1]))
 
     def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int64, uint32, uint64
-from autojit.core.errors import ArgumentError, DTypeError
+from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
@@ -138,7 +138,7 @@ def _unit(bits: Any, dtype: DType) -> Any:
         low = _cast(_shift(select(bits, -1, 1), 6), float64)
         return _scale(apply("add", _scale(high, 2.0**26), low), 2.0**-53)
     if dtype not in _BITS:
-        raise DTypeError(f'"uniform" not implemented for {dtype}')
+        raise UnsupportedDTypeError(f'"uniform" not implemented for {dtype}')
     count = _BITS[dtype]
     return _cast(_scale(_cast(_shift(bits, 32 - count), float32), 2.0**-count), dtype)
 
@@ -147,7 +147,7 @@ def normal(key: Operand, shape: Sequence[int], dtype: DType = float32) -> Any:
     """Standard normal numbers by Box and Muller: element i from uniform numbers 2i and 2i + 1."""
     wide = dtype if dtype is float64 else float32
     if dtype not in (*_BITS, float64):
-        raise DTypeError(f'"normal" not implemented for {dtype}')
+        raise UnsupportedDTypeError(f'"normal" not implemented for {dtype}')
     both = _unit(random_bits(key, (*shape, 2, 2) if wide is float64 else (*shape, 2)), wide)
     # 1 - u lies in (0, 1], so that the logarithm is finite
     radius = apply("sqrt", _scale(apply("log", _one_minus(select(both, -1, 0))), -2.0))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, float32, int64
-from autojit.core.errors import AxisError, DTypeError
+from autojit.core.errors import AxisError, UnsupportedDTypeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
@@ -63,7 +63,7 @@ class Fold(Reduction, abstract=True):
 
     def result_type(self, x: TensorType) -> TensorType:
         if x.dtype.kind not in self.accepts:
-            raise DTypeError(f'"{self.name}" not implemented for {x.dtype}', {"operand": x})
+            raise UnsupportedDTypeError(f'"{self.name}" not implemented for {x.dtype}', {"operand": x})
         if not self.has_identity and size_of(x.shape[axis] for axis in self.axes) == 0:
             raise AxisError(
                 f"{self.name}(): Expected reduction dim to have non-zero size", {"operand": x, "axes": self.axes}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
-from autojit.core.errors import ArgumentError, DTypeError, ShapeError
+from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
 from autojit.core.evaluating import large_floats
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -48,7 +48,7 @@ class Cumulative(Structured):
         if self.kind not in KINDS:
             raise ArgumentError(f"cumulative: kind must be one of {KINDS}, not {self.kind!r}")
         if x.dtype is bool_ or (self.kind == "logsumexp" and not x.dtype.is_floating_point):
-            raise DTypeError(f'"cumulative {self.kind}" not implemented for {x.dtype}', {"x": x})
+            raise UnsupportedDTypeError(f'"cumulative {self.kind}" not implemented for {x.dtype}', {"x": x})
         return x
 
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -180,7 +180,7 @@ class CumulativeExtreme(Structured):
         if self.kind not in ("max", "min"):
             raise ArgumentError(f"cumulative_extreme: kind must be 'max' or 'min', not {self.kind!r}")
         if x.dtype.is_complex:
-            raise DTypeError(f'"cum{self.kind}" not implemented for {x.dtype}', {"x": x})
+            raise UnsupportedDTypeError(f'"cum{self.kind}" not implemented for {x.dtype}', {"x": x})
         return x, x.with_dtype(int64)
 
     def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

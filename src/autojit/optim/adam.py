@@ -48,6 +48,19 @@ def _decayed(p: Tensor, grad: Tensor, group: ParamGroup, decoupled: bool) -> Ten
     return -grad if group.plain("maximize") else grad
 
 
+def _check_tensors(lr: Any, betas: Any, refused: bool) -> None:
+    """torch's rules about hyper-parameters that are tensors; ``refused``: where there may be none."""
+    if len({isinstance(beta, Tensor) for beta in betas}) > 1:
+        raise ValueError("betas must be either both floats or both Tensors")
+    for name, value in (("lr", lr), ("betas[0]", betas[0]), ("betas[1]", betas[1])):
+        if not isinstance(value, Tensor):
+            continue
+        if refused:
+            raise ValueError(f"{name} as a Tensor is not supported for capturable=False and foreach=True")
+        if value.numel() != 1:
+            raise ValueError(f"Tensor {name} must be 1-element")
+
+
 class Adam(Optimizer):
     """p -= lr m^ / (sqrt(v^) + eps) with bias-corrected moments m^ of g and v^ of g^2. Source: arXiv:1412.6980.
 
@@ -81,6 +94,7 @@ class Adam(Optimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         check_common(defaults, "eps", "betas", "weight_decay")
+        _check_tensors(lr, betas, bool(foreach) and not capturable)
         super().__init__(params, defaults)
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:

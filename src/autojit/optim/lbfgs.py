@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import autojit as aj
+from autojit.core.errors import TraceError
 from autojit.optim.line_search import strong_wolfe
 from autojit.optim.optimizer import Closure, Optimizer, Params
 from autojit.tensor import Tensor
+from autojit.tensor.state import is_tracing
 
 
 class LBFGS(Optimizer):
@@ -80,6 +82,11 @@ class LBFGS(Optimizer):
         """Up to ``max_iter`` iterations; ``closure`` clears gradients, calls backward on the loss and returns it."""
         if closure is None:
             raise RuntimeError("LBFGS.step() needs a closure that reevaluates the model and returns the loss")
+        if is_tracing():
+            raise TraceError(
+                "LBFGS.step: how often the closure runs depends on its values, which a captured step cannot hold",
+                fix="compile the closure instead, and call optimizer.step(closure) outside: closure = aj.jit(closure)",
+            )
         evaluate = aj.enable_grad()(closure)
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)

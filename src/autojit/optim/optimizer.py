@@ -6,6 +6,7 @@ An algorithm defines ``_update(p, grad, state, group)`` for one parameter; ``ste
 from __future__ import annotations
 
 import functools
+import warnings
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
@@ -65,10 +66,10 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
     return add_hook(_all_step_post_hooks, hook)
 
 
-def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
     """Run the step hooks around a subclass's ``step``."""
 
-    @functools.wraps(step)
+    @functools.wraps(func)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         for hook in (*_all_step_pre_hooks.values(), *self._step_pre_hooks.values()):
             found = hook(self, args, kwargs)
@@ -81,7 +82,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         before = stepping.optimizer, stepping.call
         stepping.optimizer, stepping.call = self, StepCall()
         try:
-            result = step(self, *args, **kwargs)
+            result = func(self, *args, **kwargs)
         finally:
             stepping.optimizer, stepping.call = before
         self._step_calls += 1
@@ -166,15 +167,26 @@ class Optimizer:
         group = ParamGroup(param_group)
         params = _listed(dict.__getitem__(group, "params"))
         if any(isinstance(p, tuple) for p in params):
+            if not all(isinstance(p, tuple) for p in params):
+                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
             dict.__setitem__(group, "param_names", [name for name, _ in params])
             params = [p for _, p in params]
         for p in params:
-            _check_parameter(p)
+            _check_parameter(p, bool(self.defaults.get("differentiable")))
         dict.__setitem__(group, "params", params)
         for name, default in self.defaults.items():
             dict.setdefault(group, name, default)
         if len({id(p) for p in params}) != len(params):
-            raise ValueError("optimizer contains a parameter group with duplicate parameters")
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
+        if any(("param_names" in group) != ("param_names" in other) for other in self.param_groups):
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{'with' if 'param_names' in group else 'without'} names to the optimizer"
+            )
         known = {id(p) for other in self.param_groups for p in other["params"]}
         if any(id(p) in known for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
@@ -322,10 +334,10 @@ def _listed(params: Any) -> list[Any]:
     return list(params)
 
 
-def _check_parameter(p: Any) -> None:
+def _check_parameter(p: Any, may_be_result: bool) -> None:
     if not isinstance(p, Tensor):
         raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
-    if not (p.is_leaf or p.retains_grad):
+    if not (may_be_result or p.is_leaf or p.retains_grad):
         raise ValueError("can't optimize a non-leaf Tensor")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.core.errors import UsageError
-from autojit.core.layout import sparse_coo
+from autojit.core.layout import sparse_coo, strided
 from autojit.optim.arithmetic import advance, sqrt, step_counter, zeros_like
 from autojit.optim.optimizer import Optimizer, Params, check_common
 from autojit.optim.param_group import ParamGroup, hyper
@@ -40,6 +40,11 @@ class SparseAdam(Optimizer):
         defaults: dict[str, Any] = {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize}
         check_common(defaults, "eps", "betas")
         super().__init__(params, defaults)
+        for p in (p for group in self.param_groups for p in group["params"]):
+            if p.layout is not strided:
+                raise ValueError("SparseAdam requires dense parameter tensors")
+            if p.is_complex():
+                raise ValueError("SparseAdam does not support complex parameters")
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if grad.layout is not sparse_coo:

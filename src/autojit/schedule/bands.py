@@ -338,6 +338,7 @@ def _open_band(grower: _Grower, local: Sequence[Value]) -> Band:
     least = [LEAST_UNITS, *(-(-cut.least * units // cut.units) for cut in grower.cuts)]
     size = size_max(size, size_min(fitting, reduce(size_max, least)))
     size = size_max(size, -(-units // MAX_SLICES))
+    size = -(-size // LEAST_UNITS) * LEAST_UNITS  # so that slices of any value begin at a cache line
     band = Band(grower.kernels, Slices(-(-units // size), units, size), grower.cuts)
     _place_local(band, local)
     return band
@@ -367,7 +368,7 @@ def _place_local(band: Band, local: Sequence[Value]) -> None:
         for start, length, other in placed:
             if last[other] < first[value] or last[value] < first[other]:
                 continue
-            if not surely_less(start, offset + size):
+            if surely_less(offset + size - 1, start):
                 break
             offset = size_max(offset, start + length)
         band.offsets[value] = offset

@@ -41,6 +41,11 @@ class MemoryPlan:
     regions: tuple[int, ...] = ()  # sizes in bytes
     region_of: dict[Value, int] = field(default_factory=dict)
 
+    @property
+    def peak_bytes(self) -> int:
+        """Memory of all temporaries, a symbolic size where their sizes are."""
+        return self.arena_bytes + sum(map(aligned, self.regions))
+
     def home(self, value: Value) -> Value:
         """The value whose memory holds ``value``."""
         while value in self.aliases:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def print_schedule(schedule: Schedule) -> str:
     """The kernels in order."""
     names = _names(schedule.graph)
-    lines = [f"{len(schedule.kernels)} kernels, arena {schedule.memory.arena_bytes} bytes"]
+    lines = [f"{len(schedule.kernels)} kernels, arena {schedule.memory.peak_bytes} bytes"]
     for number, kernel in enumerate(_flat(schedule, lines)):
         reads = ", ".join(names.get(v, v.name or "?") for v in kernel.reads())
         writes = ", ".join(f"{names.get(v, v.name or '?')}: {v.type}" for v in kernel.writes())

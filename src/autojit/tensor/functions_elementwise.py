@@ -430,9 +430,12 @@ def clamp_max(input: Tensor, max: Any) -> Tensor:
     return clamp(input, max=max)
 
 
-def heaviside(input: Tensor, values: Tensor) -> Tensor:
+def heaviside(input: Any, values: Any) -> Tensor:
     """0 below 0, 1 above, ``values`` at 0."""
-    return ops.heaviside(*together(input, values, "heaviside"))  # type: ignore[no-any-return]
+    x, y = together(input, values, "heaviside")
+    if len({type_of(t).dtype for t in (input, values) if isinstance(t, Tensor)}) == 2:
+        raise UsageError("heaviside is not yet implemented for tensors with different dtypes.", {"values": values})
+    return ops.heaviside(x, y)  # type: ignore[no-any-return]
 
 
 def xlogy(input: Any, other: Any) -> Tensor:
@@ -445,12 +448,14 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     return rename_node(converted(input, type_of(input).dtype), "CloneBackward0")
 
 
-def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Whether ``|input - other| <= atol + rtol * |other|``, elementwise."""
     for name, bound in (("rtol", rtol), ("atol", atol)):
         if bound < 0:
             raise UsageError(f"{name} must be greater than or equal to zero, but got {bound}")
     x, y = together(input, other, "isclose")
+    if len({type_of(t).dtype for t in (input, other) if isinstance(t, Tensor)}) == 2:
+        raise UsageError(f"isclose: {type_of(input).dtype} did not match {type_of(other).dtype}", {"other": other})
     same = eq(x, y)
     if type_of(x).dtype.category >= 2:
         if equal_nan:

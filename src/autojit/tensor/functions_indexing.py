@@ -282,6 +282,12 @@ def searchsorted(
             raise UsageError("torch.searchsorted(): boundary and sorter must have the same size")
         sorted_sequence = gather(sorted_sequence, -1, sorter)
     a, b = together(sorted_sequence, as_operand(input), "searchsorted")
+    if type_of(a).ndim != 1 and type_of(a).shape[:-1] != type_of(b).shape[:-1]:
+        raise ShapeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+            "tensor and input value tensor must match",
+            {"boundaries": a, "input value": b},
+        )
     found = ops.searchsorted(a, b, right or side == "right")
     return cast(found, int32) if out_int32 else found
 

@@ -238,12 +238,6 @@ def _refuse_empty(what: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> N
             )
 
 
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """(smallest, largest) element."""
-    dims: Dims = () if dim is None else dim
-    return amin(input, dims, keepdim), amax(input, dims, keepdim)
-
-
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """Position of the largest element along ``dim`` (in the flattened operand by default)."""
     return _position(ops.argmax, "argmax", input, dim, keepdim)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import int64
@@ -24,7 +24,7 @@ from autojit.tensor.functions_elementwise import (
     where,
 )  # fmt: skip
 from autojit.tensor.functions_indexing import gather, scatter_add
-from autojit.tensor.functions_reduction import ValuesIndices, cumsum, sort
+from autojit.tensor.functions_reduction import ValuesIndices, amax, amin, cumsum, sort
 from autojit.tensor.functions_reduction import sum as sum_of
 from autojit.tensor.functions_shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.tensor.functions_views import narrow
@@ -33,6 +33,25 @@ from autojit.tensor.promotion import cast
 from autojit.tensor.recording import shows_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
+
+
+class MinMax(NamedTuple):
+    """The smallest and the largest element."""
+
+    min: Tensor
+    max: Tensor
+
+
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
+    """(smallest, largest) element, of all or along ``dim``.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.aminmax(aj.tensor([1.0, 3.0])).max
+        tensor(3.)
+    """
+    dims: Any = () if dim is None else dim
+    return MinMax(amin(input, dims, keepdim), amax(input, dims, keepdim))
 
 
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:

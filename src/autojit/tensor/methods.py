@@ -130,11 +130,17 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
 
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Every element of the main diagonal becomes ``fill_value``; ``wrap`` goes on below a tall matrix's square."""
-    rows, columns = type_of(self).shape[0], type_of(self).shape[-1]
-    diagonal = self.view(-1)[:: columns + 1] if type_of(self).ndim == 2 else self.diagonal()
-    if not wrap and rows > columns and type_of(self).ndim == 2:
-        diagonal = diagonal[:columns]
-    diagonal.fill_(fill_value)
+    shape = type_of(self).shape
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        raise UsageError(
+            "dimensions must larger than 1" if len(shape) < 2 else "all dimensions of input must be of equal length",
+            {"input": self},
+        )
+    if len(shape) > 2:
+        self[(factories.arange(shape[0]),) * len(shape)] = fill_value
+        return self
+    for start in range(0, shape[0] if wrap else 1, shape[1] + 1):
+        self[start:].diagonal().fill_(fill_value)
     return self
 
 

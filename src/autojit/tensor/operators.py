@@ -76,6 +76,13 @@ def _power(self: Tensor, other: Any, modulo: Any = None) -> Any:
     return f.pow(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
 
+def _inverted(self: Tensor) -> Tensor:
+    """``~``, of whole numbers and truth values."""
+    if type_of(self).dtype.category >= 2:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return f.bitwise_not(self)
+
+
 def _transposed(self: Tensor) -> Tensor:
     """All axes in reverse order."""
     return permute(self, tuple(range(type_of(self).ndim))[::-1])
@@ -114,7 +121,7 @@ METHODS: dict[str, Any] = {
     "__neg__": f.neg,
     "__pos__": f.positive,
     "__abs__": f.abs,
-    "__invert__": f.bitwise_not,
+    "__invert__": _inverted,
     "__eq__": _plain(f.eq),
     "__ne__": _plain(f.ne),
     "__lt__": _operator("lt", f.lt, "f"),

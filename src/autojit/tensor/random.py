@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
+from autojit.core.device import device as parsed
+from autojit.core.device import require_available
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
-from autojit.core.errors import UsageError
+from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.sizes import is_symbolic
 from autojit.ops import random as draws
 from autojit.tensor.dispatch import number
@@ -36,12 +38,15 @@ class Generator:
     """A source of random numbers with its own state; ``manual_seed`` makes it repeat."""
 
     def __init__(self, device: Any = "cpu") -> None:
+        require_available(parsed(device))
         self._state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
         self._state.__dict__["moves_on"] = True  # a step that reads it keeps what it has read
 
     def manual_seed(self, seed: int) -> Generator:
         """Start over from a seed; returns the generator."""
         value = int(seed) & 0xFFFFFFFFFFFFFFFF
+        if not -(1 << 63) <= int(seed) < 1 << 64:
+            raise ArgumentError(f"Overflow when unpacking long long: the seed {seed} does not fit in 64 bits")
         signed = value - (1 << 64) if value >> 63 else value
         copy_into(self._state, constant(np.array([signed, 0], np.int64)), "manual_seed")
         return self
@@ -129,6 +134,13 @@ def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> 
     return draws.normal(key, tuple(shape), dtype)  # type: ignore[no-any-return]
 
 
+def _extents(name: str, size: tuple[Any, ...]) -> tuple[int, ...]:
+    shape = sizes_of(size)
+    if any(n < 0 for n in shape):
+        raise UsageError(f"{name}: Trying to create tensor with negative dimension: {list(shape)}")
+    return shape
+
+
 def rand(
     *size: Any,
     generator: Generator | None = None,
@@ -137,7 +149,7 @@ def rand(
     requires_grad: bool = False,
 ) -> Tensor:
     """Uniform numbers in [0, 1)."""
-    return finish(_uniform(sizes_of(size), dtype or default_dtype(), generator), requires_grad, device)
+    return finish(_uniform(_extents("rand", size), dtype or default_dtype(), generator), requires_grad, device)
 
 
 def randn(
@@ -148,7 +160,7 @@ def randn(
     requires_grad: bool = False,
 ) -> Tensor:
     """Standard normal numbers."""
-    return finish(_normal(sizes_of(size), dtype or default_dtype(), generator), requires_grad, device)
+    return finish(_normal(_extents("randn", size), dtype or default_dtype(), generator), requires_grad, device)
 
 
 def randint(
@@ -164,7 +176,9 @@ def randint(
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
-    shape = sizes_of((size,))
+    shape = _extents("randint", (size,))
+    if low >= high:
+        raise UsageError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     source = generator or default_generator
     words = prod(shape) * (1 if high - low <= 2**32 else 2)
     drawn = draws.randint(source._take(words), low, high, shape, int64)
@@ -180,6 +194,8 @@ def randperm(
     requires_grad: bool = False,
 ) -> Tensor:
     """A random permutation of 0 .. n - 1."""
+    if n < 0:
+        raise UsageError(f"n must be non-negative, got {n}")
     key = (generator or default_generator)._take(2 * n)
     return finish(cast(ops.randperm(key, n), dtype or int64), requires_grad, device)
 
@@ -257,7 +273,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     """1 with the probability that the element (or ``p``) gives, else 0."""
     t = type_of(input)
     if not t.dtype.is_floating_point and p is None:
-        raise UsageError(f'"bernoulli_tensor_cpu_p_" not implemented for {t.dtype.name!r}')
+        raise UnsupportedDTypeError(f'"bernoulli_tensor_cpu_p_" not implemented for {t.dtype.name!r}')
     chance = (
         input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
     )

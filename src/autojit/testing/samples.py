@@ -25,6 +25,7 @@ def make_tensor(
     requires_grad: bool = False,
     noncontiguous: bool = False,
     exclude_zero: bool = False,
+    memory_format: aj.memory_format | None = None,
 ) -> aj.Tensor:
     """A tensor of uniform random numbers in ``[low, high)``, drawn from the default generator.
 
@@ -33,10 +34,12 @@ def make_tensor(
 
     Args:
         noncontiguous: leave gaps between neighbours in memory (where there is more than one element).
+        memory_format: the order of the axes in memory.
         exclude_zero: replace zeros by the smallest positive normal number, or 1 in integers.
 
     Raises:
-        ValueError: the range is empty or not a number, or gradients are asked of an integer dtype.
+        ValueError: the range is empty or not a number, ``noncontiguous`` and ``memory_format`` are both given, or
+            gradients are asked of an integer dtype.
 
     Example:
         >>> import autojit as aj
@@ -50,6 +53,8 @@ def make_tensor(
         raise ValueError(
             f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
         )
+    if noncontiguous and memory_format is not None:
+        raise ValueError("The parameters `noncontiguous` and `memory_format` are mutually exclusive")
     first, last = _range(dtype, low, high)
     if dtype.is_complex:
         part = aj.float64 if dtype is aj.complex128 else aj.float32
@@ -66,6 +71,8 @@ def make_tensor(
         wide[..., ::2] = made
         wide[..., 1::2] = made
         made = wide[..., ::2]
+    if memory_format is not None:
+        made = made.contiguous(memory_format=memory_format)
     found: aj.Tensor = made.detach().to(device)
     if requires_grad:
         found.requires_grad_(True)
