@@ -235,3 +235,36 @@ def test_a_scaler_that_is_off_passes_everything_through() -> None:
         aj.amp.GradScaler("cpu", growth_factor=1.0)
     with pytest.raises(ValueError, match="backoff"):
         aj.amp.GradScaler("cpu", backoff_factor=1.0)
+
+
+def test_the_mode_is_switched_without_a_block() -> None:
+    aj.set_autocast_enabled("cpu", True)
+    try:
+        assert aj.is_autocast_cpu_enabled()
+        aj.set_autocast_dtype("cpu", aj.float16)
+        assert aj.get_autocast_cpu_dtype() is aj.float16
+        assert (X @ X).dtype is aj.float16
+    finally:
+        aj.set_autocast_dtype("cpu", aj.bfloat16)
+        aj.set_autocast_enabled("cpu", False)
+    assert (X @ X).dtype is aj.float32
+    aj.set_autocast_cache_enabled(True)
+    aj.clear_autocast_cache()
+    assert not aj.is_autocast_cache_enabled()
+    aj.set_autocast_enabled("cuda", False)
+    with pytest.raises(RuntimeError, match="no device"):
+        aj.set_autocast_enabled("cuda", True)
+    with pytest.raises(RuntimeError, match="not supported"):
+        aj.set_autocast_dtype("cpu", aj.float32)
+    assert aj.GradScaler is aj.amp.GradScaler
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_take_what_products_give(layer: Any) -> None:
+    net = layer(4, 3)
+    with aj.autocast("cpu"):
+        output, _ = net(B @ X)
+        output.square().sum().backward()
+    assert net.weight_ih_l0.grad.dtype is aj.float32
+    with pytest.raises(ValueError, match="dtype"):
+        net(B.bfloat16())

@@ -208,3 +208,32 @@ def test_half_precision_carries() -> None:
     run = lambda x: aj.scan(lambda c, u: ((c * u).sin(), c), x, x.expand(3, 2))
     for a, b in zip(aj.jit(run)(x), run(x), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-3, atol=1e-3)
+
+
+def test_tangents_of_outside_tensors_reach_the_body() -> None:
+    def loss(x: aj.Tensor, s: aj.Tensor) -> aj.Tensor:
+        def grow(c: aj.Tensor, n: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+            inner, _ = aj.scan(lambda a, u: (a * s + u * x[0], ()), c, aj.stack([x, s]))
+            return (inner.sin() + x) * 1.5, n + 1
+
+        y, _ = aj.while_loop(lambda c, n: (n < 3) & (c.abs().sum() < 20), grow, (x * 2, aj.tensor(0)))
+        return aj.cond(y.sum() > 0, lambda: (y * s).sum(), lambda: (y - s).sin().sum())
+
+    x, s = start().detach(), aj.tensor([0.9, 1.1, -0.4], dtype=F)
+
+    def run(x: aj.Tensor, s: aj.Tensor) -> Any:
+        product = aj.func.jvp(loss, (x, s), (s, x))[1]
+        slopes = aj.func.grad(loss, argnums=(0, 1))(x, s)
+        return product, (slopes[0] * s).sum() + (slopes[1] * x).sum(), aj.func.hessian(lambda x: loss(x, s))(x)
+
+    agree(run, x, s)
+    product, by_gradient, _ = aj.jit(run)(x, s)
+    np.testing.assert_allclose(product.item(), by_gradient.item(), rtol=1e-10)
+
+
+def test_products_that_are_the_same_in_every_step() -> None:
+    def run(x: aj.Tensor) -> Any:
+        h, ys = aj.scan(lambda h, u: (h * 0.5 + u, (W @ W, x @ W)), x, x.expand(4, 3))
+        return derivatives((h**2).sum() + (ys[0] ** 2).sum() + ys[1].sin().sum(), x, W)
+
+    agree(run, start())

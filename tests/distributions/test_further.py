@@ -249,3 +249,31 @@ def test_log_densities_compile_with_their_derivatives() -> None:
     for found, expected in zip(compiled(*args), loss(*args), strict=True):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-9)
     assert compiled.stats()["captures"] == 1  # LAPACK and Bessel functions are called back from the step
+
+
+def test_users_write_distributions_of_their_own() -> None:
+    class Shifted(d.Distribution):
+        arg_constraints = {"loc": d.constraints.real}  # noqa: RUF012
+        support = d.constraints.real
+        has_rsample = True
+
+        def __init__(self, loc: Any, validate_args: bool | None = None) -> None:
+            (self.loc,) = d.utils.broadcast_all(loc)
+            super().__init__(self.loc.shape, validate_args=validate_args)
+
+        def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+            new = self._get_checked_instance(Shifted, _instance)
+            new.loc = self.loc.expand(batch_shape)
+            super(Shifted, new).__init__(batch_shape, validate_args=False)
+            return new
+
+        def rsample(self, sample_shape: Any = ()) -> aj.Tensor:
+            return self.loc + d.utils._standard_normal(self._extended_shape(sample_shape), self.loc.dtype, None)
+
+    class Renamed(Shifted):
+        def __init__(self, mean: Any) -> None:
+            super().__init__(mean)
+
+    assert Shifted(aj.zeros(3)).expand((2, 3)).sample((4,)).shape == (4, 2, 3)
+    with pytest.raises(NotImplementedError, match="expand"):
+        Renamed(aj.zeros(3)).expand((2, 3))

@@ -142,3 +142,13 @@ def test_rare_methods() -> None:
     y = aj.ones(2)
     y.__idiv__(2)
     assert y.__div__(2).tolist() == [0.25, 0.25]
+
+
+def test_arithmetic_of_sizes() -> None:
+    assert (aj.sym_int(2.7), aj.sym_float(2), aj.sym_max(1, 2), aj.sym_min(1, 2.0)) == (2, 2.0, 2, 1.0)
+    assert (aj.sym_sum([1, 2]), aj.sym_sqrt(4), aj.sym_not(0), aj.sym_ite(True, 1, 2)) == (3, 2.0, True, 1)
+    with pytest.raises(TypeError):
+        aj.sym_ite(True, 1, 2.0)
+    assert (aj.has_lapack, aj.has_mkl, aj.has_openmp, aj.has_spectral) == (True, False, False, True)
+    assert aj.wait(aj.fork(max, 1, 2)) == 2
+    assert isinstance(aj.ones(1).untyped_storage(), aj.UntypedStorage)

@@ -378,3 +378,46 @@ def test_reasons_name_places_and_arguments() -> None:
         step(aj.ones(size))
     assert "argument self.mask: None -> bool[2]" in step.explain()
     assert "argument x: f32[2] -> f32[3]" in step.explain() or "argument self.mask: bool[2] -> None" in step.explain()
+
+
+class Momentum(aj.optim.Optimizer):
+    """A user's own rule, which makes its state at the first step and counts in Python."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, {"lr": lr})
+        self.total = 0
+
+    @aj.no_grad()
+    def step(self, closure: Any = None) -> None:
+        self.total += 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if len(state) == 0:
+                    state["steps"], state["mean"] = 0, aj.zeros_like(p)
+                state["steps"] += 1
+                state["mean"].mul_(0.9).add_(p.grad, alpha=0.1)
+                p.sub_(state["mean"] / (1 - 0.9 ** state["steps"]), alpha=group["lr"])
+
+
+def test_the_state_of_a_users_optimiser() -> None:
+    def losses(compile_with: Callable[..., Any]) -> tuple[list[float], Momentum, Any]:
+        p = aj.tensor([3.0, -2.0], requires_grad=True)
+        rule = Momentum([p], lr=0.1)
+
+        def step() -> aj.Tensor:
+            rule.zero_grad()
+            loss = (p**2).sum()
+            loss.backward()
+            rule.step()
+            return loss
+
+        run = compile_with(step)
+        return [run().item() for _ in range(8)], rule, run
+
+    found, rule, run = losses(aj.jit)
+    expected, eager_rule, _ = losses(lambda f: f)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert (rule.total, eager_rule.total) == (8, 8)
+    assert [state["steps"] for state in rule.state.values()] == [8]
+    assert run.stats()["captures"] <= 3

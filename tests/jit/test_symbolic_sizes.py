@@ -53,7 +53,7 @@ def check_training(
     for _ in range(2):
         aj.manual_seed(0)
         model = build()
-        optimizer = aj.optim.AdamW(model.parameters(), lr=1e-3)
+        optimizer = aj.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         steps.append(_training_step(model, loss, optimizer))
         models.append(model)
     compiled: JitFunction = aj.jit(steps[0])

@@ -135,3 +135,18 @@ def test_values_outside_of_what_a_loss_is_for_are_refused() -> None:
         F.gaussian_nll_loss(aj.zeros(2), aj.zeros(2), aj.tensor([1.0, -1.0]))
     with pytest.raises(RuntimeError, match="at least 3 dimensions"):
         F.pixel_shuffle(aj.ones(4, 4), 2)
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_derivatives_of_convolutions_as_functions(ndim: int) -> None:
+    x, w = randn(2, 4, *[5] * ndim), randn(6, 2, *[3] * ndim)
+    options = {"stride": 2, "padding": 1, "groups": 2}
+    y = getattr(F, f"conv{ndim}d")(x, w, **options)
+    y_bar = aj.randn_like(y)
+    expected = aj.autograd.grad(y, (x, w), y_bar)
+    found = (
+        getattr(nn.grad, f"conv{ndim}d_input")(x.shape, w, y_bar, **options),
+        getattr(nn.grad, f"conv{ndim}d_weight")(x, w.shape, y_bar, **options),
+    )
+    for a, b in zip(found, expected, strict=True):
+        assert aj.allclose(a, b)

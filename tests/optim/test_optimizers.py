@@ -335,3 +335,45 @@ def test_lbfgs_is_called_outside_of_steps_and_its_closure_compiled() -> None:
     optimizer.step(compiled)
     assert compiled().item() < 1e-6
     assert compiled.stats()["captures"] <= 2
+
+
+COMPLEX = ("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
+
+
+@pytest.mark.parametrize("compile_with", [aj.jit, lambda f: f], ids=["compiled", "eager"])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_a_complex_parameter_moves_as_its_real_and_imaginary_parts(name: str, compile_with: Callable[..., Any]) -> None:
+    parts = np.random.default_rng(0).normal(size=(3, 2))
+    real = aj.tensor(parts, requires_grad=True)
+    whole = aj.view_as_complex(aj.tensor(parts)).clone().requires_grad_()
+    rules = [getattr(optim, name)([p], lr=0.05) for p in (real, whole)]
+
+    def step() -> None:
+        for rule, p in zip(rules, (real, aj.view_as_real(whole)), strict=True):
+            rule.zero_grad()
+            (p**3).sum().backward()
+            rule.step()
+
+    run = compile_with(step)
+    for _ in range(4):
+        run()
+    np.testing.assert_allclose(aj.view_as_real(whole.detach()).numpy(), real.detach().numpy(), rtol=1e-6)
+    moments = [value for value in rules[1].state[whole].values() if value.shape == whole.shape]
+    assert all(value.is_complex() for value in moments)
+
+
+@pytest.mark.parametrize("name", ["Adam", "RMSprop", "Adagrad", "Adadelta", "Rprop", "ASGD", "RAdam", "Adafactor"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_step_counts_once_for_every_parameter(name: str, compiled: bool) -> None:
+    ps = [nn.Parameter(aj.ones(n)) for n in (1, 2, 3)]
+    optimizer = getattr(optim, name)(ps)
+
+    def step() -> None:
+        for p in ps:
+            p.grad = aj.ones_like(p)
+        optimizer.step()
+
+    call = aj.jit(step) if compiled else step
+    for _ in range(3):
+        call()
+    assert [float(optimizer.state[p]["step"]) for p in ps] == [3.0, 3.0, 3.0]

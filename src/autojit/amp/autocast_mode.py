@@ -185,3 +185,62 @@ def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
             _set(before)
 
     return decorated
+
+
+def set_autocast_enabled(device_type: str, enabled: bool) -> None:
+    """Switch the mode of this thread outside of a block.
+
+    Raises:
+        RuntimeError: another kind of device than the CPU is switched on.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.set_autocast_enabled("cpu", True)
+        >>> (aj.ones(1, 1) @ aj.ones(1, 1)).dtype
+        autojit.bfloat16
+        >>> aj.set_autocast_enabled("cpu", False)
+    """
+    kind = device(device_type).type
+    if kind == "cpu":
+        _set(Mode(_default_dtypes["cpu"]) if enabled else None)
+    elif enabled:
+        raise UsageError(f"set_autocast_enabled: there is no device of the kind '{kind}'", fix="pass 'cpu'")
+
+
+def set_autocast_dtype(device_type: str, dtype: DType) -> None:
+    """The dtype that ``set_autocast_enabled`` casts products to from now on.
+
+    Raises:
+        RuntimeError: the dtype is not bfloat16 or float16, or the kind of device is unknown.
+    """
+    kind = device(device_type).type
+    if dtype not in _NARROW or kind not in _default_dtypes:
+        raise UsageError(
+            f"set_autocast_dtype: {dtype} on '{kind}' is not supported", fix="bfloat16 or float16 on 'cpu'"
+        )
+    _default_dtypes[kind] = dtype
+    if kind == "cpu" and state.autocast is not None:
+        _set(Mode(dtype))
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """``is_autocast_enabled("cpu")`` under its older name."""
+    return is_autocast_enabled("cpu")
+
+
+def get_autocast_cpu_dtype() -> DType:
+    """``get_autocast_dtype("cpu")`` under its older name."""
+    return get_autocast_dtype("cpu")
+
+
+def is_autocast_cache_enabled() -> bool:
+    """False: casts are not kept."""
+    return False
+
+
+def set_autocast_cache_enabled(enabled: bool) -> None:
+    """Nothing: casts are not kept; a compiled step shares equal ones."""
+
+
+def clear_autocast_cache() -> None:
+    """Nothing: no casts are kept."""

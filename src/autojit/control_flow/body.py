@@ -28,7 +28,7 @@ from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.inplace import replace
 from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
-from autojit.tensor.state import Layer, below, carry, grad_mode, set_layers, set_trace, state
+from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, alias, type_of, wrap_value
 from autojit.tensor.view_history import ViewChain
@@ -135,7 +135,8 @@ class BodyLayer(Layer):
 
         View functions record that they were given a tensor from outside, whatever their ops were given.
         """
-        ends = {edge_of(t): edge_of(standing) for t, standing in self.inner.values() if standing._requires_grad}
+        pairs = [(edge_of(t), standing) for t, standing in self.inner.values() if standing._requires_grad]
+        ends: dict[Any, Any] = {edge: edge_of(standing) for edge, standing in pairs if edge is not None}
         stack = [t._grad_fn for t in tensors if t._grad_fn is not None]
         seen = set(stack)
         while stack:
@@ -344,6 +345,11 @@ def _root(entry: StateEntry) -> Tensor:
     return alias(owner) if owner._requires_grad else owner
 
 
+def takes_grad(t: Tensor) -> bool:
+    """Whether gradients flow into a tensor, or into what stands for it where the program is captured itself."""
+    return wants_grad((t, *holders(t))[-1])
+
+
 def forget_history(results: Sequence[Tensor], kept: Sequence[bool]) -> None:
     """Let fresh results that depend on nothing which requires gradients not require any."""
     for t, keep in zip(results, kept, strict=True):
@@ -366,4 +372,4 @@ def _accumulated(name: str) -> UsageError:
     )
 
 
-__all__ = ["Body", "BodyLayer", "BodyTrace", "forget_history", "write_back"]
+__all__ = ["Body", "BodyLayer", "BodyTrace", "forget_history", "takes_grad", "write_back"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.control_flow.body import Body, forget_history, write_back
+from autojit.control_flow.body import Body, forget_history, takes_grad, write_back
 from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import UsageError
@@ -15,7 +15,6 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.ops.control_flow import Cond, as_tuple
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
-from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import holders, state
 from autojit.tensor.tensor import type_of
 
@@ -107,7 +106,7 @@ def _wants(branches: Sequence[Body], operands: Sequence[Tensor], result: int) ->
     """Whether a result of either branch depends on an operand that requires gradients."""
     start = 0
     for body in branches:
-        if any(wants_grad(operands[start + k]) for k in body.depends(body.outputs[result][1])):
+        if any(takes_grad(operands[start + k]) for k in body.depends(body.outputs[result][1])):
             return True
         start += len(body.inputs)
     return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.control_flow.body import Body, forget_history, write_back
+from autojit.control_flow.body import Body, forget_history, takes_grad, write_back
 from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.conditions import is_open, truth
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
@@ -19,7 +19,6 @@ from autojit.ops.while_sweeps import WhileLoop
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
 from autojit.tensor.functions_shape import movedim, stack
-from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
 
@@ -146,7 +145,7 @@ def carries_want(
 
     The first ``skip`` outputs of the body are no carries.
     """
-    wants = [wants_grad(t) for t in (*carried, *stacks, *read)]
+    wants = [takes_grad(t) for t in (*carried, *stacks, *read)]
     count = len(carried)
     sources = [body.depends(t) for _, t in body.outputs[skip : skip + count]]
     while True:
@@ -296,7 +295,7 @@ class _Scan:
         op = Scan(Graph(inputs, graph.nodes, outputs), first + changed, len(stacks), length, self.reverse)
         found = as_tuple(apply(op, *carried, *read[:changed], *stacks, *read[changed:]), op.n_outputs)
         wants = carries_want(body, 0, carried, stacks, read)
-        given = [*wants, *map(wants_grad, stacks), *map(wants_grad, read)]
+        given = [*wants, *map(takes_grad, stacks), *map(takes_grad, read)]
         made_wants = [any(given[k] for k in body.depends(t)) for _, t in body.outputs[first:stop]]
         forget_history(found, [*wants, *(False for _ in body.written), *made_wants])
         write_back(body.written, found[first : first + changed])

@@ -350,29 +350,34 @@ def _substituted(atom: Atom, replacements: Mapping[str, Expression]) -> Expressi
     return build[atom.kind](a, b)
 
 
+_CEILINGS = 2  # how many atoms of an expression are replaced by what they cannot exceed; each costs a search
+
+
 @lru_cache(maxsize=16384)
-def _bounds(a: Expression) -> tuple[Bound, Bound]:
+def _bounds(a: Expression, ceilings: int = _CEILINGS) -> tuple[Bound, Bound]:
     low, high = _interval(a)
     shifted_low, shifted_high = _shifted_bounds(a)
-    lows = [b for b in (low, shifted_low, _bounded_below(a)) if b is not None]
-    top = _bounded_below(scale(a, -1))
+    lows = [b for b in (low, shifted_low, _bounded_below(a, ceilings)) if b is not None]
+    top = _bounded_below(scale(a, -1), ceilings)
     highs = [b for b in (high, shifted_high, None if top is None else -top) if b is not None]
     return max(lows, default=None), min(highs, default=None)
 
 
-def _bounded_below(a: Expression) -> Bound:
+def _bounded_below(a: Expression, ceilings: int) -> Bound:
     """The bound with an atom that is subtracted replaced by what it cannot exceed."""
+    if not ceilings:
+        return None
     for monomial, coefficient in a.terms:
         if coefficient > 0:
             continue
         for place, atom in enumerate(monomial):
             others = monomial[:place] + monomial[place + 1 :]
-            ceilings = list(_ceilings(atom))
-            if not ceilings or any((other.bounds()[0] or 0) < 1 for other in others):
+            tops = list(_ceilings(atom))
+            if not tops or any((other.bounds()[0] or 0) < 1 for other in others):
                 continue
             factor = Expression(((others, coefficient),))
             rest = Expression(tuple(term for term in a.terms if term[0] != monomial))
-            found = [add(rest, multiply(ceiling, factor)).lower_bound() for ceiling in ceilings]
+            found = [_bounds(add(rest, multiply(top, factor)), ceilings - 1)[0] for top in tops]
             return max((low for low in found if low is not None), default=None)
     return None
 

@@ -138,6 +138,19 @@ class Distribution:
         made._batch_shape = batch
         return made
 
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """What ``expand`` of a subclass fills: a bare instance, or the one given.
+
+        Raises:
+            NotImplementedError: a subclass with another ``__init__`` has no ``expand`` of its own.
+        """
+        if _instance is None and type(self).__init__ is not cls.__init__:  # type: ignore[misc]
+            raise UnsupportedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
+                "define a custom .expand() method."
+            )
+        return object.__new__(type(self)) if _instance is None else _instance
+
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 _MODULES: dict[str, str] = {
-    "amp.autocast_mode": "autocast get_autocast_dtype is_autocast_enabled",
+    "amp.autocast_mode": """autocast clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype
+        is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled
+        set_autocast_dtype set_autocast_enabled""",
+    "amp.grad_scaler": "GradScaler",
     "functions.buffers": "empty_permuted from_file frombuffer",
     "functions.compiling": "compile",
     "functions.copies": """alias_copy as_strided_copy ccol_indices_copy col_indices_copy crow_indices_copy detach_copy
@@ -31,13 +34,17 @@ _MODULES: dict[str, str] = {
     "functions.recurrent": "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell",
     "functions.removed": "eig lstsq matrix_rank solve symeig",
     "functions.segments": "_segment_reduce segment_reduce",
-    "functions.settings": """compiled_with_cxx11_abi get_deterministic_debug_mode get_float32_matmul_precision
-        get_num_interop_threads init_num_threads is_distributed is_storage set_deterministic_debug_mode
-        set_float32_matmul_precision set_flush_denormal set_num_interop_threads typename""",
+    "functions.settings": """compiled_with_cxx11_abi get_deterministic_debug_mode
+        get_float32_matmul_precision get_num_interop_threads has_lapack has_mkl has_openmp has_spectral
+        init_num_threads is_distributed is_storage set_deterministic_debug_mode set_float32_matmul_precision
+        set_flush_denormal set_num_interop_threads typename""",
+    "functions.symbolic": "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum",
     "functions.windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
+    "jit.scripting": "fork wait",
     "sparse.compressed": """dsmm hspmm saddmm smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
         sparse_csc_tensor spmm sspaddmm""",
     "special": "i0",
+    "tensor.memory": "UntypedStorage",
     "special.functions": "i0_",
 }
 

@@ -21,12 +21,15 @@ from autojit.tensor.namespace import (
 
 __all__ = [
     "compiled_with_cxx11_abi", "get_deterministic_debug_mode", "get_float32_matmul_precision",
-    "get_num_interop_threads", "init_num_threads", "is_distributed", "is_storage", "set_deterministic_debug_mode",
+    "get_num_interop_threads", "has_lapack", "has_mkl", "has_openmp", "has_spectral",
+    "init_num_threads", "is_distributed", "is_storage", "set_deterministic_debug_mode",
     "set_float32_matmul_precision", "set_flush_denormal", "set_num_interop_threads", "typename",
 ]  # fmt: skip
 
 _PRECISIONS = ("highest", "high", "medium")
 _DEBUG_MODES = ("default", "warn", "error")
+has_lapack = has_spectral = True  # decompositions and Fourier transforms, by NumPy
+has_mkl = has_openmp = False
 _precision = "highest"
 _interop_threads = 1
 

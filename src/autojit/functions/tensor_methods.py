@@ -105,6 +105,8 @@ def __div__(self: Tensor, other: Any) -> Tensor:
 
 def __rdiv__(self: Tensor, other: Any) -> Tensor:
     """Division of another number by this tensor, under Python 2's name."""
+    if not isinstance(self, Tensor):
+        raise TypeError(f"__rdiv__ is a method of Tensor, not of {type(self).__name__}")
     return div(other, self)
 
 

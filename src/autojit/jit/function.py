@@ -211,7 +211,7 @@ class JitFunction:
         key = self._key(call)
         found = self.roots.get(key)
         if found is None and not call.is_fixed:
-            call.shapes, call.sizes = self.open_sizes.shapes(call.leaves, call.bound)
+            call.shapes, call.sizes = self.open_sizes.shapes(call.tree, call.leaves, call.bound)
             key = self._key(call) if call.shapes else key
             found = self.roots.get(key)
         if found is None:

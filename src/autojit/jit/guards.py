@@ -224,6 +224,9 @@ class Collector:
         elif hasattr(value, "_guard_snapshot"):
             self._add(f"{name} (parameters and options)", value._guard_snapshot, value._guard_snapshot(), None, True)
             self.tensors += [p for group in value.param_groups for p in group["params"]]
+            if not is_own_instance(value):  # an optimiser of the user's keeps its state as it likes
+                self.tables += [(name, vars(value)), (f"{name}.state", value.state)]
+                self.tables += [(f"{name}.state", kept) for kept in value.state.values() if isinstance(kept, dict)]
         elif not is_own_instance(value):
             self._instance(value, name, names, depth)
 

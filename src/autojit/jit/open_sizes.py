@@ -18,10 +18,11 @@ from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import is_symbolic, named_size, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.jit.calls import Fixed
+from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
 from autojit.tensor.tensor import Tensor, type_of
 
-Axis = tuple[int, int]  # (leaf of the arguments, axis)
+Axis = tuple[TreeSpec, int, int]  # (structure of the arguments, leaf, axis)
 
 
 class OpenSizes:
@@ -35,19 +36,22 @@ class OpenSizes:
         self.dynamic = dynamic
         self.symbols: dict[Axis, int] = {}  # the numbers of their symbols
         self.fixed: dict[Axis, str] = {}  # given up: why
+        self.values: dict[str, int] = {}  # of the symbols in the last call
         self.count = 0
         self.are_counts_fixed = False  # whether what a step counts is a number that Python decides on
         self.specialised = 0  # symbols given up
 
-    def shapes(self, leaves: Sequence[Any], bound: Collection[int]) -> tuple[dict[int, Shape], dict[str, int]]:
+    def shapes(
+        self, tree: TreeSpec, leaves: Sequence[Any], bound: Collection[int]
+    ) -> tuple[dict[int, Shape], dict[str, int]]:
         """(shapes of the leaves that have open extents, values of the symbols) for a call."""
         found = {k: shape for k, shape in _shapes(leaves) if k not in bound}
         if self.dynamic:
-            self._open((k, a) for k, shape in found.items() for a, n in enumerate(shape) if n >= LEAST)
-        sizes = self._values(found)
+            self._open((tree, k, a) for k, shape in found.items() for a, n in enumerate(shape) if n >= LEAST)
+        sizes = self.values = self._values(tree, found)
         opened: dict[int, Shape] = {}
         for k, shape in found.items():
-            wanted = tuple(self._size((k, a), n) for a, n in enumerate(shape))
+            wanted = tuple(self._size((tree, k, a), n) for a, n in enumerate(shape))
             if any(map(is_symbolic, wanted)):
                 opened[k] = wanted
         return opened, sizes
@@ -56,18 +60,18 @@ class OpenSizes:
         symbol = self.symbols.get(axis)
         return extent if symbol is None or extent < LEAST else named_size(_name(symbol), extent)
 
-    def _values(self, shapes: Mapping[int, Shape]) -> dict[str, int]:
+    def _values(self, tree: TreeSpec, shapes: Mapping[int, Shape]) -> dict[str, int]:
         """The symbols' values; axes that differ for the first time get symbols of their own."""
         values: dict[str, int] = {}
         parted: dict[tuple[int, int], int] = {}
-        for (k, a), symbol in list(self.symbols.items()):
-            extent = shapes[k][a] if k in shapes and a < len(shapes[k]) else 0
+        for (of, k, a), symbol in list(self.symbols.items()):
+            extent = shapes[k][a] if of == tree and k in shapes and a < len(shapes[k]) else 0
             if extent < LEAST:
                 continue
             if values.setdefault(_name(symbol), extent) != extent:
                 if (symbol, extent) not in parted:
                     parted[symbol, extent] = self._new()
-                self.symbols[k, a] = parted[symbol, extent]
+                self.symbols[tree, k, a] = parted[symbol, extent]
                 values[_name(parted[symbol, extent])] = extent
         return values
 
@@ -75,11 +79,12 @@ class OpenSizes:
         self.count += 1
         return self.count - 1
 
-    def _open(self, axes: Iterable[Axis]) -> bool:
-        """Open axes that are not; they get one symbol until they differ."""
+    def _open(self, axes: Iterable[Axis], extent: int = -1) -> bool:
+        """Open axes that are not; they get one symbol until they differ, an open one of the same ``extent`` if any."""
         fresh = [axis for axis in axes if axis not in self.symbols and axis not in self.fixed]
         if fresh:
-            self.symbols.update(dict.fromkeys(fresh, self._new()))
+            known = next((int(name[1:]) for name, value in self.values.items() if value == extent), None)
+            self.symbols.update(dict.fromkeys(fresh, self._new() if known is None else known))
         return bool(fresh)
 
     def notice(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...]) -> bool:
@@ -92,7 +97,7 @@ class OpenSizes:
         groups: dict[tuple[int, int], list[Axis]] = {}
         for axis, pair in min(found, key=len).items():
             groups.setdefault(pair, []).append(axis)
-        opened = [self._open(axes) for axes in groups.values()]
+        opened = [self._open(axes, pair[1]) for pair, axes in groups.items()]
         return any(opened)
 
     def give_up(self, trace: Trace, names: Collection[str], reason: str, note: Callable[[str], None]) -> NoReturn:
@@ -139,7 +144,7 @@ def _changed(old: tuple[Any, ...], new: tuple[Any, ...]) -> dict[Axis, tuple[int
             if surely_less(n, LEAST) != surely_less(m, LEAST):
                 return None
             if n != m and not is_symbolic(n) and not is_symbolic(m):
-                found[k, axis] = n, m
+                found[new[0], k, axis] = n, m
     return found
 
 

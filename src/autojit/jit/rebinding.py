@@ -172,7 +172,7 @@ class Snapshot:
             for key in dict.fromkeys((*table, *before)):
                 old, new = before.get(key, MISSING), table.get(key, MISSING)
                 if not same(new, old) and (id(holder) not in self.of_own or key == "training" or _is_traced(new)):
-                    yield Location(f"{name}.{key}", holder, key), old
+                    yield Location(f"{name}.{key}" if isinstance(key, str | int) else name, holder, key), old
 
 
 def _table(holder: Any) -> Mapping[Any, Any]:
@@ -209,12 +209,12 @@ class Rebinding:
 
     def values(self) -> tuple[Any, ...]:
         """What the places hold now, as arguments of the step."""
-        return tuple([_entering(location.read()) for location in self.locations])
+        return tuple([_mapped(location.read(), _entering) for location in self.locations])
 
     def __call__(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The function called with these values in their places; the places are left as they were."""
         before = [location.read() for location in self.locations]
-        given = [value.tensor.item() if type(value) is Number else value for value in values]
+        given = [_mapped(value, lambda v: v.tensor.item() if type(v) is Number else v) for value in values]
         try:
             for location, value in zip(self.locations, given, strict=True):
                 location.write(value)
@@ -270,6 +270,16 @@ def _note_flag(location: Location) -> None:
         entry = trace.state.get(id(location.holder._array))
         if entry is not None and entry.owner is location.holder:
             entry.requires_grad = location.holder._requires_grad
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A nest of tuples, lists and dictionaries with other leaves."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([_mapped(item, change) for item in value])
+    if kind is dict:
+        return {key: _mapped(item, change) for key, item in value.items()}
+    return change(value)
 
 
 def _entering(value: Any) -> Any:

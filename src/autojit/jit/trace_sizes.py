@@ -21,8 +21,8 @@ from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import Positions
-from autojit.ops.sources import SizeValue
-from autojit.tensor.functions_elementwise import floor_divide, maximum, minimum, remainder
+from autojit.ops.sources import Iota, SizeValue
+from autojit.tensor.functions_elementwise import floor_divide, maximum, minimum, remainder, where
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, wrap_value
 
@@ -143,14 +143,24 @@ class TraceSizes:
     def _count(self, mask: Value) -> Value:
         with grad_mode(False):
             count = wrap_value(mask).to(int64).sum()
-        if self.are_counts_fixed:
-            assert count._value is not None
-            return self.apply(Positions(int(self.concretize(count._value).item())), (mask,))[0]
+            if self.are_counts_fixed:
+                assert count._value is not None
+                return self._positions_of(mask, int(self.concretize(count._value).item()))
         name = f"u{len(self.counted)}"
         hint = max(2, hint_of(mask.type.size) // 2 + 1) + self.shift
         (positions,) = self.apply(Positions(size(hint, expressions.symbol(name, 0))), (mask,))
         self.counted[name] = positions, count
         return positions
+
+    def _positions_of(self, mask: Value, count: int) -> Value:
+        """The positions of a known number of true elements: each is written where the count of those before says."""
+        flat = wrap_value(mask).reshape(-1)
+        places = where(flat, flat.to(int64).cumsum(0) - 1, flat.shape[0])
+        (iota,) = self.apply(Iota((flat.shape[0],), 0, int64), ())
+        spread = wrap_value(iota).new_zeros(flat.shape[0] + 1).scatter(0, places, wrap_value(iota))
+        found = spread[:count].clone()._value
+        assert found is not None
+        return found  # type: ignore[no-any-return]
 
     def concrete_op(self, op: Op) -> Op:
         """An op as it is in this call."""

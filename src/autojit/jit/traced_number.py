@@ -231,7 +231,8 @@ for _name in ("add", "sub", "mul"):
 _arithmetic("truediv", float)
 for _name in ("floordiv", "mod", "pow"):
     _on_digits(_name)
-_power_by_digits = TracedNumber.__pow__  # type: ignore[attr-defined]
+_POWER = "__pow__"
+_power_by_digits: Callable[[Any, Any], Any] = getattr(TracedNumber, _POWER)
 
 
 def _power(self: TracedNumber, exponent: Any) -> Any:
@@ -242,5 +243,5 @@ def _power(self: TracedNumber, exponent: Any) -> Any:
         return TracedNumber(self.trace, self.tensor.to(float64) ** exponent, float)
 
 
-TracedNumber.__pow__ = _power  # type: ignore[attr-defined]
+setattr(TracedNumber, _POWER, _power)
 numbers.Real.register(TracedNumber)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autojit.nn import functional, init, modules, parallel, parameter, utils
+from autojit.nn import functional, grad, init, modules, parallel, parameter, utils
 from autojit.nn.activation import (
     CELU,
     ELU,
@@ -323,6 +323,7 @@ __all__ = [
     "ZeroPad3d",
     "factory_kwargs",
     "functional",
+    "grad",
     "init",
     "modules",
     "parallel",

@@ -370,6 +370,10 @@ class ParameterDict(Module):
             self[key] = default
         return self[key]
 
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new dict with the same value for every key."""
+        return ParameterDict(dict.fromkeys(keys, default))
+
     def pop(self, key: str) -> Any:
         """Remove and return the value of ``key``."""
         found = self[key]

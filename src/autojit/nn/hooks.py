@@ -102,6 +102,11 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
     return add_hook(everywhere, ("_backward_hooks", hook))
 
 
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(module, grad_input, grad_output)`` after the node of every module's output; an older form."""
+    return add_hook(everywhere, ("_last_node_hooks", hook))
+
+
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call ``hook(module, name, parameter)`` when a module gets a parameter; it may return another one."""
     return add_hook(_of_registration, ("parameter", hook))
@@ -202,8 +207,9 @@ class HookMixin:
             else:
                 output = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
             output = self._run_forward_hooks(args, kwargs, output, done)
-            if self._last_node_hooks:
-                after_the_last_node(self, list(self._last_node_hooks.values()), output)
+            last = [*_of_kind("_last_node_hooks"), *self._last_node_hooks.values()]
+            if last:
+                after_the_last_node(self, last, output)
             return output
         except Exception:
             self._run_always_called_hooks(args, kwargs, done)

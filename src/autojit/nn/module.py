@@ -23,7 +23,6 @@ from autojit.tensor.state import bump_guard_epoch
 
 _PLAIN = (bool, int, float, str, type(None))
 _ABSENT = object()
-_PARTS = ("_parameters", "_buffers", "_modules", *HOOK_KINDS)
 
 
 def _type_name(value: object) -> str:
@@ -409,20 +408,6 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
                 parameter.grad = None  # written without reading: a trace needs no old gradient
             elif parameter.grad is not None:
                 parameter.grad.detach_().zero_()
-
-    def _guard_snapshot(self) -> tuple[Any, ...]:
-        """What a trace of the module baked in beside plain attributes: which parts it has, and their hooks.
-
-        Equal snapshots mean that the same tensors, modules and hooks are in the same places.
-        """
-        return tuple(
-            (
-                path,
-                id(part),
-                *(tuple((name, id(kept)) for name, kept in part.__dict__[kind].items()) for kind in _PARTS),
-            )
-            for path, part in self.named_modules()
-        )
 
     # ---- text
 

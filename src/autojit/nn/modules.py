@@ -44,6 +44,7 @@ _provide(
     {path: " ".join(f"autojit.nn.{home}" for home in homes.split()) for path, homes in _HOMES.items()},
     _OTHERS,
 )
+_provide("autojit.nn", {"common_types": "autojit.nn.extents"})
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from autojit.nn.parameter import Parameter
 from autojit.nn.rnn_cells import gru_step, lstm_step, rnn_step
 from autojit.nn.utils.rnn import PackedSequence, pack_like, unpacked
 from autojit.tensor import Tensor
+from autojit.tensor.state import state as thread
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 _State = tuple[Tensor, ...]  # (h,) or (h, c), each f[n, size]
@@ -155,7 +156,7 @@ class RNNBase(Module):
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
         weight = next(iter(self._parameters.values()))
-        if weight is not None and input.dtype is not weight.dtype:
+        if weight is not None and input.dtype is not weight.dtype and thread.autocast is None:
             raise ArgumentError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}).",
                 {"input": input},

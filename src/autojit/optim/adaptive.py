@@ -68,7 +68,7 @@ class RMSprop(Optimizer):
                 state["momentum_buffer"] = zeros_like(p)
             if group.plain("centered"):
                 state["grad_avg"] = zeros_like(p)
-        state["step"].add_(1)
+        advance(state["step"])
         grad = with_decay(grad, p, group, hyper(group, "weight_decay"))
         alpha = hyper(group, "alpha")
         v = addcmul_(state["square_avg"].mul_(alpha), grad, grad, 1 - alpha)
@@ -166,7 +166,7 @@ class Adadelta(Optimizer):
             state["step"] = step_counter()
             state["square_avg"] = zeros_like(p)
             state["acc_delta"] = zeros_like(p)
-        state["step"].add_(1)
+        advance(state["step"])
         grad = with_decay(grad, p, group, hyper(group, "weight_decay"))
         rho, eps = hyper(group, "rho"), hyper(group, "eps")
         v = addcmul_(state["square_avg"].mul_(rho), grad, grad, 1 - rho)
@@ -208,7 +208,7 @@ class Rprop(Optimizer):
             state["step"] = step_counter()
             state["prev"] = zeros_like(p)
             state["step_size"] = full_like(p, float(group.plain("lr")))
-        state["step"].add_(1)
+        advance(state["step"])
         if group.plain("maximize"):
             grad = -grad
         shrink, grow = group["etas"]

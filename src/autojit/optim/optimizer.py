@@ -21,7 +21,8 @@ from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, stepping
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
-from autojit.tensor.state import bump_guard_epoch, is_tracing, state
+from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace, state
+from autojit.tensor.tensor import type_of
 
 Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
@@ -222,11 +223,22 @@ class Optimizer:
             if any(resting):
                 part_counters([known for _, _, known, _ in moving], resting)
             for p, grad, known, group in moving:
-                self._update(p, grad, known, group)
+                update = self._update_complex if type_of(p).dtype.is_complex else self._update
+                update(p, grad, known, group)
         return loss
 
     step = _with_hooks(step)
     takes_sparse = False  # whether ``_update`` knows sparse gradients
+
+    def _update_complex(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        """Real and imaginary parts are parameters of their own; the state keeps complex tensors, as torch's."""
+        parts = {k: aj.view_as_real(v) if isinstance(v, Tensor) and v.is_complex() else v for k, v in state.items()}
+        self._update(aj.view_as_real(p), aj.view_as_real(grad), parts, group)
+        with outside_trace():
+            for name in parts.keys() - state.keys():
+                part = parts[name]
+                is_of_parts = isinstance(part, Tensor) and part.shape == (*p.shape, 2)
+                state[name] = aj.view_as_complex(part) if is_of_parts else part
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Change ``p`` and ``state`` in place by one step along ``grad``."""

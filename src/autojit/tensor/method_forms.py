@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 _AXIS_NAMES = frozenset({"dim", "keepdim"})
 _ABSENT: Any = object()
+F = TypeVar("F", bound=Callable[..., Any])
 
 # parameters that torch calls otherwise in the method than in the function
 OF_METHODS = {
@@ -79,7 +80,7 @@ def has_axis(function: Callable[..., Any]) -> bool:
     return not _AXIS_NAMES.isdisjoint(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
-def with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_numpy_names(function: F) -> F:
     """The function with ``axis`` for ``dim`` and ``keepdims`` for ``keepdim``.
 
     Example:
@@ -109,7 +110,8 @@ def with_numpy_names(function: Callable[..., Any]) -> Callable[..., Any]:
     own, name = wrapper.__code__, function.__name__
     names = dict(zip(("first", "second", "third"), taken, strict=False))  # so keywords reach them
     wrapper.__code__ = _renamed(own, names).replace(co_name=name, co_qualname=name)  # what errors and profiles show
-    return functools.wraps(function)(wrapper)
+    wrapped: Any = functools.wraps(function)(wrapper)
+    return wrapped  # type: ignore[no-any-return]
 
 
 def in_our_names(options: dict[str, Any]) -> dict[str, Any]:

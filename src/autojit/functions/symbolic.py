@@ -1,0 +1,69 @@
+"""Arithmetic that torch offers for sizes that are not known yet; for numbers it is Python's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"]
+
+
+def sym_float(a: Any) -> Any:
+    """``float(a)``."""
+    return float(a)
+
+
+def sym_int(a: Any) -> Any:
+    """The whole part of a number, towards zero.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.sym_int(-2.5)
+        -2
+    """
+    return math.trunc(a)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """The larger number; a float if one of them is, as in torch.
+
+    Example:
+        >>> import autojit as aj
+        >>> aj.sym_max(2, 1.5)
+        2.0
+    """
+    found = a if a > b else b
+    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """The smaller number; a float if one of them is."""
+    found = a if a < b else b
+    return float(found) if isinstance(a, float) or isinstance(b, float) else found
+
+
+def sym_not(a: Any) -> bool:
+    """``not a``."""
+    return not a
+
+
+def sym_sqrt(a: Any) -> Any:
+    """The square root."""
+    return math.sqrt(a)
+
+
+def sym_sum(args: Iterable[Any]) -> Any:
+    """The sum of numbers."""
+    return sum(args)
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    """``t`` if ``b``, else ``f``, which are of one type.
+
+    Raises:
+        TypeError: ``b`` is no bool, or the types differ.
+    """
+    if not isinstance(b, bool) or type(t) is not type(f):
+        raise TypeError(f"sym_ite takes a bool and two values of one type, not {b!r}, {t!r}, {f!r}")
+    return t if b else f
