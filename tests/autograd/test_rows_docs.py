@@ -165,7 +165,9 @@ def test_S3_02_every_note_has_a_section(mode: Mode) -> None:
 
 def test_S3_03_the_coverage_of_every_package_is_stated(mode: Mode) -> None:
     mode.does_not_apply(A_PAGE)
-    stated = {row[0].strip("`"): row[1:] for row in rows_of(page("coverage.md"))}
+    stated: dict[str, Any] = {}
+    for row in rows_of(page("coverage.md")):
+        stated.setdefault(row[0].strip("`"), row[1:])  # the first table: packages; names are counted below it
     for package in PACKAGES:
         state, why = stated[package]
         assert state in ("provided", "provided in part", "provided differently", "planned", "out of scope"), package

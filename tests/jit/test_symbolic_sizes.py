@@ -92,6 +92,7 @@ def test_a_size_that_changes_is_captured_once_more_and_then_open() -> None:
         captures=2,
     )
     assert "f32[s0, 3]" in compiled.explain()
+    assert compiled.memory()["result_bytes"] == 4 * 3 * (77 * 1 + 3)
     assert compiled.stats()["native_calls"] > 0
 
 
@@ -258,7 +259,12 @@ def test_a_language_model_trains_on_any_batch_and_length() -> None:
 
 def test_a_convolutional_network_trains_on_any_batch() -> None:
     build = lambda: nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 7)
+        nn.Conv2d(1, 4, 3, padding=1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 7),
     )
     make = lambda n: (aj.rand(n, 1, 8, 8), aj.randint(0, CLASSES, (n,)))
     check_training(build, lambda m, x, t: F.cross_entropy(m(x), t), make, (4, 8, 3, 16, 2), captures=2)

@@ -382,7 +382,7 @@ class JitFunction:
         return show_stage(self, stage)
 
     def memory(self) -> dict[str, int]:
-        """Bytes of the last captured step: arena (temporaries), state, results; for its last sizes where they are open."""
+        """Bytes of the last captured step, for its last sizes: arena (temporaries), state, results."""
         step = self.last_step()
         sizes = step.segment.sizes()
         return {

@@ -61,6 +61,7 @@ def _explain_step(step: CompiledStep) -> list[str]:
     if compiled.lowered.fallbacks:
         lines.append(f"  fallbacks  ops called back from the step: {', '.join(compiled.lowered.fallbacks)}")
     lines += [f"  split      {s.value.type} == {s.outcome!s:.40} at {s.source}" for s in step.trace.splits]
+    lines += [f"  sizes      {guard} at {source}" for guard, source in step.trace.size_guards]
     lines.append(f"  guards     {len(step.capture.guards)}")
     lines += [f"    {guard.name} == {shown(guard.expected)}" for guard in step.capture.guards[:40]]
     return lines
@@ -69,7 +70,8 @@ def _explain_step(step: CompiledStep) -> list[str]:
 def _how_called(step: CompiledStep) -> str:
     if step.is_whole:
         return "one native call per step"
-    return f"{len(step.trace.splits) + 1} native calls per step, Python decides between them (aj.cond and aj.while_loop: one)"
+    calls = len(step.trace.splits) + 1
+    return f"{calls} native calls per step, Python decides between them (aj.cond and aj.while_loop: one)"
 
 
 def show_stage(function: JitFunction, stage: str) -> str:

@@ -244,4 +244,16 @@ def _power(self: TracedNumber, exponent: Any) -> Any:
 
 
 setattr(TracedNumber, _POWER, _power)
+
+
+def _power_of(self: TracedNumber, base: Any) -> Any:
+    """``base ** self``, as in ``1 - beta ** step``: a float whatever the digits if the base is a positive one."""
+    if type(base) is not float or base <= 0.0:
+        return base ** (self._beside(base) if isinstance(base, Tensor) else self.concrete())
+    self._check()
+    with grad_mode(False):
+        return TracedNumber(self.trace, base ** self.tensor.to(float64), float)
+
+
+setattr(TracedNumber, "__rpow__", _power_of)  # noqa: B010  # as the operators above
 numbers.Real.register(TracedNumber)

@@ -21,7 +21,7 @@ Piece = tuple[int, int, Value]  # where it begins and ends along the axis, what 
 def join_slices(graph: Graph) -> Graph:
     """A sum of paddings with zeros, along one axis and apart from each other, becomes a concatenation.
 
-    Preserves results to rounding (other terms of the sum are added first, and a negative zero keeps its sign) and source
+    Preserves results to rounding (other terms of the sum are added first, a negative zero keeps its sign) and source
     locations. Time O(nodes + terms log terms).
     """
     made_by = graph.definitions()

@@ -38,7 +38,7 @@ from autojit.codegen.cpu.lowered import (
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.size_expressions import Expression
-from autojit.core.sizes import is_symbolic, size_max
+from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.runtime.executable import Executable, OutputSpec
@@ -173,8 +173,9 @@ class PlanBuilder:
         self.open_scratch: dict[Scratch, int] = {}  # of symbolic size: the region
         self.open_bands: dict[BandEntry, int] = {}  # with local memory of symbolic size: the region
         kept = peak = 0
-        regions: list[int] = [*self.memory.regions, 0]  # the last of these for the workers
-        shared = len(self.memory.regions)
+        regions: list[int] = list(self.memory.regions)
+        # Kernels of a band or batch run side by side, so workers' scratch is shared only where it is of one size.
+        by_size: dict[int, int] = {}
         for entry in self.lowered.entries:
             parts = (entry,) if isinstance(entry, Entry) else entry.entries
             moving = entry.local_bytes * self.workers if isinstance(entry, BandEntry) else 0
@@ -188,11 +189,13 @@ class PlanBuilder:
                         continue
                     size = self._scratch_bytes(scratch)
                     if is_symbolic(size):
-                        self.open_scratch[scratch] = shared if scratch.per_worker else len(regions)
-                        if scratch.per_worker:
-                            regions[shared] = size_max(regions[shared], size)
-                        else:
+                        known = by_size.get(size) if scratch.per_worker else None
+                        if known is None:
+                            known = len(regions)
                             regions.append(size)
+                        if scratch.per_worker:
+                            by_size[size] = known
+                        self.open_scratch[scratch] = known
                         continue
                     if scratch.per_worker:
                         continue
