@@ -21,6 +21,7 @@ from autojit.ir import Graph, GraphBuilder, evaluate, parse_graph
 from autojit.ir.concrete import concrete
 from autojit.runtime.pool import get_num_threads, set_num_threads
 from autojit.schedule.bands import Band
+from autojit.schedule.batches import Batch
 from autojit.schedule.schedule import schedule
 from tests.codegen.agreement import disagreement
 
@@ -304,6 +305,39 @@ def test_code_does_not_depend_on_the_sizes_met_first(text: str) -> None:
     graph = parse_graph(text)
     shown = {repr(lower(schedule(seen_with(graph, {"s0": n}))).entries) for n in (2, 37, 256)}
     assert len({re.sub(r"0x[0-9a-f]+", "", entries) for entries in shown}) == 1
+
+
+def softmaxes(widths: Sequence[int]) -> str:
+    """Softmaxes over rows of several lengths, side by side over the same rows."""
+    lines = []
+    for k, width in enumerate(widths):
+        n = f"{width}*s0"
+        lines.append(
+            f"m{k}: f32[16, 8] = amax[axes=(2,)](x{k}); b{k}: f32[16, 8, 1] = reshape[shape=(16, 8, 1)](m{k});"
+        )
+        lines.append(f"d{k}: f32[16, 8, {n}] = sub(x{k}, b{k}); e{k}: f32[16, 8, {n}] = exp(d{k});")
+        lines.append(f"s{k}: f32[16, 8] = sum[axes=(2,)](e{k}); c{k}: f32[16, 8, 1] = reshape[shape=(16, 8, 1)](s{k});")
+        lines.append(f"r{k}: f32[16, 8, {n}] = div(e{k}, c{k});")
+    inputs = ", ".join(f"x{k}: f32[16, 8, {width}*s0]" for k, width in enumerate(widths))
+    return f"(y: f32[s0], {inputs}) {{ {' '.join(lines)} return {', '.join(f'r{k}' for k in range(len(widths)))} }}"
+
+
+def test_workers_in_different_kernels_have_memory_of_their_own() -> None:
+    graph = parse_graph(softmaxes((1, 5, 2, 7)))
+    compiled = compile(graph)
+    (batch,) = compiled.schedule.kernels
+    assert isinstance(batch, Batch)
+    arrays = draw(concrete(graph, {"s0": 2001}))
+    threads = get_num_threads()
+    try:
+        set_num_threads(1)
+        expected = [y.tobytes() for y in compiled.executable.run(arrays)]
+        set_num_threads(4)
+        executable = compile(graph).executable
+        for _ in range(10):
+            assert [y.tobytes() for y in executable.run(arrays)] == expected
+    finally:
+        set_num_threads(threads)
 
 
 def _parts(entry: Any) -> Sequence[Any]:

@@ -187,14 +187,13 @@ class PlanBuilder:
                 for scratch in _scratch_of(part):
                     if scratch in self.scratch or scratch in self.open_scratch:
                         continue
-                    size = self._scratch_bytes(scratch)
-                    if is_symbolic(size):
-                        known = by_size.get(size) if scratch.per_worker else None
+                    if is_symbolic(scratch.size_bytes):
+                        known = by_size.get(scratch.size_bytes) if scratch.per_worker else None
                         if known is None:
                             known = len(regions)
-                            regions.append(size)
+                            regions.append(self._scratch_bytes(scratch))
                         if scratch.per_worker:
-                            by_size[size] = known
+                            by_size[scratch.size_bytes] = known
                         self.open_scratch[scratch] = known
                         continue
                     if scratch.per_worker:
@@ -204,7 +203,7 @@ class PlanBuilder:
             own = [s for p in parts for s in _scratch_of(p) if s.per_worker and s not in self.open_scratch]
             workers = max(map(self._scratch_bytes, own), default=0)
             peak = max(peak, moving + workers)
-        if any(map(is_symbolic, regions)):
+        if regions:
             assert self.sizes is not None
             self.regions = [self.sizes.region(size) for size in regions]
         self.worker_offset = start + kept

@@ -10,7 +10,7 @@ from typing import Any
 
 from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
-from autojit.core.errors import ArgumentError, DTypeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.elementwise_exponential import PowNumber
 from autojit.tensor.dispatch import apply, apply_single, number
@@ -53,12 +53,14 @@ def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
     return function
 
 
-def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
+def _binary(op_name: str, name: str, doc: str, floats: bool = False, only_floats: bool = False) -> Binary:
     op = _op(op_name)
     bring = floating_together if floats else together
 
     def function(input: Any, other: Any) -> Tensor:
         x, y = bring(input, other, name)
+        if only_floats and type_of(x).dtype.category < 2:
+            raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x, "other": y})
         found: Tensor = apply(op, x, y)
         return found
 
@@ -203,15 +205,15 @@ reciprocal = _unary("reciprocal", "reciprocal", True, "reciprocal")
 square_op = _unary("square", "square", False, "square")
 abs = _unary("abs", "abs", False, "absolute value")
 relu = _unary("relu", "relu", False, "``max(x, 0)``")
-_real_logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", floats=True)
+_real_logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", only_floats=True)
 atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True)
-hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow")
+hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow", only_floats=True)
 maximum = _binary("maximum", "maximum", "larger element; NaN wins")
 minimum = _binary("minimum", "minimum", "smaller element; NaN wins")
 fmax = _binary("fmax", "fmax", "larger element; NaN loses")
 fmin = _binary("fmin", "fmin", "smaller element; NaN loses")
 copysign = _binary("copysign", "copysign", "``x`` with the sign of ``y``", floats=True)
-nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``")
+nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``", only_floats=True)
 eq = _binary("eq", "eq", "equality")
 ne = _binary("ne", "ne", "inequality")
 lt = _binary("lt", "lt", "``<``")

@@ -9,7 +9,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
-from autojit.core.errors import DTypeError, ShapeError, TraceError, UsageError
+from autojit.core.errors import DTypeError, ShapeError, TraceError, UnsupportedDTypeError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.tensor.dispatch import number, value_of
 from autojit.tensor.functions_elementwise import add, clamp, floor_divide, mul, remainder, where
@@ -254,8 +254,16 @@ def _chosen(found: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each value of a vector of non-negative integers occurs."""
-    _eager_only("bincount", input)
+    """How often each value of a vector of non-negative integers occurs.
+
+    The result has ``minlength`` elements, or as many as the greatest value asks for. A captured step reads that value.
+    """
+    if type_of(input).dtype.category != 1:
+        raise UnsupportedDTypeError(f'"bincount" not implemented for {type_of(input).dtype}', {"input": input})
+    if input._array is None and type_of(input).ndim == 1:
+        length = max(int(input.max().item()) + 1, minlength) if type_of(input).size else minlength
+        ones = input.new_ones(type_of(input).shape) if weights is None else weights
+        return index_add(ones.new_zeros((length,)), 0, input, ones)
     return ops.bincount(input, weights, minlength)  # type: ignore[no-any-return]
 
 

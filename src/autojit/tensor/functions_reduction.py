@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import DType, bool_, float32, int64
+from autojit.core.dtypes import DType, bool_, float32, int64, uint8
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
@@ -192,12 +192,12 @@ def _with_mean(first: Any, op: Any, input: Tensor, dim: Any, unbiased: Any, keep
 
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether all elements along ``dim`` are true."""
-    return ops.all(input, dim, keepdim)  # type: ignore[no-any-return]
+    return cast(ops.all(input, dim, keepdim), uint8 if type_of(input).dtype is uint8 else bool_)
 
 
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether any element along ``dim`` is true."""
-    return ops.any(input, dim, keepdim)  # type: ignore[no-any-return]
+    return cast(ops.any(input, dim, keepdim), uint8 if type_of(input).dtype is uint8 else bool_)
 
 
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
