@@ -20,6 +20,7 @@ import numpy as np
 
 from autojit.core import dtypes
 from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.records import finish
 from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder, Op
 from autojit.ir.op import Registry
@@ -86,6 +87,7 @@ def registry() -> Registry:
 def entry(cls: type[Op], folder: Path) -> str:
     """What is known of one op."""
     lines = [f"## {cls.name}", "", inspect.cleandoc(cls.__doc__ or ""), ""]
+    finish(cls)  # a class of which no op was made yet
     if cls.__match_args__:
         lines.append(f"- parameters: {', '.join(f'`{name}`' for name in cls.__match_args__)}")
     lines += [f"- {line}" for line in (types_of(cls), dtypes_of(cls)) if line]

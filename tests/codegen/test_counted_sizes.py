@@ -119,6 +119,19 @@ def test_memory_is_planned_for_the_most_that_can_be_counted() -> None:
         assert evaluate(upper_bound(size, bounds), {"s0": 9}) == most
 
 
+def test_a_number_that_was_fixed_is_checked() -> None:
+    text = """(m: bool[6], x: f32[6]) {
+      p: i64[2] = positions[count=2](m);
+      y: f32[2] = index_select[axis=0](x, p);
+      return y }"""
+    executable = compile(parse_graph(text)).executable
+    x = np.arange(6, dtype=np.float32)
+    (found,) = executable.run([np.array([0, 1, 0, 0, 1, 0], np.bool_), x])
+    assert found.tolist() == [1.0, 4.0]
+    with pytest.raises(ValueError, match="could not broadcast"):
+        executable.run([np.ones(6, np.bool_), x])
+
+
 def test_a_mask_is_a_mask() -> None:
     with pytest.raises(DTypeError, match="no mask"):
         Positions(named_size("u0", 3, 0)).result_type(type_of(np.ones(4)))

@@ -20,8 +20,8 @@ Bounds = Mapping[str, Expression]
 
 
 def is_counting(node: Node) -> bool:
-    """Whether the node defines a size."""
-    return getattr(node.op, "lowering", "") == "positions"
+    """Whether the node defines a size; where its number is fixed, it only checks it."""
+    return getattr(node.op, "lowering", "") == "positions" and is_symbolic(node.outputs[0].type.shape[0])
 
 
 def counted_by(node: Node) -> str:

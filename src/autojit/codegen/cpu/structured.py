@@ -22,6 +22,7 @@ from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
 from autojit.ops.sources import Constant
+from autojit.schedule.counts import is_counting
 
 
 def print_structured(node: Node) -> KernelText | None:
@@ -36,7 +37,7 @@ def print_structured(node: Node) -> KernelText | None:
         return print_convolution(node)
     if isinstance(node.op, Matmul):
         return print_matmul(node)
-    if isinstance(node.op, Structured) and node.op.lowering == "positions":
+    if is_counting(node):
         return print_positions(node)
     if isinstance(node.op, Structured) and node.op.lowering == "own":
         return node.op.print_kernel(node)  # type: ignore[attr-defined, no-any-return]
