@@ -198,10 +198,10 @@ class InstructionEmitter(ABC):
         return self.instruction(f"call {kind} @llvm.abs.{kind}({kind} {x.text}, i1 false)", x.dtype)
 
     def sign(self, x: Scalar) -> Scalar:
-        """-1, 0 or 1; NaN stays NaN."""
+        """-1, 0 or 1; 0 of NaN."""
         if x.dtype.kind == "float":
             unit = self.intrinsic("copysign", self.one(x), x)
-            return self.select(self.isnan(x), x, self.select(self.eq(x, 0.0), self.zero(x), unit))
+            return self.select(self.logical_or(self.isnan(x), self.eq(x, 0.0)), self.zero(x), unit)
         positive = self.select(self.gt(x, 0), self.one(x), self.zero(x))
         return self.select(self.lt(x, 0), self.constant(-1, x.dtype), positive)
 

@@ -117,11 +117,16 @@ class Complex(Pointwise):
         return super().samples(dtype) if dtype.size_bytes >= 4 else []
 
 
+def _sign(x: NDArray[Any]) -> Any:
+    found = np.sign(x)
+    return np.where(np.isnan(found), found.dtype.type(0), found) if x.dtype.kind == "f" else found
+
+
 class Sign(Pointwise):
-    """-1, 0 or 1; NaN stays NaN. For complex numbers ``x / |x|``, and 0 at 0."""
+    """-1, 0 or 1; 0 of NaN, as in torch. For complex numbers ``x / |x|``, and 0 at 0."""
 
     many_passes: ClassVar[bool] = True
-    ufunc = np.sign
+    ufunc = staticmethod(_sign)
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
