@@ -1,4 +1,4 @@
-"""Time and temporary memory of eager ops on 100,000 elements, beside torch's time for the same call where it is installed.
+"""Time and temporary memory of eager ops on 100,000 elements, beside torch's time for the call where it is installed.
 
 The budget is three times torch's time (two threads each). The last column is the greatest memory in use during the call
 over what operands and result take. ``python -m benchmarks.eager_large [--only NAME] [--over 3]``.

@@ -23,7 +23,7 @@ import numpy as np
 import autojit as aj
 
 
-@numba.njit
+@numba.njit  # type: ignore[untyped-decorator]
 def function(x: float, y: float) -> float:
     total = 0.0
     for k in range(4):
@@ -39,21 +39,21 @@ def variants(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> dict[str, Call
     a, b = aj.tensor(x), aj.tensor(y)
 
     def program(a: aj.Tensor, b: aj.Tensor) -> aj.Tensor:
-        return b * op(2.0 * a, b) + 1.0
+        return b * op(2.0 * a, b) + 1.0  # type: ignore[no-any-return]
 
     def gradient(a: aj.Tensor, b: aj.Tensor) -> tuple[aj.Tensor, ...]:
         a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
-        return aj.autograd.grad(program(a, b).sum(), (a, b))
+        return aj.autograd.grad(program(a, b).sum(), (a, b))  # type: ignore[no-any-return]
 
     fused, slopes = aj.jit(program), aj.jit(gradient)
     pointer = numba.cfunc("float64(float64, float64)")(function.py_func).ctypes
 
-    @numba.njit
+    @numba.njit  # type: ignore[untyped-decorator]
     def by_hand(x: Any, y: Any, out: Any) -> None:
         for i in range(x.size):
             out[i] = y[i] * function(2.0 * x[i], y[i]) + 1.0
 
-    @numba.njit
+    @numba.njit  # type: ignore[untyped-decorator]
     def called(x: Any, y: Any, out: Any) -> None:
         for i in range(x.size):
             out[i] = y[i] * pointer(2.0 * x[i], y[i]) + 1.0

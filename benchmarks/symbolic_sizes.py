@@ -47,7 +47,7 @@ class Reader(nn.Module):
         self.head = nn.Linear(64, 10)
 
     def forward(self, x: aj.Tensor) -> aj.Tensor:
-        return self.head(self.cells(x)[0][:, -1])
+        return self.head(self.cells(x)[0][:, -1])  # type: ignore[no-any-return]
 
 
 def lstm() -> tuple[Step, Data]:
@@ -83,7 +83,7 @@ class Block(nn.Module):
         q, k, v = (t.reshape(batch, length, self.heads, -1).transpose(1, 2) for t in parts)
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
-        return x + self.narrow(F.gelu(self.widen(self.between(x))))
+        return x + self.narrow(F.gelu(self.widen(self.between(x))))  # type: ignore[no-any-return]
 
 
 class Gpt(nn.Module):
@@ -99,7 +99,7 @@ class Gpt(nn.Module):
         h = self.letters(x) + self.places(aj.arange(x.shape[1]))
         for block in self.blocks:
             h = block(h)
-        return self.head(self.norm(h))
+        return self.head(self.norm(h))  # type: ignore[no-any-return]
 
 
 def gpt() -> tuple[Step, Data]:
@@ -130,7 +130,7 @@ def pinn() -> tuple[Step, Data]:
         loss = ((slopes[:, 1] + u[:, 0] * slopes[:, 0] - 0.01 * curves[:, 0]) ** 2).mean()
         loss.backward()
         optimiser.step()
-        return loss
+        return loss  # type: ignore[no-any-return]
 
     return step, lambda n: (aj.randn(n, 2),)
 

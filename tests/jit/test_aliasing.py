@@ -258,3 +258,27 @@ def test_gradients_of_arguments() -> None:
         return Program(step, [(x, y), (x, y), (y, x), (x, x), (vector(1, 1).requires_grad_(), y)])
 
     agree(make)
+
+
+def test_an_argument_that_the_function_also_reads_from_outside_gathers_both_gradients() -> None:
+    x = aj.tensor([3.0, 4.0], requires_grad=True)
+    other = aj.tensor([1.0, 1.0], requires_grad=True)
+    step = aj.jit(lambda a: aj.autograd.grad((a * x).sum(), a)[0])
+    for given, expected in ((x, [6.0, 8.0]), (other, [3.0, 4.0]), (x, [6.0, 8.0]), (other, [3.0, 4.0])):
+        assert step(given).tolist() == expected
+
+
+def test_the_same_through_backward_after_another_argument_came_first() -> None:
+    x = aj.tensor([3.0, 4.0], requires_grad=True)
+
+    @aj.jit
+    def step(a: aj.Tensor) -> None:
+        (a * x).sum().backward()
+
+    other = aj.tensor([1.0, 1.0], requires_grad=True)
+    step(other)
+    step(other)
+    assert other.grad.tolist() == [6.0, 8.0]
+    x.grad = None
+    step(x)
+    assert x.grad.tolist() == [6.0, 8.0]

@@ -61,7 +61,7 @@ class NativeStep:
         self.listed = [g for g in capture.guards if g.native is None and not g.by_epoch]
         self.written = {id(e.array): e for e in step.effects.modified}
         self.views = self._view_positions(leaves)
-        is_layered = bool(self.is_nested or self.listed or self.views or not step.results.is_plain)
+        is_layered = bool(self.is_nested or self.listed or self.views or step.twins or not step.results.is_plain)
         self.guard_places: dict[int, int] = {}
         self.grad_places: list[int] = []
         self._address: int = step.segment.executable.table_address
@@ -106,7 +106,7 @@ class NativeStep:
             storage = getattr(leaves[k], "_storage", None) if k < len(leaves) else None
             if storage is not None and id(storage.array) in self.written:
                 return True
-        return False
+        return any(getattr(leaves[k], "_array", None) is array for k, array in self.step.twins)
 
     def refresh(self) -> None:
         """Python has verified every guard: the native ones get their present values. Not while the step runs."""

@@ -186,6 +186,14 @@ class CompiledStep:
             [Write(e.value, entry=e) for e in self.effects.modified],
         )
         self.entries = self.segment.entries
+        # arguments that a later call may give as the very tensor that the function reads from outside
+        self.twins = [
+            (k, e.array)
+            for k, leaf in enumerate(capture.arguments)
+            if leaf.kind == "tensor" and leaf.requires_grad and leaf.value is not None
+            for e in entries
+            if e.requires_grad and e.input.type == leaf.value.type
+        ]
         self.effects.bind(self.segment)
 
     def _check_state(self) -> None:
@@ -214,9 +222,13 @@ class CompiledStep:
                 if j != k and np.may_share_memory(array, arrays[j]):
                     found |= {j, k}
             against = [*written, *(e.array for e in self.trace.state.values())] if k in writing else written
-            if any(np.may_share_memory(array, other) for other in against):
+            if any(np.may_share_memory(array, other) for other in against) or self._is_reached_twice(k, array):
                 found.add(k)
         return found
+
+    def _is_reached_twice(self, k: int, array: Any) -> bool:
+        """Whether an argument that gradients flow to is a tensor that the function also reads from outside."""
+        return any(array is other for position, other in self.twins if position == k)
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the step cannot be used for this call, or None when state and gradients are as captured."""
@@ -227,6 +239,8 @@ class CompiledStep:
 
     def may_conflict(self, leaves: Sequence[Any]) -> bool:
         """``conflicts``, asked at every call through Python: only memory that others may share is looked at closely."""
+        if any(leaves[k]._array is array for k, array in self.twins):
+            return True
         if not self.effects.modified and not self.effects.writes:
             return False
         known = {id(e.array) for e in self.effects.modified}

@@ -190,7 +190,7 @@ class Source(Op, abstract=True):
 class Structured(Op, abstract=True):
     """An op lowered by a module of ``codegen``, named by ``lowering``; "opaque" calls ``eager`` from the step.
 
-    With "own" the op itself prints its kernel: ``print_kernel(node)`` gives a ``KernelText``, or None to be called back.
+    With "own" the op itself prints its kernel: ``print_kernel(node)`` gives a ``KernelText``; None: call back.
     """
 
     lowering: ClassVar[str] = "opaque"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autojit.ops.elementwise_arithmetic import cast, div, guarded_div, mul, sub,
 from autojit.ops.elementwise_base import Pointwise, is_complex
 from autojit.ops.elementwise_logic import lt, ne
 from autojit.ops.sources import literal, pair, zeros_like
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "Abs", "Angle", "Complex", "Conj", "Imag", "Real", "Sign", "abs", "angle", "complex", "conj", "imag", "real",

@@ -5,8 +5,8 @@ One function serves every step: it interprets the step's descriptor, tables of 6
 ever in code.
 
 How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, sizes,
-word guards, dictionary guards, rings, run, result, sound (or raise). Every check that fails goes to `fail`, which undoes
-the one thing done so far (the busy word) and answers with a sentinel or the fallback's result.
+word guards, dictionary guards, rings, run, result, sound (or raise). Every check that fails goes to `fail`, which
+undoes the one thing done so far (the busy word) and answers with a sentinel or the fallback's result.
 """
 
 from __future__ import annotations

@@ -53,9 +53,7 @@ def set_num_threads(num: int) -> None:
     """
     global _wanted_threads
     if not 1 <= num <= MAX_THREADS:
-        raise ArgumentError(
-            "set_num_threads: impossible number of threads", facts={"count": num, "most": MAX_THREADS}
-        )
+        raise ArgumentError("set_num_threads: impossible number of threads", facts={"count": num, "most": MAX_THREADS})
     _wanted_threads = num
     if _pool is not None:
         _field(_pool, "threads").value = num

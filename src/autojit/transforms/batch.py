@@ -48,7 +48,9 @@ def vmap(graph: Graph, batched: Sequence[bool], size: int, leading: Sequence[boo
         environment.update((v, (y, flag)) for v, y in zip(node.outputs, results, strict=True))
     wanted = leading or (True,) * len(graph.outputs)
     found = [environment[v] for v in graph.outputs]
-    return builder.finish([_lead(y, flag or not lead, size).value for (y, flag), lead in zip(found, wanted, strict=True)])
+    return builder.finish(
+        [_lead(y, flag or not lead, size).value for (y, flag), lead in zip(found, wanted, strict=True)]
+    )
 
 
 def _lead(y: Any, flag: bool, size: int) -> Any:
