@@ -1,7 +1,7 @@
 """Orthogonal polynomials of a degree, by their three-term recurrences: differentiable, and fused in compiled steps.
 
-``n`` is a number, or a tensor of degrees, whose greatest one is read; fractions are cut off. Negative degrees give 0, as
-in torch. The rounding error grows with the degree, linearly inside the interval of orthogonality.
+``n`` is a number, or a tensor of degrees, whose greatest one is read; fractions are cut off. Negative degrees give
+0, as in torch. The rounding error grows with the degree, linearly inside the interval of orthogonality.
 """
 
 from __future__ import annotations
