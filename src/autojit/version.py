@@ -12,7 +12,10 @@ from importlib import metadata
 
 __all__ = ["__version__", "cuda", "debug", "git_version", "hip", "rocm", "xpu"]
 
-__version__ = metadata.version("autojit")
+try:
+    __version__ = metadata.version("autojit")
+except metadata.PackageNotFoundError:  # the source folder on the path, not installed
+    __version__ = "0+unknown"
 cuda: str | None = None
 hip: str | None = None
 rocm: str | None = None

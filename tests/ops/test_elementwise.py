@@ -97,7 +97,7 @@ def test_special_values() -> None:
     np.testing.assert_array_equal(call(lambda x: ops.clamp(x, -1, 1), x), [nan, 1, -1, 0])
     np.testing.assert_array_equal(call(ops.clamp_min, np.zeros(2), np.array([nan, 1])), [nan, 1])
     np.testing.assert_array_equal(call(ops.sigmoid, x), [nan, 1, 0, 0.5])
-    np.testing.assert_array_equal(call(ops.sign, x), [nan, 1, -1, 0])
+    np.testing.assert_array_equal(call(ops.sign, x), [0, 1, -1, 0])
     np.testing.assert_array_equal(call(ops.logaddexp, x, x)[1:3], [inf, -inf])
     np.testing.assert_array_equal(call(ops.nan_to_num, x), [0, np.finfo(float).max, np.finfo(float).min, 0])
     np.testing.assert_array_equal(call(lambda x: ops.pow(x, 0), x), np.ones(4))

@@ -16,7 +16,9 @@ from autojit.ops.reductions import Fold
 LOWERED = [
     op
     for op in Op.registry.values()
-    if issubclass(op, Elementwise) and getattr(op, "lowering", "") not in ("opaque", "composite")
+    if issubclass(op, Elementwise)
+    and getattr(op, "lowering", "") not in ("opaque", "composite")
+    and hasattr(op, "samples")  # not those that users' functions become
 ]
 REAL = [dtype for dtype in ALL_DTYPES if not dtype.is_complex]
 
