@@ -132,3 +132,14 @@ def test_a_count_read_as_digits_is_decided_on() -> None:
     for x in (aj.tensor([1.0, -1.0, 2.0]), aj.tensor([3.0, 1.0, 2.0]), aj.tensor([5.0, -1.0, 7.0])):
         check_same(compiled(x), function(x), "")
     assert compiled.stats()["specialised_sizes"] == 1
+
+
+def test_a_counted_result_that_the_caller_differentiates_splits_the_step() -> None:
+    chosen = aj.jit(lambda x: x[x > 0] * 2)
+    for values in ([1.0, -2.0, 3.0], [-1.0, -2.0, 5.0], [4.0, 1.0, 2.0], [1.0, -2.0, 3.0]):
+        x = aj.tensor(values, requires_grad=True)
+        result = chosen(x)
+        assert result.tolist() == [2 * v for v in values if v > 0]
+        result.sum().backward()
+        assert x.grad.tolist() == [2.0 if v > 0 else 0.0 for v in values]
+    assert "differentiates the results" in str(chosen.explain())

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.errors import SpecializeSize
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import SizeGuard
 from autojit.core.source import SourceLocation
@@ -55,7 +56,10 @@ def general_capture(
     except Exception as error:
         difference: str | None = f"the course of the function: {type(error).__name__}: {error}"
     else:
-        difference = first_difference(capture, twin) or _different_derivative(capture, twin)
+        try:
+            difference = first_difference(capture, twin) or _different_derivative(capture, twin)
+        except SpecializeSize as error:  # the results cannot be differentiated with these sizes open
+            open_sizes.give_up(trace, error.symbols, str(error), note)
     if difference is not None:
         open_sizes.give_up(trace, (), f"other sizes change {difference}", note)
     return capture

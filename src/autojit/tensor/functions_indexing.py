@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
+from autojit.core.dtypes import bool_, dtype_of_number, float64, int32, int64
 from autojit.core.errors import DTypeError, ShapeError, TraceError, UnsupportedDTypeError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.tensor.dispatch import number, value_of
@@ -263,6 +263,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if input._array is None and type_of(input).ndim == 1:
         length = max(int(input.max().item()) + 1, minlength) if type_of(input).size else minlength
         ones = input.new_ones(type_of(input).shape) if weights is None else weights
+        if weights is not None and not type_of(weights).dtype.is_floating_point:
+            ones = cast(weights, float64)
         return index_add(ones.new_zeros((length,)), 0, input, ones)
     return ops.bincount(input, weights, minlength)  # type: ignore[no-any-return]
 
