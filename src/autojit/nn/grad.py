@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autojit.func import vjp
 from autojit.nn import functional as F
 from autojit.nn.functional.windows import Extents
 from autojit.tensor import Tensor
@@ -13,6 +12,8 @@ from autojit.tensor import Tensor
 
 def _pulled(convolve: Callable[[Tensor], Any], like: Tensor, size: Sequence[int], grad_output: Tensor) -> Tensor:
     """What the cotangent of a convolution is for the operand of the given size; linear, so any operand will do."""
+    from autojit.func import vjp  # it loads the compiler, which not every model needs
+
     _, pull = vjp(convolve, like.new_zeros(tuple(size)))
     (found,) = pull(grad_output)
     return found
