@@ -29,6 +29,4 @@ def functional_call(
         FutureWarning,
         stacklevel=2,
     )
-    return call_of_func(
-        module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
-    )
+    return call_of_func(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
