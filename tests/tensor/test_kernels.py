@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import autojit as aj
-from autojit.core.evaluating import LARGE
 from autojit.ops.fused import COMPOSITES
+from autojit.ops.large_arrays import LARGE
 from autojit.tensor.kernels import in_one_pass
 
 SIDE = 80

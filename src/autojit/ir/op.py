@@ -100,6 +100,7 @@ class Op:
     has_effect: ClassVar[bool] = False
     is_view: ClassVar[bool] = False
     is_random: ClassVar[bool] = False
+    fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
     of_pair: ClassVar[Callable[..., Any] | None] = None  # the eager rule of an elementwise op on two arrays
     reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise
 

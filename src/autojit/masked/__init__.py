@@ -194,17 +194,12 @@ def median(
     x = _converted(input, dtype)
     if not type_of(x).dtype.is_floating_point:
         raise ValueError(f"input must be of floating point dtype, got {x.dtype}")
-    found = _nanmedian(_kept(x, mask, math.nan), dim, keepdim)
+    found = _kept(x, mask, math.nan).nanmedian(dim, keepdim).values
     if mask is None:
         poisoned = x.isnan().any(dim, keepdim)
     else:
         poisoned = (x.isnan() & mask).any(dim, keepdim)
     return elementwise.where(poisoned, math.nan, found)  # type: ignore[no-any-return]
-
-
-def _nanmedian(x: Tensor, dim: int, keepdim: bool) -> Tensor:
-    """The values of ``nanmedian``."""
-    return x.nanmedian(dim, keepdim).values  # type: ignore[no-any-return]
 
 
 def var(

@@ -15,7 +15,6 @@ import numpy as np
 
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UnsupportedDTypeError
-from autojit.core.evaluating import large_floats
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operands, bind
@@ -27,6 +26,7 @@ from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, 
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.joining import select, stack
+from autojit.ops.large_arrays import large_floats
 from autojit.ops.reductions import restore_axes, sum
 from autojit.ops.samples import Samples, draws, positions, ramp
 from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, reshape
@@ -138,7 +138,7 @@ class Softmax(Normalised):
     """Exponentials over their sum."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        found = large_floats(self, x)
+        found = large_floats(self, (x,))
         if found is not None:
             return found
         e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))  # type: ignore[call-overload]
@@ -161,7 +161,7 @@ class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        found = large_floats(self, x)
+        found = large_floats(self, (x,))
         if found is not None:
             return found
         shifted = x - np.maximum.reduce(x, self.axis, None, None, True)  # type: ignore[call-overload]

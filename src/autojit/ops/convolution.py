@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
-from autojit.core.evaluating import evaluating
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -47,6 +47,7 @@ class Trilinear(Structured, abstract=True):
 
     lowering: ClassVar[str] = "convolution"
     roles: ClassVar[str]
+    fixes_sizes: ClassVar[bool] = True
     extents: Shape
     stride: Integers
     padding: Integers
@@ -65,7 +66,7 @@ class Trilinear(Structured, abstract=True):
         raise NotImplementedError
 
     def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        by_kernel = evaluating.by_kernel
+        by_kernel = ports.by_kernel
         if by_kernel is not None and a.dtype.kind == "f" and a.dtype.itemsize >= 4:
             given = dict(zip(self.roles, (a.shape, b.shape), strict=False))
             outputs = prod(given["y"][2:]) if "y" in given else prod(self.extents)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_
-from autojit.core.evaluating import LARGE, evaluating
 from autojit.core.records import record
 from autojit.core.types import Shape
 from autojit.ir.op import Op, Operands, bind
 from autojit.ops.base import Elementwise, resolve
+from autojit.ops.large_arrays import LARGE, large_floats
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
@@ -118,20 +118,12 @@ def _in_one_pass(cls: type[Pointwise], ufunc: Ufunc) -> Ufunc:
 
     def compute(*arrays: NDArray[Any]) -> Any:
         if arrays[0].size >= LARGE:
-            found = large_in_one_pass(cls(), arrays)
+            found = large_floats(cls(), arrays)
             if found is not None:
                 return found
         return ufunc(*arrays)
 
     return compute
-
-
-def large_in_one_pass(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The op's result on large arrays of float32 or float64 by its kernel; None for others."""
-    last, by_kernel = arrays[-1], evaluating.by_kernel
-    if by_kernel is None or arrays[0].size < LARGE or last.dtype.kind != "f" or last.dtype.itemsize < 4:
-        return None
-    return by_kernel(op, arrays)
 
 
 def _scaled(name: str, y_bar: Any, slope: Any) -> Any:

@@ -16,8 +16,9 @@ from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, mul, reciprocal, square, sub, where
-from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, large_in_one_pass, sample_inputs, widened
+from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, sample_inputs, widened
 from autojit.ops.elementwise_logic import eq, ge, logical_and
+from autojit.ops.large_arrays import large_floats
 from autojit.ops.samples import Samples
 from autojit.ops.sources import NUMBERS, literal, ones_like, pair
 
@@ -245,7 +246,7 @@ class PowNumber(Pointwise):
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays
-        found = large_in_one_pass(self, arrays)
+        found = large_floats(self, arrays)
         return np.power(x, np.asarray(self.exponent).astype(x.dtype)) if found is None else found
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:

@@ -15,8 +15,7 @@ import numpy as np
 import autojit.ops.composites_pointwise as pointwise  # by its full name: asking the package would load all of it
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, dtype_of_numpy
-from autojit.core.evaluating import evaluating
-from autojit.core.ports import transforms_port
+from autojit.core.ports import ports, transforms_port
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
@@ -94,7 +93,7 @@ class Fused(Elementwise):
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         shape = np.broadcast_shapes(*[a.shape for a in arrays])
-        by_kernel = evaluating.by_kernel
+        by_kernel = ports.by_kernel
         if by_kernel is not None and shape:
             found = by_kernel(self, [_as_single(a, shape) for a in arrays])
             if found is None:

@@ -13,13 +13,13 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, int64
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError
-from autojit.core.evaluating import large_floats
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.indexing import Gather
+from autojit.ops.large_arrays import large_floats
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, pad, slice_axis
 
@@ -54,7 +54,7 @@ class Cumulative(Structured):
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.dtype in _HALVES:
             return self.eager(x.astype(np.float32)).astype(x.dtype)
-        found = large_floats(self, x)
+        found = large_floats(self, (x,))
         if found is not None:
             return found  # type: ignore[no-any-return]
         if self.reverse:
@@ -187,7 +187,7 @@ class CumulativeExtreme(Structured):
         if x.dtype in _HALVES:
             values, places = self.eager(x.astype(np.float32))
             return values.astype(x.dtype), places
-        found = large_floats(self, x)
+        found = large_floats(self, (x,))
         if found is not None:
             return found  # type: ignore[no-any-return]
         fold = np.maximum if self.kind == "max" else np.minimum

@@ -53,9 +53,10 @@ def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
     return function
 
 
-def _binary(op_name: str, name: str, doc: str, floats: bool = False, only_floats: bool = False) -> Binary:
+def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
     op = _op(op_name)
     bring = floating_together if floats else together
+    only_floats = not floats and getattr(op, "accepts", ()) == ("float",)  # NumPy would convert other numbers
 
     def function(input: Any, other: Any) -> Tensor:
         x, y = bring(input, other, name)
@@ -205,15 +206,15 @@ reciprocal = _unary("reciprocal", "reciprocal", True, "reciprocal")
 square_op = _unary("square", "square", False, "square")
 abs = _unary("abs", "abs", False, "absolute value")
 relu = _unary("relu", "relu", False, "``max(x, 0)``")
-_real_logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow", only_floats=True)
+_real_logaddexp = _binary("logaddexp", "logaddexp", "``log(exp(x) + exp(y))`` without overflow")
 atan2 = _binary("atan2", "atan2", "angle of the point (y, x)", floats=True)
-hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow", only_floats=True)
+hypot = _binary("hypot", "hypot", "``sqrt(x*x + y*y)`` without overflow")
 maximum = _binary("maximum", "maximum", "larger element; NaN wins")
 minimum = _binary("minimum", "minimum", "smaller element; NaN wins")
 fmax = _binary("fmax", "fmax", "larger element; NaN loses")
 fmin = _binary("fmin", "fmin", "smaller element; NaN loses")
 copysign = _binary("copysign", "copysign", "``x`` with the sign of ``y``", floats=True)
-nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``", only_floats=True)
+nextafter = _binary("nextafter", "nextafter", "next representable number after ``x`` towards ``y``")
 eq = _binary("eq", "eq", "equality")
 ne = _binary("ne", "ne", "inequality")
 lt = _binary("lt", "lt", "``<``")

@@ -7,7 +7,7 @@ them; for anything else NumPy computes as it always does. What a kernel computes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,14 @@ import numpy as np
 
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, dtype_of_numpy
-from autojit.core.evaluating import LARGE, evaluating
-from autojit.core.sizes import named_size
-from autojit.core.types import Shape, TensorType
+from autojit.core.ports import ports
+from autojit.core.sizes import named_size, recording
+from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
-from autojit.ir.op import Op, bind
+from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused
+from autojit.ops.large_arrays import LARGE
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.state import state
@@ -33,75 +34,51 @@ if TYPE_CHECKING:
     from autojit.runtime.executable import Executable
 
 Operand = tuple[DType, bool]  # the dtype, and whether it is one number for all elements
-Compute = Callable[..., Any]
+Extents = tuple[tuple[tuple[int, ...], DType], ...]  # per operand
 
 
-def kernel_of(compute: Compute, operands: Sequence[Operand]) -> Executable:
-    """The compiled form of an elementwise composite on vectors of any length and numbers beside them."""
+def _compiled(op: Op, types: Sequence[TensorType]) -> Executable:
     from autojit.compiler import compile  # the compiler is loaded when a kernel is first needed
 
+    builder = GraphBuilder()
+    with recording(None):  # a capture in progress has nothing to do with these sizes
+        return compile(builder.finish(builder.apply(op, [builder.input(t) for t in types]))).executable
+
+
+@lru_cache(maxsize=512)
+def _elementwise_kernel(op: Op, operands: tuple[Operand, ...]) -> Executable:
+    """The kernel for vectors of any length and numbers beside them."""
     length = named_size("n", 1 << 17)
-    builder = GraphBuilder()
-    values = [builder.input(TensorType(() if one else (length,), dtype, CPU)) for dtype, one in operands]
-    found = compute(*[builder.tracer(value) for value in values])
-    results = found if isinstance(found, tuple) else (found,)
-    return compile(builder.finish([r.value for r in results])).executable
+    return _compiled(op, [TensorType(() if one else (length,), dtype, CPU) for dtype, one in operands])
 
 
 @lru_cache(maxsize=512)
-def _kernel_of_op(op: Op, operands: tuple[Operand, ...]) -> Executable:
-    return kernel_of(lambda *tracers: bind(op, *tracers), operands)
+def _kernel(op: Op, operands: Extents) -> Executable:
+    """The kernel for these extents; of an op that does not fix them for all, numbered from 2 on (1 stands for 1)."""
+    kinds: dict[int, int] = {n: n for extents, _ in operands for n in extents}
+    if not op.fixes_sizes:
+        kinds |= {n: named_size(f"n{n}", 512) for n in kinds if n != 1}
+    return _compiled(op, [TensorType(tuple(kinds[n] for n in extents), dtype, CPU) for extents, dtype in operands])
 
 
-Pattern = tuple[tuple[tuple[int, ...], DType], ...]  # per operand: extents as numbers of a list, -1 for 1
-
-
-@lru_cache(maxsize=512)
-def _kernel_of_pattern(op: Op, operands: Pattern) -> Executable:
-    from autojit.compiler import compile
-
-    builder = GraphBuilder()
-    sizes = {-1: 1}
-    for place in sorted({place for places, _ in operands for place in places} - {-1}):
-        sizes[place] = named_size(f"n{place}", 512)
-    values = [builder.input(TensorType(tuple(sizes[p] for p in places), dtype, CPU)) for places, dtype in operands]
-    return compile(builder.finish(builder.apply(op, values))).executable
-
-
-def evaluate_by_open_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The op's result by the kernel that serves all operands of these ranks with the same equal extents and ones."""
-    places: dict[int, int] = {1: -1}
-    pattern = []
-    for array in arrays:
-        if array.size == 0:
-            return None
-        pattern.append((tuple(places.setdefault(n, len(places) - 1) for n in array.shape), dtype_of_numpy(array.dtype)))
-    found = _kernel_of_pattern(op, tuple(pattern)).run([np.ascontiguousarray(a) for a in arrays])
-    return found[0] if op.n_outputs == 1 else tuple(found)
-
-
-@lru_cache(maxsize=256)
-def _kernel_of_shapes(op: Op, operands: tuple[tuple[Shape, DType], ...]) -> Executable:
-    from autojit.compiler import compile
-
-    builder = GraphBuilder()
-    values = [builder.input(TensorType(shape, dtype, CPU)) for shape, dtype in operands]
-    return compile(builder.finish(builder.apply(op, values))).executable
+def _numbered(arrays: Sequence[NDArray[Any]]) -> Extents:
+    """Extents by the order in which they are met, equal ones alike, from 2 on; 1 stays 1."""
+    met: dict[int, int] = {1: 1}
+    return tuple((tuple(met.setdefault(n, len(met) + 1) for n in a.shape), dtype_of_numpy(a.dtype)) for a in arrays)
 
 
 def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The op's result on arrays by its kernel, or None where kernels do not serve.
-
-    The kernel of an op that is not elementwise is compiled for the arrays' shapes.
-    """
-    if not isinstance(op, Elementwise):
-        kernel = _kernel_of_shapes(op, tuple((a.shape, dtype_of_numpy(a.dtype)) for a in arrays))
-        found = kernel.run([np.ascontiguousarray(a) for a in arrays])
-        return found[0] if op.n_outputs == 1 else tuple(found)
-    form = _form_of(arrays)
-    if form is None:
+    """The op's result on arrays by its kernel, or None where kernels do not serve (``core.ports``)."""
+    if isinstance(op, Elementwise):
+        form = _form_of(arrays)
+        found = None if form is None else run(_elementwise_kernel(op, form), arrays)
+    elif all(a.size for a in arrays):
+        extents = tuple((a.shape, dtype_of_numpy(a.dtype)) for a in arrays) if op.fixes_sizes else _numbered(arrays)
+        found = _kernel(op, extents).run([np.ascontiguousarray(a) for a in arrays])
+    else:
+        found = None
+    if found is None:
         return None
-    found = run(_kernel_of_op(op, form), arrays)
     return found[0] if op.n_outputs == 1 else tuple(found)
 
 
@@ -162,5 +139,4 @@ def run(kernel: Executable, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]
     return results
 
 
-evaluating.by_kernel = evaluate_by_kernel
-evaluating.by_open_kernel = evaluate_by_open_kernel
+ports.by_kernel = evaluate_by_kernel
