@@ -1,7 +1,9 @@
-"""Time and temporary memory of eager ops on 100,000 elements, beside torch's time for the call where it is installed.
+"""Time and temporary memory of eager ops on 100,000 elements, forward and backward, beside torch's where it is installed.
 
-The budget is three times torch's time (two threads each). The last column is the greatest memory in use during the call
-over what operands and result take. ``python -m benchmarks.eager_large [--only NAME] [--over 3]``.
+The budget is three times torch's (two threads each); what exceeds it is starred. A time is that of the fastest round,
+the rounds of both libraries taking turns. Memory is the greatest in use during the call over what operands and results
+take: what NumPy and the kernels' arenas hold here, what torch's allocator hands out there.
+``python -m benchmarks.eager_large [--only NAME] [--over 3] [--no-backward]``.
 """
 
 from __future__ import annotations
@@ -9,318 +11,171 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import math
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable
-from functools import partial
-from statistics import median
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import autojit
+from autojit.runtime.executable import live_executables
+from benchmarks.large_cases import cases, operands
 
-ROUNDS, SECONDS_A_ROUND = 7, 0.01
-COUNT, SIDE = 100_000, 316
-UNARY = [
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "digamma",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "frac",
-    "i0",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "lgamma",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "logit",
-    "neg",
-    "nan_to_num",
-    "rad2deg",
-    "reciprocal",
-    "relu",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "signbit",
-    "sin",
-    "sinc",
-    "sinh",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-    "trunc",
-    "softmax0",
-    "logical_not",
-    "clone",
-]
-BINARY = [
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "floor_divide",
-    "remainder",
-    "fmod",
-    "pow",
-    "atan2",
-    "hypot",
-    "maximum",
-    "minimum",
-    "fmax",
-    "copysign",
-    "logaddexp",
-    "eq",
-    "lt",
-    "xlogy",
-    "ldexp",
-    "nextafter",
-    "heaviside",
-]
-REDUCTIONS = [
-    "sum",
-    "mean",
-    "prod",
-    "amax",
-    "amin",
-    "argmax",
-    "argmin",
-    "std",
-    "var",
-    "norm",
-    "logsumexp",
-    "all",
-    "any",
-    "max",
-    "min",
-    "median",
-    "nansum",
-    "count_nonzero",
-    "cumsum",
-    "cumprod",
-    "logcumsumexp",
-    "cummax",
-    "sort",
-    "argsort",
-    "unique",
-    "topk10",
-    "histc",
-    "kthvalue9",
-]
-NN = [
-    "gelu",
-    "silu",
-    "elu",
-    "selu",
-    "softplus",
-    "mish",
-    "hardswish",
-    "hardtanh",
-    "hardsigmoid",
-    "leaky_relu",
-    "logsigmoid",
-    "softsign",
-    "tanhshrink",
-    "softshrink",
-    "relu6",
-    "celu",
-    "glu",
-]
+ROUNDS, SECONDS_A_ROUND = 24, 0.002  # short ones: some then run undisturbed beside other work of the machine
+SLACK_BYTES = 64_000  # temporaries below are bookkeeping, not arrays
+
+Call = Callable[[], Any]
 
 
-def _vectors(aj: Any) -> dict[str, Any]:
-    draw = np.random.default_rng(0)
-    values = {
-        "x": draw.uniform(0.05, 0.95, COUNT), "y": draw.uniform(0.05, 0.95, COUNT),
-        "m": draw.normal(size=(SIDE, SIDE)), "n": draw.normal(size=(SIDE, SIDE)),
-        "image": draw.normal(size=(4, 16, 40, 40)), "kernel": draw.normal(size=(16, 16, 3, 3)),
-        "sequence": draw.normal(size=(4, 100, 256)), "above": draw.uniform(1.05, 3.0, COUNT),
-    }  # fmt: skip
-    found = {name: aj.tensor(value.astype(np.float32)) for name, value in values.items()}
-    found["index"] = aj.tensor(draw.integers(0, COUNT, COUNT))
-    found["rows"] = aj.tensor(draw.integers(0, SIDE, 300))
-    found["mask"] = aj.tensor(draw.uniform(size=COUNT) < 0.5)
-    found["labels"] = aj.tensor(draw.integers(0, SIDE, SIDE))
-    found["definite"] = found["m"] @ found["m"].T + SIDE * aj.eye(SIDE)
-    found["whole"] = aj.tensor(draw.integers(0, 1000, COUNT))
-    return found
+class Figures(NamedTuple):
+    """Of one call: seconds and temporary bytes, here and in torch (NaN without it)."""
+
+    time_s: float
+    other_s: float
+    bytes: float
+    other_bytes: float
+
+    @property
+    def is_slow(self) -> bool:
+        return self.time_s > 3 * self.other_s
+
+    @property
+    def is_big(self) -> bool:
+        return self.bytes > 3 * max(self.other_bytes, SLACK_BYTES)
+
+    def cells(self) -> str:
+        ratio = f"{self.time_s / self.other_s:6.2f}{'*' if self.is_slow else ' '}"
+        times = f"{self.time_s * 1e6:9.1f} {self.other_s * 1e6:9.1f} {ratio}"
+        return f"{times} {self.bytes / 1e3:6.0f} {self.other_bytes / 1e3:6.0f}{'*' if self.is_big else ' '}"
 
 
-def cases(aj: Any) -> dict[str, Callable[[], Any]]:
-    """Calls by name in the library ``aj`` (autojit, or torch)."""
-    v, F = _vectors(aj), aj.nn.functional
-    x, y, m, n, index, mask, image = (v[k] for k in ("x", "y", "m", "n", "index", "mask", "image"))
-    found: dict[str, Callable[[], Any]] = {}
-    special = {"softmax0": lambda: x.softmax(0), "acosh": lambda: v["above"].acosh()}
-    for name in UNARY:
-        found[name] = special.get(name) or partial(getattr(aj, name, None) or getattr(aj.special, name), x)
-    for name in BINARY:
-        found[name] = partial(getattr(aj, name), x, y)
-    of_an_axis = {"cumsum", "cumprod", "logcumsumexp", "cummax", "logsumexp"}
-    options = {"topk10": lambda: x.topk(10), "kthvalue9": lambda: x.kthvalue(9), "histc": lambda: aj.histc(x, 50)}
-    for name in REDUCTIONS:
-        found[name] = options.get(name) or partial(getattr(aj, name), x, *([0] if name in of_an_axis else []))
-    for name in ("sum", "mean", "amax", "std", "softmax", "log_softmax", "cumsum", "sort", "argmax", "logsumexp"):
-        found[f"{name} rows"] = partial(getattr(aj, name), m, 1)
-        found[f"{name} columns"] = partial(getattr(aj, name), m, 0)
-    for name in NN:
-        found[name] = partial(getattr(F, name), x)
-    found |= {
-        "where": lambda: aj.where(mask, x, y),
-        "clamp": lambda: x.clamp(0.2, 0.8),
-        "lerp": lambda: aj.lerp(x, y, 0.3),
-        "addcmul": lambda: aj.addcmul(x, x, y),
-        "x + 1": lambda: x + 1,
-        "x * 2.5": lambda: x * 2.5,
-        "x ** 3": lambda: x**3,
-        "x.double()": lambda: x.double(),
-        "x.long()": lambda: x.long(),
-        "m + row": lambda: m + n[0],
-        "m + column": lambda: m + n[:, :1],
-        "m.t() + n": lambda: m.t() + n,
-        "cat": lambda: aj.cat([x, y]),
-        "stack": lambda: aj.stack([x, y]),
-        "gather": lambda: x.gather(0, index),
-        "x[index]": lambda: x[index],
-        "x[mask]": lambda: x[mask],
-        "m[rows]": lambda: m[v["rows"]],
-        "index_select": lambda: m.index_select(0, v["rows"]),
-        "scatter_add": lambda: x.scatter_add(0, index, y),
-        "index_add": lambda: m.index_add(0, v["rows"], n[:300]),
-        "index_put": lambda: x.clone().index_put_((index,), y),
-        "masked_fill": lambda: x.masked_fill(mask, 0.0),
-        "masked_select": lambda: x.masked_select(mask),
-        "nonzero": lambda: mask.nonzero(),
-        "flip": lambda: x.flip(0),
-        "roll": lambda: x.roll(100, 0),
-        "tile": lambda: m[:100].tile(2, 2),
-        "repeat_interleave": lambda: m[:100].repeat_interleave(3, 0),
-        "tril": lambda: m.tril(),
-        "diag": lambda: x[:SIDE].diag(),
-        "t().contiguous()": lambda: m.t().contiguous(),
-        "permute": lambda: image.permute(0, 2, 3, 1).contiguous(),
-        "matmul": lambda: m @ n,
-        "m @ v": lambda: m @ x[:SIDE],
-        "bmm": lambda: v["sequence"] @ v["sequence"].mT,
-        "einsum": lambda: aj.einsum("bij,bkj->bik", v["sequence"], v["sequence"]),
-        "outer": lambda: aj.outer(x[:SIDE], y[:SIDE]),
-        "dot": lambda: x.dot(y),
-        "conv2d": lambda: F.conv2d(image, v["kernel"], padding=1),
-        "max_pool2d": lambda: F.max_pool2d(image, 2),
-        "avg_pool2d": lambda: F.avg_pool2d(image, 2),
-        "layer_norm": lambda: F.layer_norm(m, (SIDE,)),
-        "batch_norm": lambda: F.batch_norm(image, None, None, training=True),
-        "group_norm": lambda: F.group_norm(image, 4),
-        "cross_entropy": lambda: F.cross_entropy(m, v["labels"]),
-        "mse_loss": lambda: F.mse_loss(x, y),
-        "smooth_l1": lambda: F.smooth_l1_loss(x, y),
-        "bce": lambda: F.binary_cross_entropy(x, y),
-        "embedding": lambda: F.embedding(v["rows"], m),
-        "interpolate": lambda: F.interpolate(image, scale_factor=2),
-        "bilinear": lambda: F.interpolate(image, scale_factor=2, mode="bilinear"),
-        "pad": lambda: F.pad(image, (1, 1, 1, 1)),
-        "unfold": lambda: F.unfold(image, 3),
-        "one_hot": lambda: F.one_hot(v["labels"], SIDE),
-        "dropout": lambda: F.dropout(x, 0.5),
-        "attention": lambda: F.scaled_dot_product_attention(v["sequence"], v["sequence"], v["sequence"]),
-        "cdist": lambda: aj.cdist(m[:, :3], n[:, :3]),
-        "rand": lambda: aj.rand(COUNT),
-        "randn": lambda: aj.randn(COUNT),
-        "randperm": lambda: aj.randperm(COUNT),
-        "bernoulli": lambda: aj.bernoulli(x),
-        "arange": lambda: aj.arange(COUNT),
-        "zeros": lambda: aj.zeros(COUNT),
-        "bincount": lambda: v["whole"].bincount(),
-        "searchsorted": lambda: aj.searchsorted(y.sort().values, x),
-        "bucketize": lambda: aj.bucketize(x, y[:100].sort().values),
-        "isin": lambda: aj.isin(v["whole"], v["rows"]),
-        "quantile": lambda: aj.quantile(x, 0.3),
-        "cholesky": lambda: aj.linalg.cholesky(v["definite"]),
-        "solve": lambda: aj.linalg.solve(v["definite"], m),
-        "inv": lambda: aj.linalg.inv(v["definite"]),
-        "det": lambda: aj.linalg.det(v["definite"]),
-        "qr": lambda: aj.linalg.qr(m),
-        "svd": lambda: aj.linalg.svd(m),
-        "eigh": lambda: aj.linalg.eigh(v["definite"]),
-        "fft": lambda: aj.fft.fft(x),
-        "rfft2": lambda: aj.fft.rfft2(m),
-        "diff": lambda: x.diff(),
-        "kron": lambda: aj.kron(m[:20, :16], n[:20, :16]),
-        "trapezoid": lambda: aj.trapezoid(x),
-        "cov": lambda: m[:50].cov(),
-        "normalize": lambda: F.normalize(m),
-        "chunk": lambda: [p + 1 for p in m.chunk(4)],
-    }
-    return found
+def tensors(found: Any) -> Iterator[Any]:
+    """The tensors in a result."""
+    if isinstance(found, tuple | list):
+        for part in found:
+            yield from tensors(part)
+    elif hasattr(found, "requires_grad"):
+        yield found
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    """The median over rounds of the mean time of a call."""
-    call()
-    start = time.perf_counter()
-    call()
-    calls = max(1, int(SECONDS_A_ROUND / max(time.perf_counter() - start, 1e-7)))
-    rounds = []
-    for _ in range(ROUNDS):
+def backward_of(aj: Any, call: Call, leaves: list[Any]) -> Call | None:
+    """The call followed by the pass back to those of ``leaves`` it used; None where it has no derivative."""
+    roots = [t for t in tensors(call()) if t.requires_grad]
+    if not roots:
+        return None
+    seeds = [aj.ones_like(t) for t in roots]
+    try:
+        grads = aj.autograd.grad(roots, leaves, seeds, allow_unused=True)
+    except (RuntimeError, NotImplementedError):
+        return None
+    used = [x for x, g in zip(leaves, grads, strict=True) if g is not None]
+    if not used:
+        return None
+
+    def both() -> Any:
+        return aj.autograd.grad([t for t in tensors(call()) if t.requires_grad], used, seeds)
+
+    return both
+
+
+def seconds(calls: list[Call]) -> list[float]:
+    """Per call: the mean time of its fastest round, the rounds taking turns."""
+    counts = []
+    for call in calls:
+        call()
         start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        rounds.append((time.perf_counter() - start) / calls)
-    return median(rounds)
+        call()
+        counts.append(max(1, int(SECONDS_A_ROUND / max(time.perf_counter() - start, 1e-7))))
+    best = [math.inf] * len(calls)
+    for _ in range(ROUNDS):
+        for place, (call, count) in enumerate(zip(calls, counts, strict=True)):
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            best[place] = min(best[place], (time.perf_counter() - start) / count)
+    return best
 
 
-def peak_bytes(call: Callable[[], Any]) -> int:
-    """The greatest memory that NumPy holds during a call over what it held before."""
+def bytes_of(found: Any) -> int:
+    """The bytes of the distinct memory in a result."""
+    sizes = {t.data_ptr(): t.numel() * t.element_size() for t in tensors(found)}
+    return sum(sizes.values())
+
+
+def peak_bytes(call: Call) -> float:
+    """The greatest memory in use during a call over what was before and what its results take."""
+    for executable in live_executables():
+        executable.release_arenas()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
     kept = call()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    del kept
-    return peak - before
+    arenas = sum(executable.arena_bytes for executable in live_executables())
+    return max(0, peak - before - bytes_of(kept) + arenas)
+
+
+def peak_bytes_of_torch(torch: Any, call: Call) -> float:
+    """The same from the events of torch's allocator."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        kept = call()
+    events = profile.profiler.kineto_results.events()
+    in_use = peak = 0
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        in_use += event.nbytes()
+        peak = max(peak, in_use)
+    return max(0, peak - bytes_of(kept))
+
+
+def figures(ours: Call, theirs: Call | None, torch: Any) -> Figures:
+    """Time and memory of a call, here and (where there is one) in torch."""
+    if theirs is None:
+        return Figures(seconds([ours])[0], math.nan, peak_bytes(ours), math.nan)
+    mine, other = seconds([ours, theirs])
+    return Figures(mine, other, peak_bytes(ours), peak_bytes_of_torch(torch, theirs))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print a table and how many ops keep the budget."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="ops whose name holds this")
     parser.add_argument("--over", type=float, default=0.0, help="only ops slower than this many times torch")
+    parser.add_argument("--no-backward", action="store_true", help="only the calls themselves")
+    parser.add_argument("--threads", type=int, default=2, help="of both libraries")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    peer = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
-    if peer is not None:
-        peer.set_num_threads(2)
-    ours, theirs = cases(autojit), cases(peer) if peer else {}
-    print(f"{'op':22} {'autojit us':>10} {'torch us':>10} {'ratio':>7} {'peak KB':>9}")
-    for name, call in ours.items():
+    autojit.set_num_threads(arguments.threads)
+    torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+    if torch is not None:
+        torch.set_num_threads(arguments.threads)
+    libraries = [autojit] if torch is None else [autojit, torch]
+    plain = [cases(aj, operands(aj)) for aj in libraries]
+    leaves = [operands(aj, recorded=True) for aj in libraries]
+    recorded = [cases(aj, given) for aj, given in zip(libraries, leaves, strict=True)]
+    print(f"{'op':24} {'us':>9} {'torch us':>9} {'ratio':>7} {'KB':>6} {'torch':>6}")
+    rows: dict[str, Figures] = {}
+    for name in plain[0]:
         if arguments.only not in name:
             continue
-        mine = seconds(call)
-        other = seconds(theirs[name]) if peer else float("nan")
-        if mine / other >= arguments.over or peer is None:
-            print(f"{name:22} {mine * 1e6:10.1f} {other * 1e6:10.1f} {mine / other:7.2f} {peak_bytes(call) / 1e3:9.0f}")
+        calls: dict[str, list[Call | None]] = {name: [found[name] for found in plain]}
+        if not arguments.no_backward:
+            calls[f"{name} + backward"] = [
+                backward_of(aj, found[name], [x for x in given.values() if x.requires_grad])
+                for aj, found, given in zip(libraries, recorded, leaves, strict=True)
+            ]
+        for label, (ours, *theirs) in calls.items():
+            if ours is None:
+                continue
+            row = figures(ours, theirs[0] if theirs else None, torch)
+            rows[label] = row
+            if torch is None or row.time_s / row.other_s >= arguments.over:
+                print(f"{label:24} {row.cells()}", flush=True)
+    for part, chosen in (("forward", False), ("with backward", True)):
+        of_part = [row for label, row in rows.items() if label.endswith("+ backward") is chosen]
+        slow, big = (sum(getattr(row, what) for row in of_part) for what in ("is_slow", "is_big"))
+        print(f"{part}: {len(of_part)} calls, {slow} over three times torch's time, {big} over three times its memory")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from autojit.autograd.graph import (
 )
 from autojit.autograd.running import current_walk
 from autojit.tensor import Tensor
-from autojit.tensor.functions_indexing import unique
+from autojit.tensor.functions_counted import unique
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import storage_of

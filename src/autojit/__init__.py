@@ -42,6 +42,7 @@ from autojit.core.layout import Layout as layout
 from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
+from autojit.tensor.argument_errors import name_arguments_in_errors as _name_arguments_in_errors
 from autojit.tensor.exchange import from_dlpack
 from autojit.tensor.factories import (
     arange,
@@ -203,7 +204,9 @@ def __getattr__(name: str) -> Any:
         module = _importlib.import_module(_LAZY_NAMES[name])
         found = module if name == "jit" else getattr(module, name)  # the package jit is callable
     elif name in _functions.PLACES:
-        found = getattr(_importlib.import_module(_functions.PLACES[name]), name)
+        module = _importlib.import_module(_functions.PLACES[name])
+        _name_arguments_in_errors(vars(module), (name,))
+        found = getattr(module, name)
     elif name in _NETWORK_FUNCTIONS:
         found = getattr(_importlib.import_module("autojit.nn.functional"), name)
     elif name in _LAZY_MODULES:

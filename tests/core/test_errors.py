@@ -60,4 +60,4 @@ def test_every_kind_is_also_an_exception_that_torch_raises() -> None:
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, AutojitError)]
     for kind in kinds:
         if kind is not AutojitError:
-            assert issubclass(kind, RuntimeError | IndexError | ValueError | AssertionError), kind
+            assert issubclass(kind, RuntimeError | IndexError | ValueError | TypeError | AssertionError), kind

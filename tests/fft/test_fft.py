@@ -130,7 +130,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: aj.fft.fft(Z, dim=2), IndexError, "Dimension out of range"),
     (lambda: aj.fft.fft(aj.tensor(1.0)), IndexError, "tensor has no dimensions"),
     (lambda: aj.fft.fft(aj.ones(2).half()), RuntimeError, "Unsupported dtype Half"),
-    (lambda: aj.fft.fft(Z, n=2.5), TypeError, "argument 'n' must be int, not float"),
+    (lambda: aj.fft.fft(Z, n=2.5), TypeError, "argument 'n' .*must be int, not float"),
     (lambda: aj.fft.fft([1.0]), TypeError, "must be Tensor, not list"),
     (lambda: aj.fft.rfft(Z), RuntimeError, "rfft expects a real input tensor, but got ComplexFloat"),
     (lambda: aj.fft.rfftn(Z), RuntimeError, "rfftn expects a real-valued input tensor"),

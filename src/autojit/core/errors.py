@@ -123,6 +123,28 @@ class ArgumentError(AutojitError, ValueError):
     names_operands = True
 
 
+class ArgumentKindError(AutojitError, TypeError):
+    """An argument is not of the kind that its parameter takes (torch raises TypeError)."""
+
+    names_operands = True
+
+
+def int_expected(value: object, name: str = "a size") -> ArgumentKindError:
+    """The error for something that stands where an integer should."""
+    return ArgumentKindError(f"{name} must be int, not {type(value).__name__}", fix="convert it: int(n)")
+
+
+def tensor_expected(value: object) -> ArgumentKindError:
+    """The error for something that stands where a tensor should: it names the argument of the user's call."""
+    call = user_call()
+    kind, name, found = type(value).__name__, "op", []
+    if call is not None:
+        _, name, arguments = call
+        found = [(k, n) for k, (n, given) in enumerate(arguments.items(), 1) if given is value]
+    which = f"argument '{found[0][1]}' (position {found[0][0]})" if found else "an operand"
+    return ArgumentKindError(f"{name}(): {which} must be Tensor, not {kind}", fix="make it a tensor: tensor(x)")
+
+
 class UnsupportedError(AutojitError, NotImplementedError):
     """An op has no form for operands of this kind."""
 

@@ -25,8 +25,11 @@ class Trace(Protocol):
     views and detached tensors share it. ``tensor`` replays chains of views itself.
     """
 
-    def apply(self, op: Any, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Record one op on IR values; the results' IR values. ``op`` may be a source (no values)."""
+    def apply(self, op: Any, values: Sequence[Any], place: Any = None) -> tuple[Any, ...]:
+        """Record one op on IR values; the results' IR values. ``op`` may be a source (no values).
+
+        ``place`` is the user's line, where it is known already.
+        """
         ...
 
     def lift(self, storage: Any, owner: Any = None) -> Any:
@@ -58,6 +61,10 @@ class Trace(Protocol):
 
     def true_positions(self, mask: Any) -> Any:
         """The IR value of the positions of a mask's true elements, row-major: a vector whose extent the step counts."""
+        ...
+
+    def size_of_number(self, number: Any, most: int | None, refusal: str) -> int:
+        """The size that is the value of an int64 number, at most ``most``; ``refusal`` is said if it is negative."""
         ...
 
     def begin(self, tensor: Any) -> None:

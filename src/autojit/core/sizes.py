@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
 from autojit.core import size_expressions as expressions
-from autojit.core.errors import UndecidedSizeError
+from autojit.core.errors import UndecidedSizeError, int_expected
 from autojit.core.size_expressions import Expression
 from autojit.core.source import is_own
 
@@ -287,8 +287,20 @@ def with_hints(shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[int, .
 
 
 def as_extent(n: Any) -> int:
-    """What a caller gave as an extent, as an int that keeps its expression."""
-    return n if type(n) is SymbolicSize else int(n)
+    """What a caller gave as an extent or a position, as an int that keeps its expression."""
+    if type(n) is SymbolicSize or type(n) is int:
+        return n
+    if isinstance(n, float | str | complex) or n is None:
+        raise int_expected(n)
+    return int(n)
+
+
+def as_size(n: Any) -> int:
+    """`as_extent` of what is no position: a number that a step computes becomes a size that it counts."""
+    if type(n) is int or type(n) is SymbolicSize:
+        return n
+    sized = getattr(n, "as_size", None)
+    return int(n) if sized is None else sized()  # type: ignore[no-any-return]
 
 
 def size_min(a: int, b: int) -> int:

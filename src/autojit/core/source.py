@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
+from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OWN: dict[str, bool] = {}  # by file name: a string knows its hash, a code object computes it anew
@@ -84,6 +85,23 @@ def set_recorder(recorder: Callable[[FrameType], SourceLocation] | None) -> None
     _recorder = recorder
 
 
+def relay(wrapper: Callable[..., Any]) -> None:
+    """Let messages speak of the function that ``wrapper`` calls, whose parameters have names, not of the wrapper."""
+    _relays.add(_place(wrapper.__code__))
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_filename, code.co_firstlineno
+
+
+_relays: set[tuple[str, int]] = set()
+
+
+def for_history(place: SourceLocation) -> SourceLocation | None:
+    """What a node of the history keeps that is recorded where ``place`` was just found; None: it has to ask itself."""
+    return place if _recorder is None else None
+
+
 def user_call() -> tuple[SourceLocation, str, dict[str, object]] | None:
     """The call that led here from the innermost frame outside autojit: place, function, arguments by name.
 
@@ -92,7 +110,9 @@ def user_call() -> tuple[SourceLocation, str, dict[str, object]] | None:
     callee: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_own(frame.f_code):
-        callee, frame = frame, frame.f_back
+        if _place(frame.f_code) not in _relays or callee is None:
+            callee = frame
+        frame = frame.f_back
     if frame is None or callee is None or frame.f_code.co_filename.startswith("<frozen "):  # by ``python -m``
         return None
     return SourceLocation(frame.f_code, frame.f_lasti), _name_of(callee), _arguments_of(callee)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import BY_SHORT, DType
@@ -13,20 +14,33 @@ from autojit.core.sizes import parse_size
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False, eq=False)
 class TensorType:
     """Shape, dtype and device of a value; printed ``f32[64, 784]``."""
 
+    __slots__ = ("_hash", "device", "dtype", "shape")
     shape: Shape
     dtype: DType
-    device: Device = CPU
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
+    device: Device
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.shape, self.dtype.short, self.device)))
+    def __init__(self, shape: Shape, dtype: DType, device: Device = CPU) -> None:
+        _set_shape(self, shape)
+        _set_dtype(self, dtype)
+        _set_device(self, device)
+        _set_hash(self, hash((shape, dtype.short)))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:  # the types of a graph are few objects: see ``ir.result_types``
+            return True
+        if type(other) is not TensorType:
+            return NotImplemented
+        return (self.shape, self.dtype, self.device) == (other.shape, other.dtype, other.device)
 
     def __hash__(self) -> int:
-        return self._hash
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
+    def __reduce__(self) -> Any:
+        return TensorType, (self.shape, self.dtype, self.device)
 
     @property
     def ndim(self) -> int:
@@ -55,6 +69,13 @@ class TensorType:
         dims = ", ".join(map(str, self.shape))
         suffix = "" if self.device == CPU else f"@{self.device}"
         return f"{self.dtype.short}[{dims}]{suffix}"
+
+
+# what a frozen dataclass does by ``object.__setattr__`` takes four times as long
+_set_shape: Any = TensorType.__dict__["shape"].__set__
+_set_dtype: Any = TensorType.__dict__["dtype"].__set__
+_set_device: Any = TensorType.__dict__["device"].__set__
+_set_hash: Any = TensorType.__dict__["_hash"].__set__
 
 
 def parse_type(text: str) -> TensorType:

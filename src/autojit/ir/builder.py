@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
+from autojit.ir.result_types import result_types
 
 
 class GraphBuilder:
@@ -30,7 +32,7 @@ class GraphBuilder:
 
     def apply(self, op: Op, inputs: Sequence[Value], source: SourceLocation | None = None) -> tuple[Value, ...]:
         """Append a node and return its outputs; the op's type rule checks the operands."""
-        types = op.result_type(*[v.type for v in inputs])
+        types = result_types(op, *[v.type for v in inputs])
         if op.n_outputs == 1:
             outputs: tuple[Value, ...] = (Value(types),)
         else:
@@ -65,6 +67,10 @@ class Tracer:
         return tuple(Tracer(self.builder, v) for v in outputs)
 
     def _literal(self, value: object, type: TensorType) -> Tracer:
+        if is_symbolic(value):  # an extent that is left open enters arithmetic as an operand
+            (number,) = self.builder.apply(Op.registry["size_value"](value, type.dtype), ())  # type: ignore[call-arg]
+            spread = Op.registry["broadcast_to"](type.shape)  # type: ignore[call-arg]
+            return Tracer(self.builder, self.builder.apply(spread, (number,))[0] if type.shape else number)
         full = Op.registry["full"](value=value, dtype=type.dtype, shape=type.shape)  # type: ignore[call-arg]
         return Tracer(self.builder, self.builder.apply(full, ())[0])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autojit.core.sizes import SymbolicSize, is_symbolic
+from autojit.core.size_expressions import constant
+from autojit.core.sizes import SymbolicSize, is_symbolic, size
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
@@ -14,13 +15,15 @@ from autojit.ir.op import Op
 def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
     """A size, or anything that holds sizes (shape, op, type, graph, nested tuple), evaluated; else ``what`` itself.
 
+    Sizes that depend on others than those in ``sizes`` stay open.
+
     Example:
         >>> from autojit.core.sizes import named_size
         >>> concrete((named_size("s0", 8) * 2, 3), {"s0": 5})
         (10, 3)
     """
     if isinstance(what, SymbolicSize):
-        return what.evaluate(sizes)
+        return what.evaluate(sizes) if sizes.keys() >= set(what.expression.symbols()) else _partly(what, sizes)
     if type(what) is tuple:
         found = tuple([concrete(item, sizes) for item in what])
         return what if all(a is b for a, b in zip(found, what, strict=True)) else found
@@ -29,6 +32,10 @@ def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
     if isinstance(what, Op):
         return _concrete_op(what, sizes)
     return _concrete_graph(what, sizes) if isinstance(what, Graph) else what
+
+
+def _partly(n: SymbolicSize, sizes: Mapping[str, int]) -> int:
+    return size(n.hint, n.expression.substitute({name: constant(value) for name, value in sizes.items()}))
 
 
 def _concrete_op(op: Op, sizes: Mapping[str, int]) -> Op:

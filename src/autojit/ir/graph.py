@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.core.types import TensorType
@@ -25,18 +26,33 @@ class Value:
         return f"{self.name or '%'}: {self.type}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Node:
     """One application of an op in SSA form: ``outputs = op(*inputs)``. Compared by identity."""
 
     op: Op  # static parameters live in the op
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]  # a Value is defined by exactly one Node, or is a Graph input
-    source: SourceLocation = UNKNOWN  # the user's line; survives every pass, for errors and profiles
+    source: SourceLocation  # the user's line; survives every pass, for errors and profiles
+
+    def __init__(
+        self, op: Op, inputs: tuple[Value, ...], outputs: tuple[Value, ...], source: SourceLocation = UNKNOWN
+    ) -> None:
+        _set_op(self, op)
+        _set_inputs(self, inputs)
+        _set_outputs(self, outputs)
+        _set_source(self, source)
 
     @property
     def output(self) -> Value:
         return self.outputs[0]
+
+
+# what a frozen dataclass does by ``object.__setattr__`` takes twice as long
+_set_op: Any = Node.__dict__["op"].__set__
+_set_inputs: Any = Node.__dict__["inputs"].__set__
+_set_outputs: Any = Node.__dict__["outputs"].__set__
+_set_source: Any = Node.__dict__["source"].__set__
 
 
 @dataclass(frozen=True, slots=True, eq=False)

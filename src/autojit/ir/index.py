@@ -9,65 +9,117 @@ Extents may be symbolic sizes: what simplifies for all of them is simplified, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
+from typing import Any
 
 from autojit.core.sizes import expression_of, is_symbolic, size_max, size_min, surely_divides, surely_less
 
 
-@dataclass(frozen=True, slots=True)
-class LoopVariable:
+class _Hashed:
+    """Compared by its parts; the hash is computed once. Nothing changes after construction."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def _parts(self) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash = hash(self._parts())
+            return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and self._parts() == other._parts())  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self._parts()!r}"
+
+
+class LoopVariable(_Hashed):
     """A loop counter in [0, extent)."""
 
-    name: str
-    extent: int
+    __slots__ = ("extent", "name")
+
+    def __init__(self, name: str, extent: int) -> None:
+        self.name = name
+        self.extent = extent
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.name, self.extent
 
 
-@dataclass(frozen=True, slots=True)
-class Quotient:
+class _Part(_Hashed):
+    """What division makes of a non-negative index."""
+
+    __slots__ = ("base", "divisor")
+
+    def __init__(self, base: Index, divisor: int) -> None:
+        self.base = base
+        self.divisor = divisor
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.base, self.divisor
+
+
+class Quotient(_Part):
     """``base // divisor`` of a non-negative index."""
 
-    base: Index
-    divisor: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Remainder:
+class Remainder(_Part):
     """``base % divisor`` of a non-negative index."""
 
-    base: Index
-    divisor: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(_Hashed):
     """A run-time integer (an SSA name) in [0, extent), for gathers."""
 
-    text: str
-    extent: int
+    __slots__ = ("extent", "text")
+
+    def __init__(self, text: str, extent: int) -> None:
+        self.text = text
+        self.extent = extent
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.text, self.extent
 
 
-@dataclass(frozen=True, slots=True)
-class Bounded:
+class Bounded(_Hashed):
     """``base`` where it is known to lie in [0, extent), because a guard keeps other positions out.
 
     It lets divisions further down simplify; `Index.opened` then puts the base in its place.
     """
 
-    base: Index
-    extent: int
+    __slots__ = ("base", "extent")
+
+    def __init__(self, base: Index, extent: int) -> None:
+        self.base = base
+        self.extent = extent
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.base, self.extent
 
 
 Term = LoopVariable | Quotient | Remainder | Opaque | Bounded
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(_Hashed):
     """``offset + sum(coefficient * term)``; terms are unique and sorted by first use."""
 
-    terms: tuple[tuple[Term, int], ...] = ()
-    offset: int = 0
+    __slots__ = ("offset", "terms")
+
+    def __init__(self, terms: tuple[tuple[Term, int], ...] = (), offset: int = 0) -> None:
+        self.terms = terms
+        self.offset = offset
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.terms, self.offset
 
     @staticmethod
     def of(term: Term) -> Index:
@@ -80,11 +132,19 @@ class Index:
             return Index(self.terms, self.offset + other)
         if not self.terms and self.offset == 0:
             return other
+        if not other.terms:
+            return Index(self.terms, self.offset + other.offset)
         merged: dict[Term, int] = dict(self.terms)
+        has_remainder = False
         for term, coefficient in other.terms:
-            merged[term] = merged.get(term, 0) + coefficient
-        found = Index(tuple((t, c) for t, c in merged.items() if c != 0), self.offset + other.offset)
-        return found._rejoin() if any(type(t) is Remainder for t in merged) else found
+            before = merged.get(term)
+            merged[term] = coefficient if before is None else before + coefficient
+        for term in merged:
+            if type(term) is Remainder:
+                has_remainder = True
+                break
+        found = Index(tuple([item for item in merged.items() if item[1] != 0]), self.offset + other.offset)
+        return found._rejoin() if has_remainder else found
 
     def _rejoin(self) -> Index:
         """``(b // d) * d * k + (b % d) * k`` is ``b * k``."""
@@ -141,7 +201,9 @@ class Index:
     def __mul__(self, factor: int) -> Index:
         if factor == 0:
             return Index()
-        return Index(tuple((t, c * factor) for t, c in self.terms), self.offset * factor)
+        if factor == 1:
+            return self
+        return Index(tuple([(t, c * factor) for t, c in self.terms]), self.offset * factor)
 
     def __floordiv__(self, divisor: int) -> Index:
         if divisor == 1:
@@ -249,6 +311,7 @@ def reshaped(index: tuple[Index, ...], shape: tuple[int, ...], target: tuple[int
     return delinearize(linearize(index, shape), target)
 
 
+@lru_cache(maxsize=16384)
 def linearize(index: tuple[Index, ...], shape: tuple[int, ...]) -> Index:
     """Row-major position of a multi-dimensional index."""
     position = Index()

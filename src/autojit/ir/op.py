@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from autojit.core.errors import tensor_expected
 from autojit.core.records import finish
 from autojit.core.types import TensorType
 
@@ -145,7 +146,13 @@ class Op:
 
 def bind(op: Op, *operands: Any) -> Any:
     """Apply an op to operands: the first operand decides whether that computes or records."""
-    return operands[0]._bind(op, operands)
+    try:
+        return operands[0]._bind(op, operands)
+    except AttributeError:
+        for operand in operands:
+            if not hasattr(operand, "_bind"):
+                raise tensor_expected(operand) from None
+        raise
 
 
 def as_arrays(values: Sequence[Any]) -> list[NDArray[Any]]:

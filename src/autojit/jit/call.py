@@ -91,10 +91,9 @@ class CompiledCall(GraphOp):
             return tuple(placed)
         call = self.adjoint_call(wanted)
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
-        sizes = self.sizes_of(p.spec for p in primals)
+        results = (result,) if self.n_outputs == 1 else result
         filled = [
-            primals[0]._literal(0, concrete(self.graph.outputs[k].type, sizes)) if bars[k] is None else bars[k]
-            for k in self._with_history()
+            primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in self._with_history()
         ]
         found = bind(call, *primals, *filled)
         found = (found,) if call.n_outputs == 1 else found

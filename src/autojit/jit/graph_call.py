@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from autojit.compiler import Compiled, compile
+from autojit.core.errors import TraceError
 from autojit.core.types import TensorType
-from autojit.ir.concrete import concrete, take_sizes
+from autojit.ir.concrete import concrete, is_open, take_sizes
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, Operands, bind
+from autojit.tensor.state import state
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
@@ -34,7 +36,18 @@ class GraphOp(Op, abstract=True):
 
     def result_type(self, *types: TensorType) -> Any:
         sizes = self.sizes_of(types)
-        return self._one_or_all(concrete(v.type, sizes) for v in self.graph.outputs)
+        return self._one_or_all(self._result_type(v.type, sizes) for v in self.graph.outputs)
+
+    def _result_type(self, kind: TensorType, sizes: dict[str, int]) -> TensorType:
+        """A result's type; sizes that the graph counts stay open."""
+        found: TensorType = concrete(kind, sizes)
+        if state.trace is not None and is_open(found.shape):
+            raise TraceError(
+                "a result whose size a compiled step has counted is differentiated inside another step",
+                {"result": kind},
+                "call the function inside the step as well, or detach() its result",
+            )
+        return found
 
     def sizes_of(self, types: Iterable[TensorType]) -> dict[str, int]:
         """The values that the graph's open sizes have for operands of these types."""
@@ -88,10 +101,11 @@ class GraphCall(GraphOp):
         if call is None:
             call = self._adjoints[wrt] = GraphCall(adjoint(self.graph, wrt))
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
+        results = (result,) if self.n_outputs == 1 else result
         filled = [
-            primals[0]._literal(0, v.type) if bar is None else bar
-            for v, bar in zip(self.graph.outputs, bars, strict=True)
-            if v.type.dtype.is_differentiable
+            primals[0]._literal(0, y.spec) if bar is None else bar
+            for y, bar in zip(results, bars, strict=True)
+            if y.spec.dtype.is_differentiable
         ]
         found = bind(call, *primals, *filled)
         found = (found,) if call.n_outputs == 1 else found

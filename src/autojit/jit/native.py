@@ -246,9 +246,9 @@ def _baked(leaf: ArgumentLeaf) -> Argument:
 
 
 def _counts_results(step: CompiledStep) -> bool:
-    """Whether sizes that the step counts are in its results: as extents, or as numbers."""
+    """Whether sizes that the step counts are in its results: as extents, as numbers, or in views of arguments."""
     counted = set(step.segment.executable.counted)
-    shown = (*(v.type for v in step.results.values), *(p.what for p in step.results.places))
+    shown = (*(v.type for v in step.results.values), *((p.what, p.chain) for p in step.results.places))
     return bool(counted) and any(symbols_of(what) & counted for what in shown)
 
 

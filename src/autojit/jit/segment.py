@@ -167,8 +167,7 @@ class Segment:
         sizes = executable.sizes_of([a.shape for a in arguments]) if executable.symbols else ()
         shapes = executable.storage_shapes(sizes)[: self.n_free]
         free = [allocate_array(shape, spec.dtype) for shape, spec in zip(shapes, executable.outputs, strict=False)]
-        executable.run_with(arguments, free, sizes)
-        return executable.finished(free)  # type: ignore[no-any-return]
+        return list(executable.run_with(arguments, free, sizes))
 
     def sizes(self) -> dict[str, int]:
         """The values that open sizes had in the last run, also those it counted."""

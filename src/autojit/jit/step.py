@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import SpecializeSize, TraceError
+from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
-from autojit.ir.concrete import is_open, symbols_of
+from autojit.ir.concrete import is_open, symbols_of, take_sizes
 from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.call import CompiledCall
@@ -122,11 +122,18 @@ class CallOfCapture:
         self.new_histories = [(len(results.values) + k, w) for k, w in enumerate(written) if w.history is not None]
         outputs += [(g.value, None) for g in effects.moving if g.value is not None]
         outputs += [(e.value, e.left) for e in effects.modified]
-        counted = sorted(set().union(*(symbols_of(v.type) for v, _ in outputs)) & trace.counted.keys())
-        if counted:
-            raise SpecializeSize(tuple(counted), "the caller differentiates the results")
+        self.n_read = len(outputs)  # the others only tell sizes that a result shows
+        shown = set().union(*(symbols_of((place.what, place.chain)) for place in results.places))
+        outputs += [(trace.counted[name][0], None) for name in sorted(shown & trace.counted.keys())]
         self.op = CompiledCall(trace, inputs, outputs)
         self.read = set(self.op.graph.outputs).union(*(node.inputs for node in self.op.graph.nodes))
+
+    def sizes_of(self, found: Sequence[Tensor]) -> dict[str, int]:
+        """The sizes that a call has counted, from its outputs."""
+        sizes: dict[str, int] = {}
+        for value, t in zip(self.op.graph.outputs, found, strict=True):
+            take_sizes(value.type, type_of(t).shape, sizes)
+        return sizes
 
 
 class Decision:
@@ -300,6 +307,8 @@ class CompiledStep:
         with grad_mode(True):  # of the body, whatever the caller's is
             found = apply(call.op, *operands)
         found = found if isinstance(found, tuple) else (found,)
+        sizes = {**self.capture.sizes_of(leaves), **call.sizes_of(found)}
+        found = found[: call.n_read]
         count = len(self.results.values)
         with uninterrupted():
             self._commit_differentiable(leaves, [t._array for t in found[count:]])
@@ -308,7 +317,7 @@ class CompiledStep:
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
-        return self.results.package(found[:count], leaves, self.capture.sizes_of(leaves))
+        return self.results.package(found[:count], leaves, sizes)
 
     def _commit_differentiable(self, leaves: Sequence[Any], arrays: list[Any]) -> None:
         effects = self.effects

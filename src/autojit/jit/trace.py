@@ -126,8 +126,8 @@ class Trace(TraceSizes):
 
     # -- the protocol
 
-    def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]:
-        return self.builder.apply(op, values, here())
+    def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
+        return self.builder.apply(op, values, here() if place is None else place)
 
     def lift(self, storage: Storage, owner: Tensor | None = None) -> Value:
         array = storage.array

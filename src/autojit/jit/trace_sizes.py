@@ -8,19 +8,22 @@ trace, like any number of the step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autojit.core import size_expressions as expressions
 from autojit.core.dtypes import DType, int64
+from autojit.core.errors import UsageError
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import SizeGuard, expression_of, hint_of, size
 from autojit.core.source import SourceLocation, here
 from autojit.ir.concrete import concrete, symbols_of
-from autojit.ir.graph import Node, Value
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.traced_number import TracedNumber
-from autojit.ops.counted_positions import Positions
+from autojit.ops.counted_positions import Counting, Extent, Positions
 from autojit.ops.sources import Iota, SizeValue
 from autojit.tensor.functions_elementwise import floor_divide, maximum, minimum, remainder, where
 from autojit.tensor.state import grad_mode
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+TYPICAL_COUNT = 29  # the hint of a size that is a number: no size that programs have by themselves
 _FUNCTIONS = {"quotient": floor_divide, "remainder": remainder, "minimum": minimum, "maximum": maximum}
 
 
@@ -42,7 +46,7 @@ class TraceSizes:
         shift: added to the hints of counts, for a second capture that is compared with the first.
     """
 
-    definition: dict[Value, Node]
+    builder: GraphBuilder
 
     def __init__(self, sizes: Mapping[str, int], are_counts_fixed: bool = False, shift: int = 0) -> None:
         self.sizes: dict[str, int] = dict(sizes)
@@ -50,14 +54,16 @@ class TraceSizes:
         self.shift = shift
         self.size_guards: list[tuple[SizeGuard, SourceLocation]] = []
         self.counted: dict[str, tuple[Value, Tensor]] = {}  # positions that a mask chooses, and how many
-        self._by_mask: dict[object, Value] = {}
+        self._defining: dict[object, Value] = {}  # what defines counted sizes, by its operand
+        self._alike: dict[Value, Value] = {}  # values that were computed before: the first ones
+        self._made: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
+        self._compared = 0  # nodes that these know
 
     if TYPE_CHECKING:
 
         def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...
         def evaluate(self, value: Value) -> Any: ...
         def concretize(self, value: Value) -> Any: ...
-        def _index(self) -> None: ...
 
     # -- questions
 
@@ -124,21 +130,27 @@ class TraceSizes:
 
     def true_positions(self, mask: Value) -> Value:
         """The positions (row-major) of a mask's true elements; the same for masks computed alike."""
-        self._index()
-        alike = self._way_to(mask)
-        found = self._by_mask.get(alike)
+        alike = self._first_alike(mask)
+        found = self._defining.get(alike)
         if found is None:
-            found = self._by_mask[alike] = self._count(mask)
+            found = self._defining[alike] = self._count(mask)
         return found
 
-    def _way_to(self, value: Value, depth: int = 6) -> object:
-        """How a value was computed: equal for values that the same ops made of the same values."""
-        node = self.definition.get(value)
-        if node is None or not depth:
-            return value
-        if node.op.is_view and node.inputs[0].type == value.type:
-            return self._way_to(node.inputs[0], depth)
-        return node.op, node.outputs.index(value), *(self._way_to(v, depth - 1) for v in node.inputs)
+    def _first_alike(self, value: Value) -> Value:
+        """The first value that the same ops made of the same values. Time O(nodes recorded since the last question)."""
+        nodes = self.builder.nodes
+        alike = self._alike
+        while self._compared < len(nodes):
+            node = nodes[self._compared]
+            self._compared += 1
+            operands = tuple(alike.get(v, v) for v in node.inputs)
+            if node.op.is_view and node.inputs[0].type == node.outputs[0].type:
+                alike[node.outputs[0]] = operands[0]
+                continue
+            first = self._made.setdefault((node.op, operands), node.outputs)
+            if first is not node.outputs:
+                alike.update(zip(node.outputs, first, strict=True))
+        return alike.get(value, value)
 
     def _count(self, mask: Value) -> Value:
         with grad_mode(False):
@@ -146,11 +158,35 @@ class TraceSizes:
             if self.are_counts_fixed:
                 assert count._value is not None
                 return self._positions_of(mask, int(self.concretize(count._value).item()))
+        return self._defined(Positions, mask, count, hint_of(mask.type.size) // 2 + 1)
+
+    def _defined(self, kind: Callable[[int], Op], operand: Value, number: Tensor, hint: int) -> Value:
+        """The result of an op that defines the next counted size."""
         name = f"u{len(self.counted)}"
-        hint = max(2, hint_of(mask.type.size) // 2 + 1) + self.shift
-        (positions,) = self.apply(Positions(size(hint, expressions.symbol(name, 0))), (mask,))
-        self.counted[name] = positions, count
-        return positions
+        symbol = size(max(2, hint) + self.shift, expressions.symbol(name, 0))
+        (found,) = self.apply(kind(symbol), (operand,))
+        self.counted[name] = found, number
+        return found
+
+    def size_of_number(self, number: Value, most: int | None, refusal: str) -> int:
+        """A size that is a number of the step (int64, 0-d); the same for numbers computed alike.
+
+        Args:
+            most: what it does not exceed, or None.
+            refusal: the message of the error if it is negative.
+        """
+        if self.are_counts_fixed:
+            fixed = int(self.concretize(number).item())
+            if fixed < 0:
+                raise UsageError(refusal, {"size": fixed})
+            return fixed
+        alike = self._first_alike(number), most, refusal
+        found = self._defining.get(alike)
+        if found is None:
+            kind = partial(Extent, most=most, refusal=refusal)
+            typical_size = TYPICAL_COUNT if most is None else hint_of(most) // 2 + 1
+            found = self._defining[alike] = self._defined(kind, number, wrap_value(number), typical_size)
+        return found.type.shape[0]
 
     def _positions_of(self, mask: Value, count: int) -> Value:
         """The positions of a known number of true elements: each is written where the count of those before says."""
@@ -164,7 +200,7 @@ class TraceSizes:
 
     def concrete_op(self, op: Op) -> Op:
         """An op as it is in this call."""
-        if type(op) is Positions:
+        if isinstance(op, Counting):
             return op
         if self.counted:
             for name in symbols_of(op) - self.sizes.keys():

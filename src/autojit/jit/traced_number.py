@@ -63,6 +63,16 @@ class TracedNumber:
         self._check()
         return self.tensor
 
+    def as_size(self, most: int | None = None, refusal: str = "a size is negative") -> int:
+        """The number as an extent, at most ``most``, which the step leaves open until it has computed it.
+
+        ``refusal``: the message of the error if it is negative.
+        """
+        if self.kind is not int:
+            raise TypeError("'float' object cannot be interpreted as an integer")
+        self._check()
+        return self.trace.size_of_number(value_of(self.tensor), most, refusal)
+
     def _beside(self, other: Tensor) -> Tensor:
         """As the operand of a tensor: a number does not widen the tensor's dtype within its category."""
         self._check()

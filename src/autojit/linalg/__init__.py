@@ -43,6 +43,7 @@ from autojit.linalg.triangular import (
     tensorsolve,
 )  # fmt: skip
 from autojit.ops.linalg import LinAlgError
+from autojit.tensor.argument_errors import name_arguments_in_errors
 from autojit.tensor.functions_matrix import matrix_exp
 
 __all__ = [
@@ -53,3 +54,5 @@ __all__ = [
     "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander",
     "vecdot", "vector_norm",
 ]  # fmt: skip
+
+name_arguments_in_errors(globals(), __all__)

@@ -24,6 +24,7 @@ from autojit.tensor.state import state as thread
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 _State = tuple[Tensor, ...]  # (h,) or (h, c), each f[n, size]
+_Weights = tuple[Tensor | None, ...]  # weight_hh, bias_hh, weight_hr
 
 
 class RNNBase(Module):
@@ -104,35 +105,40 @@ class RNNBase(Module):
             for suffix in self._suffixes(layer)
         ]
 
-    def _step(self, gates_x: Tensor, state: _State, suffix: str) -> _State:
-        """The next state from the input's part of the gates."""
+    def _step(self, gates_x: Tensor, state: _State, weights: _Weights) -> _State:
+        """The next state from the input's part of the gates; ``weights`` are those of the hidden state."""
         raise NotImplementedError
 
-    def _run(self, x: Tensor, state: _State, suffix: str, lengths: Tensor | None) -> tuple[Tensor, _State]:
-        """One layer in one direction over ``f[time, n, size]``; rows past their length keep their state."""
-        gates = F.linear(x, getattr(self, f"weight_ih_{suffix}"), self._parameters.get(f"bias_ih_{suffix}"))
-        times = range(x.shape[0])
-        outputs: list[Tensor] = []
-        for time in reversed(times) if suffix.endswith("_reverse") else times:
-            new = self._step(gates[time], state, suffix)
-            if lengths is not None:
-                live = (lengths > time).unsqueeze(1)
-                new = tuple(aj.where(live, after, before) for after, before in zip(new, state, strict=True))
-                outputs.append(aj.where(live, new[0], 0.0))
-            else:
-                outputs.append(new[0])
-            state = new
-        if suffix.endswith("_reverse"):
-            outputs.reverse()
-        return aj.stack(outputs), state
+    def _weight(self, name: str, suffix: str) -> Tensor | None:
+        found: Tensor | None = getattr(self, f"{name}_{suffix}", None)
+        return found
 
-    def _run_layers(self, x: Tensor, states: _State, lengths: Tensor | None) -> tuple[Tensor, _State]:
+    def _run(self, x: Tensor, state: _State, suffix: str, live: Tensor | None) -> tuple[Tensor, _State]:
+        """One layer in one direction over ``f[time, n, size]``; where ``live`` b[time, n, 1] is false, rows keep their
+        state and give zeros.
+        """
+        weight_ih = getattr(self, f"weight_ih_{suffix}")
+        weights = tuple(self._weight(name, suffix) for name in ("weight_hh", "bias_hh", "weight_hr"))
+        gates = F.linear(x, weight_ih, self._weight("bias_ih", suffix))
+
+        def step(state: _State, given: tuple[Tensor, ...]) -> tuple[_State, Tensor]:
+            new = self._step(given[0], state, weights)
+            if live is None:
+                return new, new[0]
+            new = tuple(aj.where(given[1], after, before) for after, before in zip(new, state, strict=True))
+            return new, aj.where(given[1], new[0], 0.0)
+
+        given = (gates,) if live is None else (gates, live)
+        final, output = aj.scan(step, state, given, reverse=suffix.endswith("_reverse"))
+        return output, final
+
+    def _run_layers(self, x: Tensor, states: _State, live: Tensor | None) -> tuple[Tensor, _State]:
         finals: list[_State] = []
         for layer in range(self.num_layers):
             outputs = []
             for suffix in self._suffixes(layer):
                 state = tuple(part[len(finals)] for part in states)
-                output, final = self._run(x, state, suffix, lengths)
+                output, final = self._run(x, state, suffix, live)
                 outputs.append(output)
                 finals.append(final)
             x = outputs[0] if len(outputs) == 1 else aj.cat(outputs, -1)
@@ -181,7 +187,8 @@ class RNNBase(Module):
         padded, lengths = unpacked(packed)
         if hx is not None and packed.sorted_indices is not None:
             hx = tuple(part.index_select(1, packed.sorted_indices) for part in hx)
-        output, finals = self._run_layers(padded, self._first_states(padded, hx), lengths)
+        live = (aj.arange(padded.shape[0]).unsqueeze(1) < lengths).unsqueeze(2)
+        output, finals = self._run_layers(padded, self._first_states(padded, hx), live)
         if packed.unsorted_indices is not None:
             finals = tuple(part.index_select(1, packed.unsorted_indices) for part in finals)
         return pack_like(output, packed), finals
@@ -262,9 +269,8 @@ class RNN(RNNBase):
             bidirectional, 0, device, dtype,
         )  # fmt: skip
 
-    def _step(self, gates_x: Tensor, state: _State, suffix: str) -> _State:
-        bias = self._parameters.get(f"bias_hh_{suffix}")
-        return (rnn_step(gates_x, state[0], getattr(self, f"weight_hh_{suffix}"), bias, self.nonlinearity),)
+    def _step(self, gates_x: Tensor, state: _State, weights: _Weights) -> _State:
+        return (rnn_step(gates_x, state[0], weights[0], weights[1], self.nonlinearity),)
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, (h,) = self._forward(input, None if hx is None else (hx,))
@@ -290,9 +296,8 @@ class GRU(RNNBase):
             "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
         )
 
-    def _step(self, gates_x: Tensor, state: _State, suffix: str) -> _State:
-        bias = self._parameters.get(f"bias_hh_{suffix}")
-        return (gru_step(gates_x, state[0], getattr(self, f"weight_hh_{suffix}"), bias),)
+    def _step(self, gates_x: Tensor, state: _State, weights: _Weights) -> _State:
+        return (gru_step(gates_x, state[0], weights[0], weights[1]),)
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         output, (h,) = self._forward(input, None if hx is None else (hx,))
@@ -323,10 +328,8 @@ class LSTM(RNNBase):
     def _state_sizes(self) -> tuple[int, ...]:
         return (self._output_size, self.hidden_size)
 
-    def _step(self, gates_x: Tensor, state: _State, suffix: str) -> _State:
-        bias = self._parameters.get(f"bias_hh_{suffix}")
-        weight_hr = self._parameters.get(f"weight_hr_{suffix}")
-        return lstm_step(gates_x, state[0], state[1], getattr(self, f"weight_hh_{suffix}"), bias, weight_hr)
+    def _step(self, gates_x: Tensor, state: _State, weights: _Weights) -> _State:
+        return lstm_step(gates_x, state[0], state[1], *weights)
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         output, (h, c) = self._forward(input, hx)

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
-from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError
+from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, int_expected
 from autojit.core.sizes import agree, is_symbolic
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
@@ -27,6 +27,8 @@ Axes = int | Sequence[int] | None
 
 def normalize_axis(axis: int, ndim: int, op: str = "op") -> int:
     """A non-negative axis; AxisError (an IndexError, as torch) when out of range. Rank 0 counts as rank 1."""
+    if type(axis) is not int:
+        axis = as_axis(axis, op)
     span = max(ndim, 1)
     if not -span <= axis < span:
         bounds = f"[{-span}, {span - 1}]"
@@ -34,12 +36,19 @@ def normalize_axis(axis: int, ndim: int, op: str = "op") -> int:
     return axis + span if axis < 0 else axis
 
 
+def as_axis(axis: Any, op: str) -> int:
+    """An axis as a plain int; TypeError for what is none."""
+    if isinstance(axis, bool) or not hasattr(type(axis), "__index__"):
+        raise int_expected(axis, f"{op}(): argument 'dim'")
+    return int(axis)
+
+
 def normalize_axes(axes: Axes, ndim: int, op: str = "op") -> tuple[int, ...]:
     """Sorted, unique, non-negative axes; ``None`` and ``()`` mean all of them."""
     if axes is None or (not isinstance(axes, int) and len(axes) == 0):
         return tuple(range(ndim))
     given = (axes,) if isinstance(axes, int) else tuple(axes)
-    found = tuple(sorted(normalize_axis(int(a), ndim, op) for a in given))
+    found = tuple(sorted(normalize_axis(a, ndim, op) for a in given))
     if len(set(found)) != len(found):
         raise ShapeError(f"{op}: an axis appears twice in {given}")
     return () if ndim == 0 else found

@@ -1,8 +1,8 @@
-"""Positions of true elements, whose number is known when the step runs.
+"""Sizes that are known when the step runs: how many elements a mask chooses, or the value of a number.
 
-The op defines a size: its result has ``count`` elements, a symbol of its own, and whatever is computed from the result
-has that size in its type. So indexing with a mask is an ordinary gather at these positions, and its derivative an
-ordinary scatter.
+Such an op defines a size: ``count``, a symbol of its own, is an extent of its result, and whatever is computed from
+that has the size in its type. So indexing with a mask is an ordinary gather at the positions of the mask's true
+elements, and its derivative an ordinary scatter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_, int64
-from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
@@ -22,19 +22,41 @@ from autojit.ops.samples import Samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Positions", "true_positions"]
+__all__ = ["Counting", "Extent", "Positions", "true_positions"]
 
 
 @record
-class Positions(Structured):
-    """Row-major positions of the true elements, in order: ``bool[...] -> i64[count]``.
+class Counting(Structured, abstract=True):
+    """An op that defines a size, the first extent of its result.
 
-    ``count`` is a symbolic size that this op defines: a symbol of its own of least value 0.
+    Args:
+        count: the size, a symbol of its own of least value 0.
+        is_given: an operand of the graph has the size as an extent too (``passes.given_sizes``): it is only compared.
     """
 
-    lowering: ClassVar[str] = "positions"
-    has_effect: ClassVar[bool] = True  # types that name the size rely on it, also where nothing reads the positions
+    has_effect: ClassVar[bool] = True  # types that name the size rely on it, also where nothing reads the result
     count: int
+    is_given: bool = False
+
+    vjp = not_differentiable("a number of elements is a whole number")
+    jvp = not_differentiable("a number of elements is a whole number")
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        raise ShapeError(
+            f"{self.name}: examples of a batch would have results of different lengths",
+            fix="use where(condition, x, y) instead of indexing with a mask",
+        )
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return []  # the result's length is no property of the op and its operands' types
+
+
+@record
+class Positions(Counting):
+    """Row-major positions of the true elements, in order: ``bool[...] -> i64[count]``."""
+
+    lowering: ClassVar[str] = "positions"
 
     def result_type(self, mask: TensorType) -> TensorType:
         if mask.dtype is not bool_:
@@ -44,18 +66,37 @@ class Positions(Structured):
     def eager(self, mask: NDArray[Any]) -> NDArray[Any]:
         return np.flatnonzero(mask).astype(np.int64, copy=False)
 
-    vjp = not_differentiable("positions are whole numbers")
-    jvp = not_differentiable("positions are whole numbers")
+    def failure(self, number: int) -> Exception:
+        """The error where the mask has another number of true elements than the size that is given."""
+        return UsageError("positions: a mask has changed between a result and its derivative")
 
-    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
-        raise ShapeError(
-            "positions: examples of a batch would have results of different lengths",
-            fix="use where(condition, x, y) instead of indexing with a mask",
-        )
 
-    @staticmethod
-    def samples(dtype: DType) -> Samples:
-        return []  # the result's length is no property of the op and its operands' types
+@record
+class Extent(Counting):
+    """A size that is a number of the step: ``i64[] -> bool[count, 0]``, a result without elements.
+
+    Args:
+        most: what the number does not exceed, or None: memory for what has this size is had when the number is known.
+        refusal: the message of the error if the number is negative.
+    """
+
+    lowering: ClassVar[str] = "extent"
+    most: int | None = None
+    refusal: str = "a size is negative"
+
+    def result_type(self, number: TensorType) -> TensorType:
+        if number.dtype is not int64 or number.ndim:
+            raise DTypeError("extent: the operand is no whole number", {"number": number})
+        return TensorType((self.count, 0), bool_, number.device)
+
+    def eager(self, number: NDArray[Any]) -> NDArray[Any]:
+        if number < 0:
+            raise self.failure(0)
+        return np.empty((int(number), 0), np.bool_)
+
+    def failure(self, number: int) -> Exception:
+        """The error of a negative number (``number``: which of the op's failures; there is one)."""
+        return UsageError(self.refusal)
 
 
 def true_positions(mask: Operand, count: int) -> Any:

@@ -92,8 +92,12 @@ class Fused(Elementwise):
         return found[0] if self.count == 1 else tuple(found)
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
-        shape = np.broadcast_shapes(*[a.shape for a in arrays])
         by_kernel = ports.by_kernel
+        if by_kernel is not None and arrays[0].ndim:
+            found = by_kernel(self, arrays)
+            if found is not None:
+                return found
+        shape = np.broadcast_shapes(*[a.shape for a in arrays])
         if by_kernel is not None and shape:
             found = by_kernel(self, [_as_single(a, shape) for a in arrays])
             if found is None:

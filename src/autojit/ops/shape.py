@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_min
+from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_min, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -164,7 +164,8 @@ class Slice(View):
             for start, n, step in zip(self.starts, y_bar.spec.shape, self.steps, strict=True)
         ]
         high = tuple(extent - end for extent, end in zip(x.spec.shape, ends, strict=True))
-        between = tuple(step - 1 if n > 1 else 0 for n, step in zip(y_bar.spec.shape, self.steps, strict=True))
+        pairs = zip(y_bar.spec.shape, self.steps, strict=True)
+        between = tuple(step - 1 if step != 1 and n > 1 else 0 for n, step in pairs)
         return (bind(Pad(self.starts, high, between, 0), y_bar),)
 
     def unview(self, base: Any, piece: Any) -> Any:
@@ -251,13 +252,13 @@ class Pad(Reindex):
     def result_type(self, x: TensorType) -> TensorType:
         if not len(self.low) == len(self.high) == len(self.interior) == x.ndim:
             raise ShapeError("pad: one low, high and interior width per axis", {"x": x, "low": self.low})
-        if min((*self.low, *self.high, *self.interior), default=0) < 0:
+        if any(map(_is_negative, (*self.low, *self.high, *self.interior))):
             raise ArgumentError("pad: widths must not be negative", {"low": self.low, "high": self.high})
         return x.with_shape(self._shape(x.shape))
 
     def _shape(self, shape: Shape) -> Shape:
         widths = zip(shape, self.low, self.high, self.interior, strict=True)
-        return tuple(low + n + max(n - 1, 0) * inner + high for n, low, high, inner in widths)
+        return tuple(low + n + (max(n - 1, 0) * inner if inner else 0) + high for n, low, high, inner in widths)
 
     @property
     def fill(self) -> int | float | bool | complex:
@@ -327,7 +328,7 @@ class SliceUpdate(Structured):
 
     def result_type(self, base: TensorType, piece: TensorType) -> TensorType:
         region = self.region(piece.shape) if len(self.starts) == base.ndim == piece.ndim else None
-        if region is None or any(stop > n for stop, n in zip(region.stops, base.shape, strict=True)):
+        if region is None or any(_exceeds(stop, n) for stop, n in zip(region.stops, base.shape, strict=True)):
             raise ShapeError("slice_update: the piece does not fit into the base", {"base": base, "piece": piece})
         if base.dtype is not piece.dtype:
             raise ShapeError("slice_update: base and piece differ in dtype", {"base": base, "piece": piece})
@@ -361,6 +362,16 @@ class SliceUpdate(Structured):
             (SliceUpdate((1, 0), (2, 1)), (ramp((5, 3), dtype), ramp((2, 2), dtype))),
             (SliceUpdate((1,), (1,)), (ramp((4,), dtype), ramp((0,), dtype))),
         ]
+
+
+def _is_negative(width: int) -> bool:
+    """Whether a width is negative; what remains of an axis beside a counted region is not."""
+    return surely_less(width, 0) if is_counted(width) else width < 0
+
+
+def _exceeds(stop: int, extent: int) -> bool:
+    """Whether a region ends beyond an axis; what a step counts has been clipped by who counts it."""
+    return surely_less(extent, stop) if is_counted(stop - extent) else stop > extent
 
 
 def reshape(x: Operand, shape: Sequence[int]) -> Any:

@@ -16,7 +16,8 @@ from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.indexing import Gather, gather_nd
-from autojit.ops.joining import select
+from autojit.ops.elementwise_base import Pointwise
+from autojit.ops.joining import select, stack
 from autojit.ops.samples import Samples, draws, ramp
 from autojit.ops.shape import batch_all, broadcast_to, reshape
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Bincount", "DataDependent", "Nonzero", "Searchsorted", "Sort", "Unique", "UniqueConsecutive", "argsort",
-    "bincount", "kthvalue", "masked_select", "median", "msort", "nonzero", "searchsorted", "sort", "topk", "unique",
-    "unique_consecutive",
+    "Bincount", "DataDependent", "DistinctValues", "Nonzero", "RowOrder", "Searchsorted", "Sort", "Unique",
+    "UniqueConsecutive", "argsort", "bincount", "kthvalue", "masked_select", "median", "msort", "nonzero", "row_order",
+    "searchsorted", "sort", "topk", "unique", "unique_consecutive",
 ]  # fmt: skip
 
 _HALVES = (float16.numpy, bfloat16.numpy)
@@ -222,6 +223,50 @@ class Nonzero(DataDependent):
 
 
 @record
+class RowOrder(Structured):
+    """Positions of the rows of a matrix in lexicographic order: ``[n, m] -> i64[n]``; equal rows keep their order."""
+
+    def result_type(self, x: TensorType) -> TensorType:
+        if x.ndim != 2 or x.dtype.is_complex:
+            raise ShapeError("row_order: the operand is no matrix of real numbers", {"x": x})
+        return TensorType((x.shape[0],), int64, x.device)
+
+    def eager(self, x: NDArray[Any]) -> NDArray[Any]:
+        columns = [np.zeros(len(x), np.int8), *_sort_keys(x).T[::-1]]
+        return np.lexsort(columns).astype(np.int64, copy=False)
+
+    vjp = not_differentiable("positions are whole numbers")
+    jvp = not_differentiable("positions are whole numbers")
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        (x,) = args
+        rows = [bind(self, select(x, 0, k)) for k in range(x.spec.shape[0])]
+        return stack(rows)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype.is_complex:
+            return []
+        rows = draws((4, 3), dtype)
+        return [(RowOrder(), (np.concatenate([rows, rows[1:3]]),)), (RowOrder(), (draws((0, 2), dtype),))]
+
+
+class DistinctValues(Pointwise):
+    """The operand: what ``unique`` has found. Its derivative is missing, as in torch."""
+
+    ufunc = np.positive
+    accepts: ClassVar[tuple[str, ...]] = ("float", "int", "uint", "bool")
+    vjp = not_differentiable("it depends on which elements are equal", is_missing=True)
+    jvp = not_differentiable("it depends on which elements are equal", is_missing=True)
+
+    def eager(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        return arrays[0].copy()
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return x
+
+
+@record
 class Unique(DataDependent):
     """(sorted distinct values, place of each element among them, counts), of the flattened operand or along an axis."""
 
@@ -360,6 +405,11 @@ def masked_select(x: Operand, mask: Operand) -> Any:
     shape = np.broadcast_shapes(x.spec.shape, mask.spec.shape)
     places = nonzero(reshape(broadcast_to(mask, shape), (-1,)))
     return gather_nd(reshape(broadcast_to(x, shape), (-1,)), select(places, 1, 0))
+
+
+def row_order(x: Operand) -> Any:
+    """The positions of a matrix's rows in lexicographic order."""
+    return bind(RowOrder(), x)
 
 
 def unique(x: Operand, axis: int | None = None) -> tuple[Any, Any, Any]:

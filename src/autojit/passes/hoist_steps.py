@@ -15,13 +15,14 @@ from autojit.core.sizes import typical
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
+from autojit.ir.op import bind
 from autojit.ops.base import Reindex, Source
 from autojit.ops.control_flow import with_batch_axis
 from autojit.ops.elementwise_arithmetic import add
 from autojit.ops.matmul import matmul
 from autojit.ops.reductions import Sum, sum
 from autojit.ops.scan_steps import Scan
-from autojit.ops.shape import Permute, permute, reshape
+from autojit.ops.shape import Permute, Reshape, permute, reshape
 from autojit.passes.prune_bodies import needed
 from autojit.transforms.batch import vmap
 
@@ -209,6 +210,8 @@ class _Hoisting:
         """What a carry adds up over all steps."""
         made_by = {v: n for n in late for v in n.outputs}
         node = made_by[share]
+        if isinstance(node.op, Permute | Reshape) and node.inputs[0] in made_by:  # the sum of views is a view of the sum
+            return bind(node.op, self._total(node.inputs[0], late))
         if node.op.name == "matmul" and share.type.ndim == 2 and all(v.type.ndim == 2 for v in node.inputs):
             return matmul(self._rows_as_columns(node.inputs[0], late, made_by), self._rows(node.inputs[1], late))
         if isinstance(node.op, Sum):

@@ -7,7 +7,7 @@ for a few multiplications, and cannot be divided among threads.
 from __future__ import annotations
 
 from autojit.core.dtypes import float32, float64
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
@@ -58,9 +58,11 @@ class _Joiner:
                 rest.append(term)
             else:
                 products.append(product)
-        if len(products) < FEWEST or not _moves_less(products):
+        if len(products) < FEWEST:
             return None
         products, stack = self._ordered(products)
+        if not _moves_less(products, stack is not None):
+            return None
         nodes: list[Node] = []
         a = self._side(products, 0, stack, node, nodes)
         b = self._side(products, 1, None, node, nodes)
@@ -72,9 +74,7 @@ class _Joiner:
         node = self.made_by.get(value)
         if node is None or not isinstance(node.op, Matmul) or value.type.ndim != 2:
             return None
-        if any(x.type.ndim != 2 or any(is_symbolic(n) for n in x.type.shape) for x in node.inputs):
-            return None
-        return node
+        return node if all(x.type.ndim == 2 for x in node.inputs) else None
 
     def _source(self, value: Value) -> tuple[Value, bool]:
         """What an operand is the transpose of, and that it is one; or itself."""
@@ -134,7 +134,11 @@ class _Joiner:
         return flat
 
 
-def _moves_less(products: list[Node]) -> bool:
-    """Whether joining copies fewer elements than adding up the products reads and writes."""
-    copied = sum(x.type.size for product in products for x in product.inputs)
-    return copied <= sum(2 * product.outputs[0].type.size for product in products)
+def _moves_less(products: list[Node], is_stacked: bool) -> bool:
+    """Whether joining copies fewer elements than adding up the products reads and writes.
+
+    Args:
+        is_stacked: the first operands are joined elsewhere already.
+    """
+    copied = sum(x.type.size for product in products for x in product.inputs[is_stacked:])
+    return typical(copied) <= typical(sum(2 * product.outputs[0].type.size for product in products))

@@ -13,6 +13,7 @@ from autojit.passes.constants import fold_constants
 from autojit.passes.dead_code import eliminate_dead_code
 from autojit.passes.expand import expand
 from autojit.passes.fill_empty import fill_empty
+from autojit.passes.given_sizes import take_given_sizes
 from autojit.passes.join_products import join_products
 from autojit.passes.join_slices import join_slices
 from autojit.passes.layout import transpose_products
@@ -22,6 +23,7 @@ from autojit.passes.simplify import simplify
 Pass = Callable[[Graph], Graph]
 
 PASSES: tuple[Pass, ...] = (
+    take_given_sizes,
     eliminate_dead_code,
     fill_empty,
     expand,

@@ -29,9 +29,11 @@ import numpy as np
 from autojit.core.errors import ArgumentError
 from autojit.core.sizes import expression_of
 from autojit.ir.concrete import concrete
+from autojit.runtime.entry_words import ARRAY_DATA_OFFSET
 from autojit.runtime.failures import Failures
 from autojit.runtime.loader import LoadedObject
 from autojit.runtime.memory import allocate_array
+from autojit.runtime.object_layout import layout_is_known
 from autojit.runtime.size_program import SizeProgram, sizes_of
 from autojit.runtime.watching import KernelObserver, KernelRow, kernel_rows, run_entries, watching
 
@@ -66,11 +68,15 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """An output's shape and NumPy dtype, and the most elements it can have where the step counts them itself."""
+    """An output's shape and NumPy dtype, and the most elements it can have where the step counts them itself.
+
+    ``place``: where there is no such bound, the slot of its address among the sizes; it is copied from there.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     most: int | None = None
+    place: int | None = None
 
 
 class Executable:
@@ -140,18 +146,14 @@ class Executable:
             shapes = self.storage_shapes(sizes)
             outputs = [allocate_array(shape, spec.dtype) for shape, spec in zip(shapes, self.outputs, strict=True)]
         self._check(inputs, outputs, sizes)
-        self.run_with(inputs, outputs, sizes)
-        return self.finished(outputs)
+        return [*self.run_with(inputs, outputs, sizes)]
 
-    def finished(self, outputs: Sequence[Array]) -> list[Array]:
-        """The first results, in arrays that the last call was given: those that it counted are cut to their size."""
-        if not self.counted or self._sizes is None:
-            return [*outputs]
-        values = self._sizes.values()
-        shapes = [concrete(spec.shape, values) for spec in self.outputs]
+    def _finished(self, outputs: Sequence[Array], sizes: SizeProgram) -> list[Array]:
+        """The first results, in arrays that the call was given: those that it counted are cut to their size."""
+        values = sizes.values()
         return [
-            array if array.shape == shape else array.reshape(-1)[: math.prod(shape)].reshape(shape)
-            for array, shape in zip(outputs, shapes, strict=False)
+            _counted_result(array, spec, concrete(spec.shape, values), sizes)
+            for array, spec in zip(outputs, self.outputs, strict=False)
         ]
 
     @property
@@ -173,11 +175,12 @@ class Executable:
         if names.isdisjoint(self.counted):
             found: tuple[int, ...] = concrete(spec.shape, values)
             return found
-        return (concrete(spec.most, values),)
+        return (concrete(spec.most, values) if spec.place is None else 0,)
 
-    def run_with(self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int] = ()) -> None:
+    def run_with(self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int] = ()) -> Sequence[Array]:
         """Run with the addresses of arrays known to fit for the first inputs and outputs; the others are fixed.
 
+        Gives the outputs in their shapes, which differ from those of `storage_shapes` where the call counts elements.
         ``sizes`` are the values of `symbols`. Thread-safe, as `run`.
 
         Raises:
@@ -193,6 +196,7 @@ class Executable:
                 for index, array in enumerate(outputs):
                     self._table[self.layout.output(index)] = data_address(array)
                 self._step()
+                return self._finished(outputs, self._sizes) if self._sizes is not None and self.counted else outputs
             finally:
                 self._busy.value = 0
 
@@ -213,6 +217,19 @@ class Executable:
     def set_pointer(self, entry: int, address: int) -> None:
         """Set a table entry that calls do not change: state whose memory stays in place. Not during a call."""
         self._table[entry] = address
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes kept for temporaries whose sizes depend on the call."""
+        return 0 if self._sizes is None else self._sizes.arena_bytes
+
+    def release_arenas(self) -> None:
+        """Give these bytes back; the next call maps what it needs. Waits for a call that runs."""
+        if self._sizes is not None:
+            with self._lock:
+                self._acquire_busy()
+                self._sizes.release_arenas()
+                self._busy.value = 0
 
     def _acquire_busy(self) -> None:
         """Take the word the native entry point takes too; the GIL makes look and store one action."""
@@ -245,11 +262,29 @@ class Executable:
                 )
 
 
+def _counted_result(array: Array, spec: OutputSpec, shape: tuple[int, ...], sizes: SizeProgram) -> Array:
+    """An output whose size the call has counted, from the memory that took it."""
+    if array.shape == shape:
+        return array
+    count = math.prod(shape)
+    if spec.place is None:
+        return array.reshape(-1)[:count].reshape(shape)
+    made: Array = allocate_array(shape, spec.dtype)
+    if count:
+        ctypes.memmove(data_address(made), sizes.address(spec.place), made.nbytes)
+    return made
+
+
 def _free_after_fork() -> None:
     """In a forked child: a step that another thread of the parent was running does not run here."""
     for executable in tuple(_executables):
         executable._busy.value = 0
         executable._lock = threading.Lock()
+
+
+def live_executables() -> list[Executable]:
+    """All there are at present."""
+    return list(_executables)
 
 
 _executables: weakref.WeakSet[Executable] = weakref.WeakSet()
@@ -260,5 +295,10 @@ if hasattr(os, "register_at_fork"):
 
 def data_address(array: Array) -> int:
     """Address of an array's first element."""
+    if layout_is_known():
+        return _word_at(id(array) + ARRAY_DATA_OFFSET).value
     address: int = array.__array_interface__["data"][0]
     return address
+
+
+_word_at = ctypes.c_uint64.from_address

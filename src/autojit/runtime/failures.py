@@ -59,8 +59,10 @@ class Failures:
         """A call has ended: raise what it met."""
         if self._words[0]:
             self.raise_errors()
-        in_loops = sum(answers * int(runs[0]) for answers, runs in self._in_loops)
-        if self._answers != self.expected_answers + in_loops:
+        expected = self.expected_answers
+        if self._in_loops:
+            expected += sum(answers * int(runs[0]) for answers, runs in self._in_loops)
+        if self._answers != expected:
             # A signal that came during native code is handled on entry to the next call back, before its first line,
             # and ctypes drops what the handler raised.
             raise KeyboardInterrupt("during an op that is called back")

@@ -41,7 +41,10 @@ class Mapping:
 
     def __init__(self, size_bytes: int) -> None:
         slack_bytes = HUGE_PAGE_BYTES if size_bytes >= HUGE_PAGE_BYTES else 0
-        self._map = mmap.mmap(-1, max(size_bytes, 1) + slack_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self._map = mmap.mmap(-1, max(size_bytes, 1) + slack_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise MemoryError(f"cannot allocate {size_bytes} bytes") from error
         if slack_bytes and hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # a kernel built without huge pages: ordinary ones serve, only slower
                 self._map.madvise(mmap.MADV_HUGEPAGE)

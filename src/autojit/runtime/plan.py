@@ -50,7 +50,7 @@ from autojit.runtime.nested_plans import NestedMemory
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import get_num_threads, parallel_for_address
 from autojit.runtime.size_program import SizeProgram
-from autojit.schedule.counts import count_bounds, upper_bound
+from autojit.schedule.counts import count_bounds, late_sizes, upper_bound
 from autojit.schedule.memory import aligned
 
 WORD = 0xFFFFFFFFFFFFFFFF
@@ -149,9 +149,9 @@ class PlanBuilder:
         self.nested: NestedMemory = NestedMemory(self.failures) if parent is None else parent.nested
         self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
         self.workers = max(get_num_threads(), 1)
+        self.bounds: dict[str, Expression] = {**({} if parent is None else parent.bounds), **count_bounds(self.graph)}
         self.table = self._table_indices(fixed)
         self.fixed = fixed
-        self.bounds: dict[str, Expression] = {**({} if parent is None else parent.bounds), **count_bounds(self.graph)}
         self.sizes: SizeProgram | None = None if parent is None else parent.sizes
         types = [v.type for v in self.graph.inputs]
         if parent is None and (self.bounds or any(is_symbolic(t.size) for t in types)):
@@ -163,8 +163,15 @@ class PlanBuilder:
         table = {v: k for k, v in enumerate(self.graph.inputs)}
         count = len(self.graph.inputs)
         for k, value in enumerate(self.lowered.schedule.outputs):
-            table.setdefault(value, count + k)
+            if not late_sizes(value.type.size, self.bounds):
+                table.setdefault(value, count + k)
         return table
+
+    def place(self, value: Value) -> int | None:
+        """The slot of the address of a value in memory of symbolic size, where its size is late."""
+        if not late_sizes(value.type.size, self.bounds):
+            return None
+        return self.regions[self.memory.region_of[self.memory.home(value)]]
 
     def _make_arena(self) -> tuple[Arena, int]:
         """Temporaries, then scratch: entries take turns, so they share it; partial results of a band outlive it."""
@@ -441,7 +448,10 @@ def build_executable(
     plan = builder.plan()
     sizes = builder.sizes
     types = [v.type for v in schedule.graph.outputs]
-    specs = [OutputSpec(t.shape, t.dtype.numpy, upper_bound(t.size, builder.bounds)) for t in types]
+    specs = [
+        OutputSpec(t.shape, t.dtype.numpy, upper_bound(t.size, builder.bounds), builder.place(v))
+        for t, v in zip(types, schedule.outputs, strict=True)
+    ]
     return Executable(
         _plan_object(),
         len(schedule.graph.inputs),

@@ -2,7 +2,7 @@
 
 `SizeProgram` collects words while a plan is written (`word`, `slot`, `region`), then lays itself out for the native
 code of ``codegen.cpu.size_ir``. Temporaries of symbolic size lie in an arena that grows when a call needs more than any
-before. What depends on a size that the step counts itself is a program of its own, a *stage*.
+before. What depends on a size that the step counts itself is a program of its own, a *stage*, with an arena of its own.
 
 How to read: `_Slot`, the collecting methods, `finish`.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,10 @@ class SizeProgram:
         self._instructions: list[tuple[int, int, int, int]] = []
         self._fixes: list[tuple[int, int]] = []
         self._places: list[tuple[int, int]] = []  # (address to write, slot whose address it gets)
-        self._regions: list[tuple[int, int]] = []  # (slot of the address, slot of the size)
+        self._regions: dict[int, list[tuple[int, int]]] = {}  # by stage: (slot of the address, slot of the size)
         self._programs = np.zeros((1 + len(self.counted), STAGE_WORDS), np.uint64)
-        self._arena: Arena | None = None
+        self._memory: dict[int, tuple[int, int]] = {}  # by stage: slots of the arena's length and address
+        self._arenas: dict[int, Arena] = {}  # by stage
 
     # -- collecting
 
@@ -96,9 +98,11 @@ class SizeProgram:
         return self._compute("add", left, right)
 
     def region(self, size: int) -> int:
-        """The slot of the address of memory of its own, of a size known when a call begins."""
-        found = self._new(_Slot(0, is_address=True))
-        self._regions.append((found, self.slot(aligned(size))))
+        """The slot of the address of memory of its own; it is there from the stage on that knows the size."""
+        length = self.slot(aligned(size))
+        stage = self._slots[length].stage
+        found = self._new(_Slot(0, stage, is_address=True))
+        self._regions.setdefault(stage, []).append((found, length))
         return found
 
     def stage(self, name: str) -> int:
@@ -159,34 +163,32 @@ class SizeProgram:
 
     def finish(self) -> int:
         """Lay the program out; its address, which the plan holds."""
-        layout = self._lay_regions()
+        layouts = {stage: self._lay_regions(stage) for stage in self._regions}
         self.table = np.array([slot.value for slot in self._slots], np.int64)
         self._last = np.full(max(len(self.symbols), 1), NEVER, np.int64)
-        self._grower = Grow(self._grow)
+        self._growers: list[Any] = []
         self._keep: list[Any] = []
         for stage in range(1 + len(self.counted)):
             sizes = self._instructions_of(stage, addresses=False)
             addresses = self._instructions_of(stage, addresses=True)
-            self._write(stage, [*sizes, *(layout if stage == 0 else ()), *addresses])
+            self._write(stage, [*sizes, *layouts.get(stage, ()), *addresses])
         base = int(self.table.ctypes.data)
         for address, slot in self._places:
             ctypes.c_int64.from_address(address).value = base + 8 * slot
         return int(self._programs.ctypes.data)
 
-    def _lay_regions(self) -> list[tuple[int, int, int, int]]:
-        """Regions follow each other in the growing arena: instructions that work out where."""
-        if not self._regions:
-            return []
+    def _lay_regions(self, stage: int) -> list[tuple[int, int, int, int]]:
+        """A stage's regions follow each other in its growing arena: instructions that work out where."""
         start = len(self._instructions)
         ends = [self._number(0)]
-        for _, size in self._regions:
+        for _, size in self._regions[stage]:
             ends.append(self._instruct("add", ends[-1], size))
-        self._capacity, self._base = self._new(_Slot(0)), self._new(_Slot(0))
+        capacity, base = self._memory[stage] = self._new(_Slot(0, stage)), self._new(_Slot(0, stage))
         found = self._instructions[start:]
         del self._instructions[start:]
-        found.append((OPERATIONS.index("reserve"), self._base, ends[-1], self._capacity))
-        for (address, _), end in zip(self._regions, ends, strict=False):
-            found.append((OPERATIONS.index("add"), address, self._base, end))
+        found.append((OPERATIONS.index("reserve"), base, ends[-1], capacity))
+        for (address, _), end in zip(self._regions[stage], ends, strict=False):
+            found.append((OPERATIONS.index("add"), address, base, end))
         return found
 
     def _instructions_of(self, stage: int, *, addresses: bool) -> list[tuple[int, int, int, int]]:
@@ -198,25 +200,44 @@ class SizeProgram:
         steps = np.array(instructions or [(0, 0, 0, 0)], np.int64)
         words = np.array(fixes or [(0, 0)], np.uint64)
         self._keep += [steps, words]
+        grower = Grow(partial(self._grow, stage))
+        self._growers.append(grower)
         count = -1 & 0xFFFFFFFFFFFFFFFF if stage else len(self.symbols)
         self._programs[stage] = (
             count, self.table.ctypes.data, self._last.ctypes.data,
             len(instructions), steps.ctypes.data, len(fixes), words.ctypes.data,
-            ctypes.cast(self._grower, ctypes.c_void_p).value or 0,
+            ctypes.cast(grower, ctypes.c_void_p).value or 0,
         )  # fmt: skip
 
     # -- running
 
-    def _grow(self, size_bytes: int) -> int:
+    def _grow(self, stage: int, size_bytes: int) -> int:
+        capacity, base = self._memory[stage]
         try:
             arena = Arena(bucket_size(size_bytes))
         except BaseException as error:  # must not cross native code: raised when the step has ended
             self.caught(error)
             self._last[:] = NEVER
-            return int(self.table[self._base])
-        self._arena = arena
-        self.table[self._capacity] = arena.size_bytes
+            return int(self.table[base])
+        self._arenas[stage] = arena
+        self.table[capacity] = arena.size_bytes
         return arena.address
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arenas that have grown so far."""
+        return sum(arena.size_bytes for arena in self._arenas.values())
+
+    def release_arenas(self) -> None:
+        """Unmap the arenas: the next call finds no capacity and grows them anew."""
+        for stage in self._arenas:
+            self.table[self._memory[stage][0]] = 0
+        self._last[:] = NEVER
+        self._arenas.clear()
+
+    def address(self, slot: int) -> int:
+        """The address that a region had in the last call."""
+        return int(self.table[slot])
 
     def values(self) -> dict[str, int]:
         """The values of all sizes in the call that runs, or in the last one."""

@@ -1,7 +1,8 @@
 """Sizes that a step counts itself: which node defines each, who depends on it, how large it can get.
 
-Memory is planned for the most that can be counted; a kernel whose loops depend on a count runs after the node that
-defines it, even if it reads none of that node's results.
+Memory is planned for the most that can be counted, or had when the size is known if there is no such bound (it is
+*late*); a kernel whose loops depend on a count runs after the node that defines it, even if it reads none of that
+node's results.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from autojit.core.sizes import expression_of, hint_of, is_symbolic, size
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ops.base import Source
+from autojit.ops.counted_positions import Counting, Extent
 
 Bounds = Mapping[str, Expression]
 
 
 def is_counting(node: Node) -> bool:
-    """Whether the node defines a size; where its number is fixed, it only checks it."""
-    return getattr(node.op, "lowering", "") == "positions" and is_symbolic(node.outputs[0].type.shape[0])
+    """Whether the node defines a size that is not known without it."""
+    op = node.op
+    return isinstance(op, Counting) and not op.is_given and is_symbolic(op.count)
 
 
 def counted_by(node: Node) -> str:
@@ -31,12 +34,20 @@ def counted_by(node: Node) -> str:
 
 
 def count_bounds(graph: Graph) -> dict[str, Expression]:
-    """The most that each counted size can be, in sizes that are known when the step begins."""
+    """The most that each counted size can be, in sizes that are known when the step begins; itself if it is late."""
     found: dict[str, Expression] = {}
     for node in graph.nodes:
         if is_counting(node):
-            found[counted_by(node)] = _bounded(expression_of(node.inputs[0].type.size), found)
+            name = counted_by(node)
+            most = node.op.most if isinstance(node.op, Extent) else node.inputs[0].type.size
+            found[name] = expressions.symbol(name, 0) if most is None else _bounded(expression_of(most), found)
     return found
+
+
+def late_sizes(n: int, bounds: Bounds) -> frozenset[str]:
+    """The late sizes that the most that ``n`` can be depends on."""
+    most = upper_bound(n, bounds)
+    return frozenset(expression_of(most).symbols()) & bounds.keys() if is_symbolic(most) else frozenset()
 
 
 def upper_bound(n: int, bounds: Bounds) -> int:

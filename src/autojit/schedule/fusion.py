@@ -121,9 +121,11 @@ class Fuser:
         self.inline = inline
         self.groups: list[Group] = []
         self.owner: dict[Value, int] = {}
-        self.dependencies: list[int] = []
-        self.followed: set[int] = set()  # units that others read from
+        self.dependencies: list[int] = []  # by unit: bits of the units it needs; those of merged units mean nothing
+        self.alive = 0  # bits of the units that are not merged
+        self.awaited: set[int] = set()  # units that others wait for without reading from them
         self.readers: dict[Value, list[int]] = {}
+        self.member_reads: dict[Node, list[tuple[Value, Indices]]] = {}
         self.counts = CountReaders(graph)
 
     def run(self) -> list[Group | Node | None]:
@@ -163,22 +165,25 @@ class Fuser:
             return False
         if len(other.members) + len(group.members) > MAX_MEMBERS:
             return False
-        made = set(other.level)
+        made = other.level.keys()
         if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group):
             return False
-        if typical(prod(group.shape)) <= SMALL_DOMAIN and self._others_wait(other, group):
-            return False
+        is_read_elsewhere = not self.readers_of(other) <= {other.id, group.id}
+        if is_read_elsewhere and typical(prod(group.shape)) <= SMALL_DOMAIN and self._needs_more(group, other):
+            return False  # a third unit would wait for what only the reader needs
         if not all(self._reads_in_place(node, group, other) for node in group.members):
             return False
-        self._absorb(other, group, place)
+        self._absorb(other, group, place, is_read_elsewhere)
         return True
 
-    def _others_wait(self, other: Group, group: Group) -> bool:
-        """Whether a third unit reads the producer's values and would now wait for what only the reader needs."""
-        if not self.dependencies[group.id] & ~(self.dependencies[other.id] | 1 << other.id):
-            return False
-        readers = {unit for value in other.level for unit in self.readers.get(value, ())}
-        return not readers <= {other.id, group.id}
+    def readers_of(self, unit: Group | Node) -> set[int]:
+        """The units that read what a unit makes, perhaps itself among them."""
+        values = unit.level if isinstance(unit, Group) else unit.outputs
+        return {reader for value in values for reader in self.readers.get(value, ())}
+
+    def _needs_more(self, group: Group, other: Group) -> bool:
+        """Whether a group waits for units that one of its producers does not wait for."""
+        return bool(self.dependencies[group.id] & self.alive & ~(self.dependencies[other.id] | 1 << other.id))
 
     def _is_between(self, first: int, group: Group) -> bool:
         """Whether a path leads from ``first`` to ``group`` through a third unit: its last step is a direct producer."""
@@ -186,43 +191,33 @@ class Fuser:
         return any(self.dependencies[unit] >> first & 1 for unit in producers if unit != first)
 
     def _reads_in_place(self, node: Node, group: Group, other: Group) -> bool:
-        (output,) = node.outputs
-        level = group.level[output]
-        reads = self._reads_of_member(node, group, level)
-        for value, index in reads:
-            if value not in other.level:
+        level = group.level[node.outputs[0]]
+        for value, index in self.member_reads[node]:
+            its_level = other.level.get(value)
+            if its_level is None:
                 continue
-            its_level = other.level[value]
             if its_level == OUT or other.position[value] != index:
                 return False
             if its_level == FULL and level == ROW and not isinstance(node.op, Reduction):
                 return False
         return True
 
-    def _reads_of_member(self, node: Node, group: Group, level: str) -> list[tuple[Value, Indices]]:
-        if not isinstance(node.op, Reduction):
-            return self._reads_at(node, group.position[node.outputs[0]])
-        (x,) = node.inputs
-        operand_level = FULL if prod(x.type.shape) == prod(group.shape) else ROW
-        return list(leaves(x, group.canonical(x.type.shape, operand_level), self.definitions, self.inline))
-
-    def _absorb(self, other: Group, group: Group, place: dict[Node, int]) -> None:
+    def _absorb(self, other: Group, group: Group, place: dict[Node, int], is_read_elsewhere: bool) -> None:
         group.row_axes = group.row_axes if group.row_axes is not None else other.row_axes
         group.prefix = group.prefix if group.prefix is not None else other.prefix
         group.members = sorted([*other.members, *group.members], key=place.__getitem__)
         group.level.update(other.level)
         group.position.update(other.position)
         touched = other.buffers
-        group.buffers = (group.buffers | other.buffers) - set(group.level)
+        group.buffers = (group.buffers | other.buffers) - group.level.keys()
         for value in other.level:
             self.owner[value] = group.id
-        if other.id in self.followed:
-            self.followed.add(group.id)
         old, new = 1 << other.id, 1 << group.id
-        either, kept = old | new, ~old
-        own = (self.dependencies[group.id] | self.dependencies[other.id]) & ~either
-        added = own | new
-        self.dependencies = [(bits | added) & kept if bits & either else bits for bits in self.dependencies]
+        self.alive &= ~old
+        own = (self.dependencies[group.id] | self.dependencies[other.id]) & ~(old | new)
+        if is_read_elsewhere:  # else whatever needs the producer needs the group already
+            added = own | new
+            self.dependencies = [bits | added if bits & old else bits for bits in self.dependencies]
         self.dependencies[group.id] = own
         for value in (*touched, *other.level):
             readers = self.readers.get(value, ())
@@ -264,24 +259,22 @@ class Fuser:
     def _fresh(self, node: Node) -> Group:
         domain = node.inputs[0].type.shape if isinstance(node.op, Reduction) else node.outputs[0].type.shape
         group = Group(len(self.units), domain, loop_indices(domain))
-        self.units.append(group)
-        self.dependencies.append(0)
+        self._enter(group, 0)
         return group
+
+    def _enter(self, unit: Group | Node, dependencies: int) -> None:
+        self.alive |= 1 << len(self.units)
+        self.units.append(unit)
+        self.dependencies.append(dependencies)
 
     def _single(self, node: Node) -> None:
         unit = len(self.units)
-        self.units.append(node)
         reads = self.read_values(node)
-        self.dependencies.append(self._bits(reads))
-        self._follow(reads)
+        self._enter(node, self._bits(reads))
         for value in node.outputs:
             self.owner[value] = unit
         for value in reads:
             self.readers.setdefault(value, []).append(unit)
-
-    def _follow(self, values: Iterable[Value]) -> None:
-        """Note that a unit reads these values: from now on their owners' dependencies are also others'."""
-        self.followed.update(self.owner[value] for value in values if value in self.owner)
 
     def _bits(self, values: Iterable[Value]) -> int:
         bits = 0
@@ -377,15 +370,25 @@ class Fuser:
             readers = self.readers.setdefault(value, [])
             if not readers or readers[-1] != group.id:
                 readers.append(group.id)
-        added = self._bits(values) & ~(1 << group.id)
+        self.member_reads[node] = reads
         self.owner[output] = group.id
-        bit = 1 << group.id
-        self._follow(values)
-        if added & ~self.dependencies[group.id]:
-            self.dependencies[group.id] |= added
-            for unit, bits in enumerate(self.dependencies if group.id in self.followed else ()):
-                if bits & bit:
-                    self.dependencies[unit] = bits | added
+        self._require(group.id, self._bits(values) & ~(1 << group.id))
+
+    def wait(self, unit: int, other: int) -> None:
+        """A unit runs after another one from which it does not read."""
+        self.awaited.add(other)
+        self._require(unit, self.dependencies[other] | 1 << other)
+
+    def _require(self, unit: int, added: int) -> None:
+        """A unit, and whatever needs it, needs the units of the bits ``added``."""
+        if not added & ~self.dependencies[unit]:
+            return
+        self.dependencies[unit] |= added
+        needed = self.units[unit]
+        assert needed is not None
+        if unit in self.awaited or self.readers_of(needed) - {unit}:
+            bit = 1 << unit
+            self.dependencies = [bits | added if bits & bit else bits for bits in self.dependencies]
 
     def _join_reduction(self, group: Group, node: Node) -> bool:
         (x,) = node.inputs
@@ -481,7 +484,7 @@ def execution_order(fuser: Fuser) -> list[int]:
     order: list[int] = []
     while remaining:
         for unit in list(remaining):
-            if fuser.dependencies[unit] & ~done == 0:
+            if fuser.dependencies[unit] & fuser.alive & ~done == 0:
                 order.append(unit)
                 done |= 1 << unit
                 del remaining[unit]

@@ -53,8 +53,12 @@ class Expr:
 
 @dataclass
 class RowReduction:
-    """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` where the phase of ``expr`` ends."""
+    """A reduction over the inner loops: ``value`` is ``expr`` folded with ``op`` where the phase of ``expr`` ends.
 
+    Expressions of kind "row" name it by its ``number``, the place among the program's reductions.
+    """
+
+    number: int
     value: Value
     op: Op
     expr: Expr
@@ -83,7 +87,10 @@ class Store:
 
 @dataclass
 class LoopProgram:
-    """Everything a target needs to print one kernel."""
+    """Everything a target needs to print one kernel.
+
+    Programs that differ in their values only are of one ``form`` and share their expressions.
+    """
 
     rows: list[LoopVariable]
     inner: list[LoopVariable]
@@ -97,6 +104,7 @@ class LoopProgram:
     lookup_nodes: dict[str, Node] = field(default_factory=dict)  # opaque index name -> the gather that looks up
     exprs: list[Expr] = field(default_factory=list)
     in_place: dict[Value, int] = field(default_factory=dict)  # stored value -> the load whose buffer it overwrites
+    form: object = field(default_factory=object)
 
     @property
     def row_count(self) -> int:
@@ -113,6 +121,25 @@ class LoopProgram:
             *(a.expr for a in self.accumulators),
         ]
 
+    def renamed(self, names: Mapping[Value, Value], definitions: Mapping[Value, Node]) -> LoopProgram:
+        """The same program on other values; nothing is overwritten in place yet."""
+        return LoopProgram(
+            rows=self.rows,
+            inner=self.inner,
+            prefix=self.prefix,
+            reductions=[RowReduction(r.number, names[r.value], r.op, r.expr) for r in self.reductions],
+            stores=[Store(names[s.value], s.expr, s.index) for s in self.stores],
+            is_flat=self.is_flat,
+            accumulators=[
+                Accumulator(names[a.value], a.op, a.expr, a.kind, a.prefix, a.full) for a in self.accumulators
+            ],
+            loads=[names[v] for v in self.loads],
+            lookups=self.lookups,
+            lookup_nodes={name: definitions[names[n.outputs[0]]] for name, n in self.lookup_nodes.items()},
+            exprs=self.exprs,
+            form=self.form,
+        )
+
 
 class ExprBuilder:
     """Pulls values of a group into the expression DAG."""
@@ -123,6 +150,7 @@ class ExprBuilder:
         self.inline = inline
         self.interned: dict[Any, Expr] = {}
         self.members: dict[Value, Expr] = {}
+        self.reductions: dict[Value, int] = {}  # value -> number
         self.loads: dict[Value, int] = {}
         self.lookups: dict[str, Expr] = {}
         self.lookup_nodes: dict[str, Node] = {}
@@ -163,7 +191,7 @@ class ExprBuilder:
             return found
         node = self.definitions[value]
         if isinstance(node.op, Reduction):
-            expr = self._intern("row", value.type.dtype, slot=value)
+            expr = self._intern("row", value.type.dtype, slot=self.reductions[value])
         else:
             expr = self.computed(node, self.group.position[value])
         self.members[value] = expr
@@ -341,7 +369,8 @@ def _add_reduction(program: LoopProgram, builder: ExprBuilder, group: Group, nod
     operand_level = FULL if full else ROW
     expr = builder.value(x, group.canonical(x.type.shape, operand_level))
     if level == ROW:
-        program.reductions.append(RowReduction(value, node.op, expr))
+        number = builder.reductions[value] = len(program.reductions)
+        program.reductions.append(RowReduction(number, value, node.op, expr))
         builder.member(value)
         return
     kind = "all" if value.type.size == 1 else "col"

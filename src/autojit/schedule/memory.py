@@ -11,7 +11,7 @@ import numpy as np
 
 from autojit.core.sizes import is_symbolic, size_max, surely_less, typical
 from autojit.ir.graph import Graph, Value
-from autojit.schedule.counts import count_bounds, upper_bound
+from autojit.schedule.counts import Bounds, count_bounds, late_sizes, upper_bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +68,9 @@ def plan_memory(
 
     ``overwriting`` are outputs that take an input's memory, which may still be read before they are written.
     """
-    outside = {*graph.inputs, *outputs}
+    bounds = count_bounds(graph)
+    late = {v for v in outputs if late_sizes(v.type.size, bounds)}  # their memory is not the caller's
+    outside = {*graph.inputs, *outputs} - late
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
     for time, kernel in enumerate(kernels):
@@ -77,8 +79,8 @@ def plan_memory(
             last[value] = time
         for value in kernel.reads():
             last[value] = time
+    last.update(dict.fromkeys(late, len(kernels)))
     aliases = _in_place(kernels, first, last, outside, overwriting)
-    bounds = count_bounds(graph)
     blocks = [
         _Block(v, first[v], last[v], aligned(upper_bound(v.type.size_bytes, bounds)))
         for v in first
@@ -86,19 +88,23 @@ def plan_memory(
     ]
     fixed = [block for block in blocks if not is_symbolic(block.size_bytes)]
     offsets, arena_bytes = _place(fixed)
-    regions, region_of = _share_regions([block for block in blocks if is_symbolic(block.size_bytes)])
+    regions, region_of = _share_regions([block for block in blocks if is_symbolic(block.size_bytes)], bounds)
     return MemoryPlan(offsets, arena_bytes, aliases, regions, region_of)
 
 
-def _share_regions(blocks: list[_Block]) -> tuple[tuple[int, ...], dict[Value, int]]:
-    """Blocks of symbolic size, large ones first, each in the first region long enough and free over its life."""
+def _share_regions(blocks: list[_Block], bounds: Bounds) -> tuple[tuple[int, ...], dict[Value, int]]:
+    """Blocks of symbolic size, large ones first, each in the first region long enough and free over its life.
+
+    A region exists once its size is known, so its blocks depend on the same late sizes.
+    """
     sizes: list[int] = []
     members: list[list[_Block]] = []
     region_of: dict[Value, int] = {}
     for block in sorted(blocks, key=lambda b: (-typical(b.size_bytes), b.first)):
         for place, others in enumerate(members):
             is_free = all(block.last < other.first or other.last < block.first for other in others)
-            if is_free and surely_less(block.size_bytes - 1, sizes[place]):
+            is_there = late_sizes(block.size_bytes, bounds) == late_sizes(sizes[place], bounds)
+            if is_free and is_there and surely_less(block.size_bytes - 1, sizes[place]):
                 break
         else:
             place = len(sizes)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import prod
 
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import typical
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque
@@ -37,9 +37,7 @@ def joins_blocks(node: Node) -> bool:
     if not isinstance(node.op, Concatenate) or len(node.inputs) < MANY_BLOCKS or is_opaque(node):
         return False
     whole = node.outputs[0].type
-    if any(is_symbolic(n) for n in whole.shape) or prod(whole.shape[: node.op.axis]) != 1:
-        return False
-    return whole.size_bytes >= len(node.inputs) * BLOCK_BYTES
+    return prod(whole.shape[: node.op.axis]) == 1 and typical(whole.size_bytes) >= len(node.inputs) * BLOCK_BYTES
 
 
 def is_inline(node: Node) -> bool:

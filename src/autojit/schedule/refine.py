@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, size_rank
 from autojit.schedule.loops import Expr, LoopProgram
 
@@ -154,10 +153,10 @@ def settle(program: LoopProgram) -> None:
     collapse(program)
     choose_inner(program)
     inner = set(program.inner)
-    phase_of: dict[Value, int] = {}
-    by_expr: dict[Expr, list[Value]] = {}
+    phase_of: dict[int, int] = {}
+    by_expr: dict[Expr, list[int]] = {}
     for reduction in program.reductions:
-        by_expr.setdefault(reduction.expr, []).append(reduction.value)
+        by_expr.setdefault(reduction.expr, []).append(reduction.number)
     for expr in program.exprs:
         if expr.kind == "row":
             expr.phase = phase_of[expr.slot] + 1
@@ -166,8 +165,8 @@ def settle(program: LoopProgram) -> None:
             expr.inner = expr.inner or arg.inner
         for index in (*expr.index, *(g[0] for g in expr.guards)):
             _depend(expr, index, inner, program)
-        for value in by_expr.get(expr, ()):
-            phase_of[value] = expr.phase
+        for number in by_expr.get(expr, ()):
+            phase_of[number] = expr.phase
 
 
 def _depend(expr: Expr, index: Index, inner: set[LoopVariable], program: LoopProgram) -> None:

@@ -21,6 +21,7 @@ from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.counts import after_counting
 from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values, is_pointwise
+from autojit.schedule.forms import Forms
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
     Access,
@@ -35,10 +36,8 @@ from autojit.schedule.kernels import (
     joint_batch,
     strided_access,
 )
-from autojit.schedule.loops import build_program
 from autojit.schedule.memory import MemoryPlan, plan_memory
 from autojit.schedule.pull import is_inline, is_opaque
-from autojit.schedule.refine import settle
 
 NESTED = ("cond", "scan", "while_loop")
 """Ops that hold graphs."""
@@ -71,6 +70,7 @@ class Scheduler:
         self.open = set(self.inline)  # those that are not forced
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
+        self.forms = Forms(self.definitions, self.open)
 
     def run(self) -> Schedule:
         self._operand_needs()
@@ -193,10 +193,7 @@ class Scheduler:
 
     def _kernel(self, unit: Group | Node, fuser: Fuser, stored: set[Value]) -> Kernel:
         if isinstance(unit, Group):
-            wanted = [v for v in unit.level if v in stored]
-            program = build_program(unit, wanted, self.definitions, fuser.inline)
-            settle(program)
-            return LoopKernel(program, unit.members)
+            return LoopKernel(self.forms.program(unit, stored), unit.members)
         if unit.op.name in NESTED:
             operands = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs)
             return NestedKernel(unit, operands, tuple(schedule(g) for g in unit.op.graphs()))  # type: ignore[attr-defined]
@@ -237,12 +234,7 @@ class Scheduler:
                 if fuser.dependencies[reader] >> writer & 1:
                     unsafe.add(position)
                     continue
-                added = fuser.dependencies[reader] | 1 << reader
-                fuser.dependencies[writer] |= added
-                fuser.followed.add(reader)
-                for unit, bits in enumerate(fuser.dependencies if writer in fuser.followed else ()):
-                    if bits >> writer & 1:
-                        fuser.dependencies[unit] = bits | added
+                fuser.wait(writer, reader)
         return unsafe
 
     def _check_in_place(self, kernels: list[Kernel]) -> set[int]:

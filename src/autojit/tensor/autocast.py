@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32
+from autojit.core.source import relay
+from autojit.tensor.argument_errors import raise_for_kinds
 from autojit.tensor.promotion import cast
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -65,9 +67,13 @@ def in_full_precision(function: F) -> F:
     """The function, which computes in float32 where mixed precision is on."""
 
     def call(*arguments: Any, **options: Any) -> Any:
-        if state.autocast is None:
-            return function(*arguments, **options)
-        return state.autocast.full(function, *arguments, **options)
+        try:
+            if state.autocast is None:
+                return function(*arguments, **options)
+            return state.autocast.full(function, *arguments, **options)
+        except Exception as error:
+            raise_for_kinds(function, arguments, options, error)
+            raise
 
     return _like(function, call)
 
@@ -76,9 +82,13 @@ def in_lower_precision(function: F) -> F:
     """The function, which computes in the narrower dtype where mixed precision is on."""
 
     def call(*arguments: Any, **options: Any) -> Any:
-        if state.autocast is None:
-            return function(*arguments, **options)
-        return state.autocast.lower(function, *arguments, **options)
+        try:
+            if state.autocast is None:
+                return function(*arguments, **options)
+            return state.autocast.lower(function, *arguments, **options)
+        except Exception as error:
+            raise_for_kinds(function, arguments, options, error)
+            raise
 
     return _like(function, call)
 
@@ -86,5 +96,6 @@ def in_lower_precision(function: F) -> F:
 def _like(function: F, call: Any) -> F:
     name = function.__name__
     call.__code__ = call.__code__.replace(co_name=name, co_qualname=name)  # what errors and profiles show
+    relay(call)
     wrapped: Any = functools.wraps(function)(call)
     return wrapped  # type: ignore[no-any-return]

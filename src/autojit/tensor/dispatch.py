@@ -12,9 +12,10 @@ import numpy as np
 
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType
-from autojit.core.errors import TraceError, UsageError
+from autojit.core.errors import TraceError, UsageError, tensor_expected
 from autojit.core.ports import sparse_port
 from autojit.core.sizes import is_symbolic
+from autojit.core.source import SourceLocation, for_history, here
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.shape import BroadcastTo
@@ -131,6 +132,9 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
 
 def _is_elsewhere(operands: Sequence[Tensor]) -> bool:
     """Whether the elements of an operand are not in an array: it is sparse."""
+    for t in operands:
+        if not isinstance(t, Tensor):
+            raise tensor_expected(t)
     return any(type(t._array) is ElsewhereArray for t in operands)
 
 
@@ -142,13 +146,15 @@ def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
             {f"operand {i}": t for i, t in enumerate(operands)},
             "return it from the step, or call .detach() and keep the returned value",
         ) from None
+    if isinstance(error, MemoryError):
+        raise error
     op.result_type(*[type_of(t) for t in operands])
     if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
         return quietly(op.eager, *[t._array for t in operands])
     raise error
 
 
-def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
+def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor, place: SourceLocation | None = None) -> None:
     if wants_any(operands):
         now = state.__dict__
         plain = now["divert"] is None and now["recording_hooks"] is None and not _any_inference(operands)
@@ -159,7 +165,7 @@ def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
         elif plain and len(operands) > 2:
             record_several(op, operands, result)
         elif not _all_inference(operands):
-            record(op, operands, (result,))
+            record(op, operands, (result,), place)
         if result._view is not None and result._view.base is not None:
             result._view.base_fn = result._view.base._grad_fn
 
@@ -175,7 +181,10 @@ def _any_inference(operands: Sequence[Tensor]) -> bool:
 
 def _all_inference(operands: Sequence[Tensor]) -> bool:
     """Whether all operands were made in inference mode: what is computed from them alone has no history."""
-    return all(made_in_inference(t) for t in operands)
+    for t in operands:
+        if not made_in_inference(t):
+            return False
+    return True
 
 
 def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> tuple[Tensor, ...]:
@@ -185,21 +194,27 @@ def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> t
 
 
 def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
-    trace = state.trace
-    assert trace is not None
-    if _is_elsewhere(operands):
-        return sparse_port().apply(op, operands)
-    values = trace.apply(op, [value_of(t) for t in operands])
-    results = [wrap_value(v) for v in values]
+    now = state.__dict__
+    trace = now["trace"]
+    for t in operands:
+        if not isinstance(t, Tensor):
+            raise tensor_expected(t)
+        if type(t._array) is ElsewhereArray:
+            return sparse_port().apply(op, operands)
+    # the value of a traced tensor that shares its storage with none is its own
+    values = [t._value if t._storage is None and t._array is None else value_of(t) for t in operands]
+    place = here(False, 2)
+    results = trace.apply(op, values, place)
     if op.n_outputs != 1:
-        return _finish_many(op, operands, results)
+        return _finish_many(op, operands, [wrap_value(v) for v in results])
+    result = wrap_value(results[0])
     if op.is_view:
-        _attach_view(op, operands[0], results[0])
-    if state.grad_enabled:
-        _record_one(op, operands, results[0])
-    elif state.inference and results[0]._storage is None:
-        mark_inference(results[0])
-    return results[0]
+        _attach_view(op, operands[0], result)
+    if now["grad_enabled"]:
+        _record_one(op, operands, result, for_history(place))
+    elif now["inference"] and result._storage is None:
+        mark_inference(result)
+    return result
 
 
 def _apply_inferring(op: Op, operands: Sequence[Tensor]) -> Any:

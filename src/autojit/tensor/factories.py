@@ -17,9 +17,9 @@ from autojit.ops.sources import Constant, Iota
 from autojit.tensor.device_layer import placed
 from autojit.tensor.dispatch import literal_of, mark_inference, number
 from autojit.tensor.exchange import array_of_foreign, is_foreign_array
-from autojit.tensor.functions_elementwise import clone, eq
+from autojit.tensor.functions_elementwise import clone, eq, floor_divide, where
 from autojit.tensor.functions_shape import sizes_of, stack
-from autojit.tensor.promotion import cast
+from autojit.tensor.promotion import as_operand, cast
 from autojit.tensor.size import Size
 from autojit.tensor.state import made_like, quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
@@ -279,6 +279,19 @@ def _plain(value: Any) -> Any:
     return value.concrete() if hasattr(value, "concrete") else value  # a shape needs a traced number's digits
 
 
+def _counts(value: Any) -> bool:
+    """Whether a value is a whole number that a step computes."""
+    return getattr(value, "kind", None) is int
+
+
+def _counted_arange(start: Any, end: Any, step: int, dtype: DType) -> Tensor:
+    """``arange`` between whole numbers that a step computes."""
+    low, high = as_operand(start), as_operand(end)
+    span = (high - low) * step
+    count = where(span < 0, -1, -floor_divide(low - high, step)).item()
+    return _ramp(start, step, count.as_size(None, "upper bound and lower bound inconsistent with step sign"), dtype)
+
+
 def arange(
     start: Any = 0,
     end: Any = None,
@@ -289,9 +302,13 @@ def arange(
     requires_grad: bool = False,
 ) -> Tensor:
     """``start, start + step, ...`` below ``end``; integers give int64."""
-    start, end, step = _plain(start), _plain(end), _plain(step)
+    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
     if end is None:
         start, end = 0, start
+    is_whole = all(isinstance(v, int) or _counts(v) for v in (start, end))
+    if type(step) is int and step and is_whole and (_counts(start) or _counts(end)):
+        return finish(_counted_arange(start, end, step, dtype or int64), requires_grad, device)
+    start, end, step = _plain(start), _plain(end), _plain(step)
     if not all(isfinite(v) for v in (start, end)):
         raise UsageError(f"unsupported range: {start} -> {end}")
     if dtype is not None and dtype.category == 1:

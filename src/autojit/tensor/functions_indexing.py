@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import bool_, dtype_of_number, float64, int32, int64
-from autojit.core.errors import DTypeError, ShapeError, TraceError, UnsupportedDTypeError, UsageError
+from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
+from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
-from autojit.tensor.dispatch import number, value_of
-from autojit.tensor.functions_elementwise import add, clamp, floor_divide, mul, remainder, where
+from autojit.tensor.dispatch import number
+from autojit.tensor.functions_elementwise import add, clamp, mul, where
 from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
-from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, type_of, wrap
 
 _FEW_TESTS = 16  # of isin: more are searched in order
 
@@ -155,26 +154,6 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return where(mask, number(value, t.dtype), input)  # type: ignore[no-any-return]
 
 
-def _eager_only(what: str, *tensors: Tensor) -> None:
-    if any(x._array is None for x in tensors):
-        raise TraceError(
-            f"{what}: the result's shape depends on data, which a captured step cannot express",
-            {f"operand {i}": x for i, x in enumerate(tensors)},
-            "use where() or masked_fill(), which keep the shape, or compute it outside the step",
-        )
-
-
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where the mask holds, as a vector."""
-    if state.trace is not None:
-        if type_of(mask).dtype is not bool_:
-            raise UsageError("masked_select: expected BoolTensor for mask", {"mask": mask})
-        shape = broadcast_shapes(type_of(input).shape, type_of(mask).shape, op="masked_select")
-        places = _true_positions(mask if type_of(mask).shape == shape else mask.expand(shape))
-        return index_select(input.expand(shape).reshape(-1), 0, places)
-    return ops.masked_select(input, mask)  # type: ignore[no-any-return]
-
-
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """``input`` with consecutive elements of ``source`` where the mask holds."""
     shape = broadcast_shapes(type_of(input).shape, type_of(mask).shape, op="masked_scatter")
@@ -188,85 +167,6 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         return where(mask, input, input)  # type: ignore[no-any-return]
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)
     return where(mask, picked, input)  # type: ignore[no-any-return]
-
-
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
-    """Positions of the non-zero elements: one row each, or one vector per axis."""
-    if state.trace is not None:
-        return _captured_nonzero(input, as_tuple)
-    if type_of(input).ndim == 0 and not as_tuple:
-        return ops.nonzero(input.reshape(1))[:, :0]
-    if as_tuple:
-        source = input if type_of(input).ndim else input.reshape(1)
-        rows = ops.nonzero(source)
-        return tuple(ops.select(rows, 1, k) for k in range(type_of(source).ndim))
-    return ops.nonzero(input)
-
-
-def _true_positions(mask: Tensor) -> Tensor:
-    """In a capture: the flat positions of a mask's true elements."""
-    assert state.trace is not None
-    return wrap_value(state.trace.true_positions(value_of(mask)))
-
-
-def _captured_nonzero(input: Tensor, as_tuple: bool) -> Any:
-    """Flat positions taken apart into one vector per axis."""
-    shape = type_of(input).shape if type_of(input).ndim or not as_tuple else (1,)
-    places = _true_positions(cast(input, bool_))
-    columns: list[Tensor] = []
-    step = 1
-    for extent in reversed(shape):
-        columns.insert(0, remainder(floor_divide(places, step), extent) if len(shape) > 1 else places)
-        step = step * extent
-    if as_tuple:
-        return tuple(columns)
-    return ops.stack(columns, 1) if columns else places.reshape(-1, 1)[:, :0]
-
-
-def argwhere(input: Tensor) -> Tensor:
-    """``nonzero``, one row each."""
-    return nonzero(input)  # type: ignore[no-any-return]
-
-
-def unique(
-    input: Tensor,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:
-    """Distinct elements in order, on request with inverse and counts."""
-    _eager_only("unique", input)
-    return _chosen(ops.unique(input, dim), return_inverse, return_counts)
-
-
-def unique_consecutive(
-    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
-    """The flattened elements (or the slices along ``dim``) without repeated neighbours."""
-    _eager_only("unique_consecutive", input)
-    return _chosen(ops.unique_consecutive(input, dim), return_inverse, return_counts)
-
-
-def _chosen(found: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
-    parts = (found[0], *((found[1],) if inverse else ()), *((found[2],) if counts else ()))
-    return parts[0] if len(parts) == 1 else parts
-
-
-def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each value of a vector of non-negative integers occurs.
-
-    The result has ``minlength`` elements, or as many as the greatest value asks for. A captured step reads that value.
-    """
-    if type_of(input).dtype.category != 1:
-        raise UnsupportedDTypeError(f'"bincount" not implemented for {type_of(input).dtype}', {"input": input})
-    if input._array is None and type_of(input).ndim == 1:
-        length = max(int(input.max().item()) + 1, minlength) if type_of(input).size else minlength
-        ones = input.new_ones(type_of(input).shape) if weights is None else weights
-        if weights is not None and not type_of(weights).dtype.is_floating_point:
-            ones = cast(weights, float64)
-        return index_add(ones.new_zeros((length,)), 0, input, ones)
-    return ops.bincount(input, weights, minlength)  # type: ignore[no-any-return]
 
 
 def searchsorted(

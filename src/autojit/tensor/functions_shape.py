@@ -11,7 +11,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import result_type
 from autojit.core.errors import ArgumentError, UsageError
-from autojit.core.sizes import as_extent
+from autojit.core.sizes import as_extent, as_size
 from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
@@ -19,7 +19,6 @@ from autojit.ops.matmul import MATMUL
 from autojit.tensor.composite_nodes import Addmm, in_one_node
 from autojit.tensor.dispatch import apply, apply_pair
 from autojit.tensor.functions_elementwise import clone
-from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, together
 from autojit.tensor.size import Size
@@ -35,7 +34,14 @@ def sizes_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Extents given one by one or as one sequence."""
     if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
         sizes = tuple(sizes[0])
-    return tuple([as_extent(n) for n in sizes])
+    return tuple([as_size(n) for n in sizes])
+
+
+def axes_of(axes: tuple[Any, ...]) -> tuple[int, ...]:
+    """Axes given one by one or as one sequence."""
+    if len(axes) == 1 and isinstance(axes[0], tuple | list):
+        axes = tuple(axes[0])
+    return tuple([as_extent(n) for n in axes])
 
 
 @remembered
@@ -54,7 +60,7 @@ def _view_of(input: Tensor) -> Tensor:
 @remembered
 def permute(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reorder the axes."""
-    found: Tensor = ops.permute(input, sizes_of(args) if dims is None else sizes_of((dims,)))
+    found: Tensor = ops.permute(input, axes_of(args) if dims is None else axes_of((dims,)))
     return found if found is not input else one_node(_view_of(input), input, "PermuteBackward0")
 
 
@@ -178,21 +184,6 @@ def _in_memory_of_its_own(found: Tensor, input: Tensor) -> Tensor:
     return clone(found) if found is input or found._is_view() else found
 
 
-def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
-    """Each element repeated in place; with a tensor of repeats, each its own number of times (eager)."""
-    if isinstance(repeats, Tensor):
-        if type_of(repeats).size == 1:
-            return repeat_interleave(input, int(repeats.item()), dim)
-        x, axis = (reshape(input, -1), 0) if dim is None else (input, dim)
-        places = [i for i, n in enumerate(repeats.tolist()) for _ in range(n)]
-        return index_select(x, axis, as_operand(_int_array(places)))
-    return _in_memory_of_its_own(ops.repeat_interleave(input, int(repeats), dim), input)
-
-
-def _int_array(values: list[int]) -> Any:
-    return np.array(values, dtype=np.int64)
-
-
 def roll(input: Tensor, shifts: Dims, dims: Dims | None = ()) -> Tensor:
     """Rotate along axes."""
     return ops.roll(input, shifts, dims)  # type: ignore[no-any-return]
@@ -200,7 +191,7 @@ def roll(input: Tensor, shifts: Dims, dims: Dims | None = ()) -> Tensor:
 
 def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reverse the order along axes; a copy."""
-    axes = sizes_of(args) if dims is None else sizes_of((dims,))
+    axes = axes_of(args) if dims is None else axes_of((dims,))
     return ops.flip(input, axes) if axes else clone(input)
 
 

@@ -5,7 +5,8 @@ Each is one node of the history under torch's name; functions that return severa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from autojit.ir.op import Op, bind
 from autojit.ops.base import normalize_axis
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import apply
-from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.functions_elementwise import clone, where
 from autojit.tensor.functions_shape import reshape
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.state import grad_mode, state
+from autojit.tensor.promotion import as_operand
+from autojit.tensor.state import grad_mode, outside_trace, set_layers, state
 from autojit.tensor.storage import INFERENCE_VIEW, View
-from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of
+from autojit.tensor.tensor import Tensor, layout_of, storage_chain, storage_of, type_of, wrap
 from autojit.tensor.view_memo import remembered
 from autojit.tensor.view_nodes import one_node, restrided_node, several_views
 
@@ -193,10 +195,25 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 @remembered
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """``length`` positions from ``start`` on; a view."""
-    if isinstance(start, Tensor) and (type_of(start).ndim or type_of(start).dtype.category != 1):
-        raise UsageError("start must be an 0-dim integral Tensor.", {"start": start})
+    if isinstance(start, Tensor):
+        if type_of(start).ndim or type_of(start).dtype.category != 1:
+            raise UsageError("start must be an 0-dim integral Tensor.", {"start": start})
+        start = start.item()
+    if state.trace is not None and any(hasattr(n, "as_size") for n in (start, length)):
+        return _counted_narrow(input, normalize_axis(dim, type_of(input).ndim, "narrow"), start, length)
     found: Tensor = ops.narrow(input, dim, as_extent(start), length)
     return found if found is not input else one_node(view(input, type_of(input).shape), input, "SliceBackward0")
+
+
+def _counted_narrow(input: Tensor, axis: int, start: Any, length: Any) -> Tensor:
+    """``narrow`` by numbers that a step computes: they are checked when it runs."""
+    extent = type_of(input).shape[axis]
+    first, size = as_operand(start), as_operand(length)
+    first = where(first < 0, first + extent, first)
+    holds = (first >= 0) & (size >= 0) & (first + size <= extent)
+    refusal = f"start + length exceeds dimension size ({extent})."
+    low, wide = (where(holds, n, -1).item().as_size(extent, refusal) for n in (first, size))
+    return ops.slice_axis(input, axis, low, low + wide)  # type: ignore[no-any-return]
 
 
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
@@ -260,6 +277,10 @@ def tensor_split(
         TypeError: none of them is given, or several.
     """
     wanted = _pieces("tensor_split", sections, indices, tensor_indices_or_sections)
+    if isinstance(wanted, Tensor) and state.trace is not None and type_of(wanted).ndim == 1:
+        cuts = [None, *(place.item() for place in wanted.unbind()), None]
+        index = (slice(None),) * normalize_axis(dim, type_of(input).ndim, "tensor_split")
+        return tuple(input[(*index, slice(start, stop))] for start, stop in pairwise(cuts))
     if isinstance(wanted, Tensor):
         wanted = wanted.tolist()
     return tuple(
@@ -313,11 +334,14 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return several_views(input, make, (axis, True), "UnbindBackward0")
 
 
-def _scattered(input: Tensor, src: Tensor, seen: Tensor) -> Tensor:
-    """``input`` with the elements that its view ``seen`` shows replaced by ``src``, as a new tensor."""
+def _scattered(input: Tensor, src: Tensor, show: Callable[[Tensor], Tensor]) -> Tensor:
+    """``input`` with the elements that the view ``show(input)`` shows replaced by ``src``, as a new tensor."""
+    with grad_mode(False):
+        seen = _shown_without_layers(input, show) if state.layers else show(input)
     view_of = seen._view
     assert view_of is not None
-    skip = len(input._view.chain) if input._view is not None and view_of.base is not input else 0
+    base = view_of.base
+    skip = len(input._view.chain) if input._view is not None and base is not input and not state.layers else 0
     if type_of(src).shape != type_of(seen).shape:
         raise UsageError(
             "expected src to have a size equal to the slice of self. src size = "
@@ -326,11 +350,20 @@ def _scattered(input: Tensor, src: Tensor, seen: Tensor) -> Tensor:
     return apply(ViewUpdate(view_of.chain[skip:]), input, src)  # type: ignore[no-any-return]
 
 
+def _shown_without_layers(input: Tensor, show: Callable[[Tensor], Tensor]) -> Tensor:
+    """The view of a tensor like an element of a batch: what the layers hold shows no views."""
+    before, like = state.layers, type_of(input)
+    with outside_trace():
+        set_layers(())
+        try:
+            return show(wrap(np.empty(like.shape, like.dtype.numpy)))
+        finally:
+            set_layers(before)
+
+
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``input`` with ``src`` at one position of an axis."""
-    with grad_mode(False):
-        seen = select(input, dim, index)
-    return _scattered(input, src, seen)
+    return _scattered(input, src, lambda x: select(x, dim, index))
 
 
 def slice_scatter(
@@ -339,16 +372,12 @@ def slice_scatter(
     """A copy of ``input`` with ``src`` at ``start:end:step`` of an axis."""
     index = [slice(None)] * type_of(input).ndim
     index[normalize_axis(dim, len(index), "slice_scatter")] = slice(start, end, step)
-    with grad_mode(False):
-        seen = input[tuple(index)]
-    return _scattered(input, src, seen)
+    return _scattered(input, src, lambda x: x[tuple(index)])
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
-    with grad_mode(False):
-        seen = diagonal(input, offset, dim1, dim2)
-    return _scattered(input, src, seen)
+    return _scattered(input, src, lambda x: diagonal(x, offset, dim1, dim2))
 
 
 def as_strided_scatter(
@@ -356,6 +385,4 @@ def as_strided_scatter(
 ) -> Tensor:
     """A copy of ``input`` with ``src`` where ``as_strided`` shows its elements."""
     whole = clone(input) if input._view is not None else input
-    with grad_mode(False):
-        seen = as_strided(whole, size, stride, storage_offset)
-    return _scattered(whole, src, seen)
+    return _scattered(whole, src, lambda x: as_strided(x, size, stride, storage_offset))

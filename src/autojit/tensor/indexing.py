@@ -19,7 +19,7 @@ from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeErr
 from autojit.core.sizes import agree, as_extent, is_symbolic
 from autojit.ir.op import bind
 from autojit.ops.shape import Slice, permute, reshape, slice_span
-from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_elementwise import clamp, minimum, where
 from autojit.tensor.inplace import copy_into, in_place
 from autojit.tensor.node_arguments import KeptBy
 from autojit.tensor.op_node import rename_node
@@ -305,6 +305,31 @@ def _expand_ellipsis(items: list[Any], ndim: int) -> None:
         items.extend(fill)
 
 
+def _bound(given: Any) -> Any:
+    """A bound of a slice: None, an int, or a number that a step computes."""
+    if given is None or type(given) is int:
+        return given
+    if isinstance(given, Tensor) and state.trace is not None and type_of(given).dtype.category == 1:
+        given = given.item()
+    return given if hasattr(given, "as_size") else as_extent(given)
+
+
+def _counted_span(start: Any, stop: Any, extent: int) -> tuple[int, int]:
+    """`slice_span` for bounds that a step computes: where the slice begins and its length are sizes it counts."""
+    length = as_operand(extent)
+    low, high = (
+        _clipped(as_operand(n), length) for n in (0 if start is None else start, extent if stop is None else stop)
+    )
+    count = clamp(high - low, min=0).item().as_size(extent)
+    first = low.item().as_size(extent) if hasattr(start, "as_size") else slice_span(start, None, 1, extent)[0]
+    return first, first + count
+
+
+def _clipped(bound: Tensor, length: Tensor) -> Tensor:
+    from_start = where(bound < 0, bound + length, bound)
+    return minimum(clamp(from_start, min=0), length)
+
+
 class _Builder:
     """Walks the subscript's items along the axes."""
 
@@ -343,11 +368,15 @@ class _Builder:
 
     def _slice(self, item: slice) -> None:
         extent = self.extents[self.axis]
-        start, stop, step = (None if b is None else as_extent(b) for b in (item.start, item.stop, item.step))
-        step = 1 if step is None else step
+        start, stop = _bound(item.start), _bound(item.stop)
+        step = 1 if item.step is None else as_extent(item.step)
         if step <= 0:
             raise ArgumentError("step must be greater than zero", {"slice": item}, "use flip() for a reversed order")
-        first, end = slice_span(start, stop, step, extent)
+        if step == 1 and (hasattr(start, "as_size") or hasattr(stop, "as_size")):
+            first, end = _counted_span(start, stop, extent)
+        else:
+            start, stop = (None if b is None else as_extent(b) for b in (start, stop))
+            first, end = slice_span(start, stop, step, extent)
         self._push(first, end, step)
         self.shape.append(-(-(end - first) // step))
         self.indices.append(None)

@@ -1,15 +1,16 @@
-"""Kernels of eager mode: elementwise work on large arrays in one compiled pass instead of several of NumPy's.
+"""Kernels of eager mode: work on large arrays in one compiled pass instead of several of NumPy's.
 
-A kernel is compiled once per op and dtypes for arrays of any length (a symbolic size), and kept in the disk cache as
-every other. It serves operands of one shape, all in row-major or all in column-major order, and single numbers beside
-them; for anything else NumPy computes as it always does. What a kernel computes are the bits of a compiled step.
+A kernel is compiled once per op, dtypes and pattern of extents for arrays of any length (symbolic sizes), and kept in
+the disk cache as every other. That of an elementwise op serves operands of one shape, all in row-major or all in
+column-major order, and single numbers beside them; others take row-major operands. For anything else NumPy computes as
+it always does. What a kernel computes are the bits of a compiled step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,19 @@ if TYPE_CHECKING:
 
 Operand = tuple[DType, bool]  # the dtype, and whether it is one number for all elements
 Extents = tuple[tuple[tuple[int, ...], DType], ...]  # per operand
+KEPT_BYTES = 16 << 20  # of temporaries that a kernel keeps mapped between calls
+_CALL_LIMIT = 2048
+
+
+class _Call(NamedTuple):
+    """A kernel and what a call with operands of certain shapes needs."""
+
+    kernel: Executable
+    sizes: tuple[int, ...]
+    results: tuple[tuple[tuple[int, ...], Any], ...]  # shapes and dtypes
+
+
+_calls: dict[Any, _Call | None] = {}
 
 
 def _compiled(op: Op, types: Sequence[TensorType]) -> Executable:
@@ -42,7 +56,11 @@ def _compiled(op: Op, types: Sequence[TensorType]) -> Executable:
 
     builder = GraphBuilder()
     with recording(None):  # a capture in progress has nothing to do with these sizes
-        return compile(builder.finish(builder.apply(op, [builder.input(t) for t in types]))).executable
+        return compile(builder.finish(_as_tuple(builder.apply(op, [builder.input(t) for t in types])))).executable
+
+
+def _as_tuple(found: Any) -> Any:
+    return found if isinstance(found, tuple | list) else (found,)
 
 
 @lru_cache(maxsize=512)
@@ -69,17 +87,49 @@ def _numbered(arrays: Sequence[NDArray[Any]]) -> Extents:
 
 def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     """The op's result on arrays by its kernel, or None where kernels do not serve (``core.ports``)."""
-    if isinstance(op, Elementwise):
-        form = _form_of(arrays)
-        found = None if form is None else run(_elementwise_kernel(op, form), arrays)
-    elif all(a.size for a in arrays):
-        extents = tuple((a.shape, dtype_of_numpy(a.dtype)) for a in arrays) if op.fixes_sizes else _numbered(arrays)
-        found = _kernel(op, extents).run([np.ascontiguousarray(a) for a in arrays])
-    else:
-        found = None
-    if found is None:
+    key = (op, *[(a.shape, a.dtype) for a in arrays])
+    try:
+        call = _calls[key]
+    except KeyError:
+        call = _prepared(op, arrays, key)
+    if call is None:
         return None
-    return found[0] if op.n_outputs == 1 else tuple(found)
+    order = "C"
+    if isinstance(op, Elementwise):
+        found = _order_of(arrays)
+        if found is None:
+            return None
+        order = found
+    else:
+        arrays = [a if a.flags.carray else np.require(a, requirements="CA") for a in arrays]
+    results = [np.empty(shape, dtype, order) for shape, dtype in call.results]
+    found_results = call.kernel.run_with(arrays, results, call.sizes)
+    if call.kernel.arena_bytes > KEPT_BYTES:
+        call.kernel.release_arenas()
+    return found_results[0] if len(results) == 1 else tuple(found_results)
+
+
+def _prepared(op: Op, arrays: Sequence[NDArray[Any]], key: Any) -> _Call | None:
+    if len(_calls) >= _CALL_LIMIT:
+        _calls.clear()
+    made = _calls[key] = _prepare(op, arrays)
+    return made
+
+
+def _prepare(op: Op, arrays: Sequence[NDArray[Any]]) -> _Call | None:
+    if isinstance(op, Elementwise):
+        shape = next((a.shape for a in arrays if a.ndim), None)
+        if shape is None or any(a.ndim and a.shape != shape for a in arrays):
+            return None
+        kernel = _elementwise_kernel(op, tuple((dtype_of_numpy(a.dtype), a.ndim == 0) for a in arrays))
+        return _Call(kernel, (int(np.prod(shape)),), tuple((shape, spec.dtype) for spec in kernel.outputs))
+    if not all(a.size for a in arrays):
+        return None
+    extents = tuple((a.shape, dtype_of_numpy(a.dtype)) for a in arrays) if op.fixes_sizes else _numbered(arrays)
+    kernel = _kernel(op, extents)
+    sizes = kernel.sizes_of([a.shape for a in arrays])
+    shapes = kernel.storage_shapes(sizes)
+    return _Call(kernel, sizes, tuple((s, spec.dtype) for s, spec in zip(shapes, kernel.outputs, strict=True)))
 
 
 def in_one_pass(name: str, parameters: tuple[Any, ...], *operands: Any, node: str = "", **shown: Any) -> Any:
@@ -104,39 +154,28 @@ def _fused(name: str, parameters: tuple[Any, ...]) -> Fused:
 
 
 def _serves(operands: Sequence[Any]) -> bool:
-    if not all(isinstance(t, Tensor) for t in operands):
+    first = operands[0]._array
+    kind, shape, is_alike = first.dtype, first.shape, True
+    if kind.char not in "fd":
         return False
-    arrays = [t._array for t in operands]
-    if not all(type(a) is np.ndarray and a.dtype.kind == "f" and a.dtype.itemsize >= 4 for a in arrays):
-        return False
-    return len({a.dtype for a in arrays}) == 1 and _form_of(arrays) is not None
+    for t in operands:
+        array = t._array if isinstance(t, Tensor) else None
+        if type(array) is not np.ndarray or array.dtype is not kind:
+            return False
+        is_alike = is_alike and (array.shape == shape or not array.ndim)
+    return is_alike and _order_of([t._array for t in operands]) is not None
 
 
-def _form_of(arrays: Sequence[NDArray[Any]]) -> tuple[Operand, ...] | None:
-    """The kernel's operands for arrays that one can serve."""
-    shape: tuple[int, ...] | None = None
+def _order_of(arrays: Sequence[NDArray[Any]]) -> str | None:
+    """ "C" or "F" where the arrays of one shape all lie in that order, aligned."""
     rows = columns = True
-    form = []
     for array in arrays:
-        one = array.ndim == 0
-        if not one:
-            if shape is not None and array.shape != shape:
-                return None
-            shape, flags = array.shape, array.flags
+        if array.ndim:
+            flags = array.flags
             rows, columns = rows and flags.c_contiguous, columns and flags.f_contiguous
             if not flags.aligned:
                 return None
-        form.append((dtype_of_numpy(array.dtype), one))
-    return tuple(form) if shape is not None and (rows or columns) else None
-
-
-def run(kernel: Executable, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Run a kernel on arrays that ``_form_of`` found to fit: fresh arrays in their order."""
-    full = next(array for array in arrays if array.ndim)
-    order = "C" if full.flags.c_contiguous else "F"
-    results = [np.empty(full.shape, spec.dtype, order) for spec in kernel.outputs]  # type: ignore[call-overload]
-    kernel.run_with(arrays, results, (full.size,))
-    return results
+    return "C" if rows else "F" if columns else None
 
 
 ports.by_kernel = evaluate_by_kernel

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
+from autojit.tensor.argument_errors import raise_for_kinds
+
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 _AXIS_NAMES = frozenset({"dim", "keepdim"})
 _ABSENT: Any = object()
@@ -91,20 +93,25 @@ def with_numpy_names(function: F) -> F:
     code = getattr(function, "__wrapped__", function).__code__
     taken = code.co_varnames[: min(code.co_argcount, 3)]
     others = (*taken[1:], *("second", "third")[max(len(taken) - 1, 0) :])
-    third_name = others[1]
+    third_name, taken_names = others[1], frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
     def numpy_named(
         first: Any = _ABSENT, second: Any = _ABSENT, third: Any = _ABSENT, *rest: Any, **options: Any
     ) -> Any:
-        if options or rest or first is _ABSENT:
-            if rest:
-                return function(first, second, third, *rest, **in_our_names(options))
-            options |= {k: v for k, v in zip(others, (second, third), strict=False) if v is not _ABSENT}
-            given = () if first is _ABSENT else (first,)
-            return function(*given, **in_our_names(options))
-        if third is _ABSENT:
-            return function(first) if second is _ABSENT else function(first, second)
-        return function(first, **{third_name: third}) if second is _ABSENT else function(first, second, third)
+        try:
+            if options or rest or first is _ABSENT:
+                options = in_our_names(options, taken_names)
+                if rest:
+                    return function(first, second, third, *rest, **options)
+                options |= {k: v for k, v in zip(others, (second, third), strict=False) if v is not _ABSENT}
+                return function(**options) if first is _ABSENT else function(first, **options)
+            if third is _ABSENT:
+                return function(first) if second is _ABSENT else function(first, second)
+            return function(first, **{third_name: third}) if second is _ABSENT else function(first, second, third)
+        except Exception as error:
+            given = tuple([a for a in (first, second, third) if a is not _ABSENT])
+            raise_for_kinds(function, given + rest, options, error)
+            raise
 
     wrapper: Any = numpy_named
     own, name = wrapper.__code__, function.__name__
@@ -114,11 +121,11 @@ def with_numpy_names(function: F) -> F:
     return wrapped  # type: ignore[no-any-return]
 
 
-def in_our_names(options: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments with torch's names in the place of NumPy's."""
+def in_our_names(options: dict[str, Any], taken: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Keyword arguments with torch's names in the place of NumPy's; ``taken`` are the function's own names."""
     if options.keys().isdisjoint(NUMPY_NAMES):
         return options
-    found = {NUMPY_NAMES.get(name, name): value for name, value in options.items()}
+    found = {name if name in taken else NUMPY_NAMES.get(name, name): value for name, value in options.items()}
     if len(found) < len(options):
         twice = [name for name in options if NUMPY_NAMES.get(name) in options]
         raise TypeError(f"{', '.join(twice)}: given under NumPy's name and torch's")

@@ -14,6 +14,7 @@ from autojit.tensor import (
     dispatch,
     exchange,
     factories,
+    functions_counted,
     functions_derived,
     functions_elementwise,
     functions_indexing,
@@ -33,6 +34,7 @@ from autojit.tensor import (
     random,
     removed,
 )  # fmt: skip
+from autojit.tensor.argument_errors import with_argument_errors
 from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method
 from autojit.tensor.method_forms import has_axis, method_of, with_numpy_names
 from autojit.tensor.node import move_retained
@@ -45,7 +47,7 @@ from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, stora
 
 FAMILIES = (
     functions_elementwise, functions_reduction, functions_shape, functions_views, functions_indexing, functions_special,
-    functions_derived, functions_scatter, functions_statistics, functions_matrix,
+    functions_derived, functions_scatter, functions_statistics, functions_matrix, functions_counted,
 )  # fmt: skip
 
 ALIASES = {
@@ -61,12 +63,14 @@ ONLY_FUNCTIONS = {
     "polar", "tensordot", "tril_indices", "triu_indices", "atleast_1d", "atleast_2d",
     "one_hot_like", "broadcastable_sum", "real", "imag", "concat", "concatenate", "row_stack", "neg_op",
     "sign_op", "square_op", "sizes_of", "vander", "view_as_real", "view_as_complex", "chain_matmul", "block_diag",
+    "axes_of", "extent", "true_positions",
     "cartesian_prod", "combinations", "dstack", "atleast_3d", "trapezoid", "trapz", "cdist", "pdist",
     "column_stack", "cumulative_trapezoid", "gradient", "lobpcg", "nuclear_norm", "pca_lowrank", "svd_lowrank",
 }  # fmt: skip
 ONLY_METHODS = {
     "view", "view_as", "reshape_as", "expand", "expand_as", "repeat", "sum_to_size", "neg_op", "sign_op", "square_op",
-    "broadcastable_sum", "one_hot_like", "sizes_of",
+    "broadcastable_sum", "one_hot_like", "sizes_of", "axes_of",
+    "true_positions", "extent",
 }  # fmt: skip
 
 IN_PLACE = (
@@ -232,7 +236,7 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     if name in WITH_OUT:
         return with_out(function)
-    return with_numpy_names(function) if has_axis(function) else function
+    return with_numpy_names(function) if has_axis(function) else with_argument_errors(function)
 
 
 def _taking_like(method: Any, in_place_form: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.tensor import factories, random
+from autojit.tensor.argument_errors import raise_for_kinds
 from autojit.tensor.inplace import copy_into
 from autojit.tensor.memory import resize_
 from autojit.tensor.method_forms import in_our_names
@@ -84,17 +85,26 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     code, short = function.__code__, (function.__defaults__, function.__kwdefaults__) == (None, None)
     taken = code.co_varnames[: code.co_argcount] if short else ()
+    names = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     if taken == ("input",):  # short ways: what every call pays counts
 
         def of_one(input: Any, *, out: Any = None) -> Any:
-            return function(input) if out is None else _into(out, function, (input,), {})
+            try:
+                return function(input) if out is None else _into(out, function, (input,), {})
+            except Exception as error:
+                raise_for_kinds(function, (input,), {}, error)
+                raise
 
         return _named_like(function, of_one)
 
     if taken == ("input", "other"):
 
         def of_two(input: Any, other: Any, *, out: Any = None) -> Any:
-            return function(input, other) if out is None else _into(out, function, (input, other), {})
+            try:
+                return function(input, other) if out is None else _into(out, function, (input, other), {})
+            except Exception as error:
+                raise_for_kinds(function, (input, other), {}, error)
+                raise
 
         return _named_like(function, of_two)
 
@@ -107,15 +117,24 @@ def with_out(function: Callable[..., Any]) -> Callable[..., Any]:
         out: Any = None,
         **options: Any,
     ) -> Any:
-        if out is None and not options and not rest:
-            if second is _ABSENT:
-                return function() if first is _ABSENT else function(first)
-            return function(first, second) if third is _ABSENT else function(first, second, third)
-        arguments = tuple([a for a in (first, second, third) if a is not _ABSENT]) + rest
-        options = in_our_names(options)
-        return function(*arguments, **options) if out is None else _into(out, function, arguments, options)
+        try:
+            if out is None and not options and not rest:
+                if second is _ABSENT:
+                    return function() if first is _ABSENT else function(first)
+                return function(first, second) if third is _ABSENT else function(first, second, third)
+            arguments = _present(first, second, third) + rest
+            options = in_our_names(options, names)
+            return function(*arguments, **options) if out is None else _into(out, function, arguments, options)
+        except Exception as error:
+            raise_for_kinds(function, _present(first, second, third) + rest, options, error)
+            raise
 
     return _named_like(function, taking_out)
+
+
+def _present(*arguments: Any) -> tuple[Any, ...]:
+    """The arguments that were given."""
+    return tuple([a for a in arguments if a is not _ABSENT])
 
 
 def _named_like(function: Callable[..., Any], wrapper: Any) -> Callable[..., Any]:

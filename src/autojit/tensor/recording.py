@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autojit.core.source import here
+from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.tensor.node import Edge, Meta, Node, backward_name, move_retained
@@ -71,8 +71,13 @@ def edge_of(t: Tensor) -> Edge | None:
     return node, t._output_nr
 
 
-def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> None:
-    """Make the results' node if the op can be differentiated with respect to an operand that requires gradients."""
+def record(
+    op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], place: SourceLocation | None = None
+) -> None:
+    """Make the results' node if the op can be differentiated with respect to an operand that requires gradients.
+
+    ``place`` is the user's line, where it is known already.
+    """
     mask = 0
     edges: list[Edge | None] = []
     for place, t in enumerate(operands):
@@ -89,7 +94,7 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor]) -> Non
     node.op = op
     node.mask = mask
     node.edges = edges
-    node.source = here(True)
+    node.source = here(True) if place is None else place
     hooks = state.recording_hooks
     versions: list[int] = []
     primals: list[Any] = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType, dtype_of_numpy
-from autojit.core.errors import UsageError, register_operand_type
+from autojit.core.errors import UsageError, register_operand_type, tensor_expected
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor.node import TYPES, new_type
@@ -194,7 +194,10 @@ register_operand_type(Tensor)
 
 def type_of(t: Tensor) -> TensorType:
     """The tensor's type, kept once it was asked for."""
-    found = t._type
+    try:
+        found = t._type
+    except AttributeError:
+        raise tensor_expected(t) from None
     if found is None:
         array = t._array
         if array is not None:

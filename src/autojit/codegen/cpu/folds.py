@@ -148,7 +148,7 @@ class FoldPrinter(ExpressionPrinter):
             fold = self.row_folds[reduction.value]
             self.flush(fold)
             value = self.rounded_to(self.get(fold.total, fold.wide), dtype)
-        self.row_memo["row", reduction.value] = value
+        self.row_memo["row", reduction.number] = value
 
     # -- accumulators over the rows
 

@@ -74,6 +74,7 @@ class _Lowering:
         self.fallbacks: list[str] = []
         self.reporters: list[Reporter] = []
         self.printed: dict[Any, KernelText] = {}
+        self.printed_forms: dict[Any, KernelText] = {}
         self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
@@ -115,9 +116,8 @@ class _Lowering:
     def _nested(self, schedule: Schedule) -> LoweredStep:
         """A schedule inside this one, which shares its kernels and reports."""
         inner = _Lowering(schedule)
-        inner.gemms, inner.fallbacks, inner.reporters, inner.printed = (
-            self.gemms, self.fallbacks, self.reporters, self.printed
-        )  # fmt: skip
+        inner.gemms, inner.fallbacks, inner.reporters = self.gemms, self.fallbacks, self.reporters
+        inner.printed, inner.printed_forms = self.printed, self.printed_forms
         return inner.run()
 
     def _band(self, band: Band) -> None:
@@ -154,10 +154,7 @@ class _Lowering:
     def _loops(self, kernel: LoopKernel, band: Band | None = None) -> list[Entry]:
         program = kernel.program
         slices = None if band is None else band.slices
-        key = (program_key(program), slices)
-        text = self.printed.get(key)
-        if text is None:
-            text = self.printed[key] = print_loops(program, "kernel", slices)
+        text = self._kernel_text(program, slices)
         label = "+".join(dict.fromkeys(n.op.name for n in kernel.nodes))
         buffers = [_in_band(v, 0, 0, band) for v in (*program.loads, *kernel.writes())]
         partials: list[Argument] = []
@@ -179,6 +176,18 @@ class _Lowering:
         if band is None:
             self.entries.append(combine)
         return [combine]
+
+    def _kernel_text(self, program: LoopProgram, slices: Slices | None) -> KernelText:
+        """What is printed for equal programs; those of one form are known to be equal without comparing them."""
+        form = program.form, slices, tuple(program.in_place.get(s.value) for s in program.stores)
+        text = self.printed_forms.get(form)
+        if text is None:
+            key = program_key(program), slices
+            text = self.printed.get(key)
+            if text is None:
+                text = self.printed[key] = print_loops(program, "kernel", slices)
+            self.printed_forms[form] = text
+        return text
 
     def _contraction(self, kernel: MatmulKernel, band: Band) -> Entry:
         """A product over the rows: one partial product per slice, and the entry that adds them up."""
@@ -273,7 +282,8 @@ class _Lowering:
     def _counting(self, kernel: StructuredKernel, text: KernelText) -> None:
         """A kernel that counts a size, then what depends on the size."""
         name = counted_by(kernel.node)
-        arguments = (*kernel.operands, *kernel.node.outputs, Count(name), *_size_arguments(text))
+        arguments = (*kernel.operands, *kernel.node.outputs, Count(name))
+        arguments = (*arguments, *self._report_arguments(text, kernel.nodes, ()), *_size_arguments(text))
         self.entries.append(Entry(text.text, "kernel", arguments, 1, text.estimate_ns, kernel.node.op.name))
         self.entries.append(Entry("@aj_sizes", "", (Recount(name),), 1, 50.0, "sizes"))
 
@@ -389,12 +399,11 @@ def _batch_strides(kernel: MatmulKernel, matrix: int) -> tuple[tuple[int, int], 
 
 def program_key(program: LoopProgram) -> Any:
     """Structure of a program without its values: equal keys print equal kernels."""
-    values = {r.value: f"r{i}" for i, r in enumerate(program.reductions)}
     return (
         tuple((v.name, v.extent) for v in program.rows),
         tuple((v.name, v.extent) for v in program.inner),
         program.prefix,
-        tuple(_expr_key(e, values) for e in program.exprs),
+        tuple(_expr_key(e) for e in program.exprs),
         tuple((r.op, r.expr.serial, r.value.type.dtype.short) for r in program.reductions),
         tuple((s.expr.serial, s.index, s.value.type.dtype.short) for s in program.stores),
         tuple((a.op, a.expr.serial, a.kind, a.prefix, a.full, a.value.type.dtype.short) for a in program.accumulators),
@@ -404,9 +413,9 @@ def program_key(program: LoopProgram) -> Any:
     )
 
 
-def _expr_key(expr: Expr, values: dict[Value, str]) -> Any:
-    slot = values[expr.slot] if expr.kind == "row" else expr.slot
-    return (expr.kind, expr.dtype.short, expr.op, tuple(a.serial for a in expr.args), expr.index, expr.guards, slot)
+def _expr_key(expr: Expr) -> Any:
+    args = tuple(a.serial for a in expr.args)
+    return (expr.kind, expr.dtype.short, expr.op, args, expr.index, expr.guards, expr.slot)
 
 
 def _nodes(kernel: Kernel | Band | Batch) -> tuple[Node, ...]:

@@ -10,19 +10,19 @@ from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, Kernel
 from autojit.codegen.cpu.structured_concatenation import print_concatenation
 from autojit.codegen.cpu.structured_convolution import print_convolution
 from autojit.codegen.cpu.structured_matmul import print_matmul
-from autojit.codegen.cpu.structured_positions import print_positions
+from autojit.codegen.cpu.structured_positions import print_extent, print_positions
 from autojit.codegen.cpu.structured_scan import print_scan
 from autojit.codegen.cpu.structured_scatter import print_scatter
 from autojit.core.config import config
 from autojit.ir.graph import Node
 from autojit.ops.base import Structured
 from autojit.ops.convolution import Trilinear
+from autojit.ops.counted_positions import Counting, Extent
 from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
 from autojit.ops.sources import Constant
-from autojit.schedule.counts import is_counting
 
 
 def print_structured(node: Node) -> KernelText | None:
@@ -37,8 +37,8 @@ def print_structured(node: Node) -> KernelText | None:
         return print_convolution(node)
     if isinstance(node.op, Matmul):
         return print_matmul(node)
-    if is_counting(node):
-        return print_positions(node)
+    if isinstance(node.op, Counting):
+        return print_extent(node) if isinstance(node.op, Extent) else print_positions(node)
     if isinstance(node.op, Structured) and node.op.lowering == "own":
         return node.op.print_kernel(node)  # type: ignore[attr-defined, no-any-return]
     if isinstance(node.op, Concatenate):

@@ -130,6 +130,7 @@ from autojit.nn.functional.pooling import (
 from autojit.nn.functional.resampling import interpolate, upsample, upsample_bilinear, upsample_nearest
 from autojit.nn.functional.vision import channel_shuffle, native_channel_shuffle, pixel_shuffle, pixel_unshuffle
 from autojit.tensor import Tensor
+from autojit.tensor.argument_errors import name_arguments_in_errors
 
 __all__ = [
     "Tensor",
@@ -266,3 +267,5 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]  # fmt: skip
+
+name_arguments_in_errors(globals(), __all__)

@@ -73,16 +73,15 @@ def nll_loss(
 def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
     """The mask of targets that are not ignored; IndexError for one out of range."""
     valid: Tensor = target.ne(ignore_index)
-    if is_tracing():
-        valid = valid & _looked_up(target, valid, axis_size)
-    else:
-        outside = valid & ((target < 0) | (target >= axis_size))
-        if outside.any():
-            raise IndexOutOfRangeError(
-                f"Target {int(target[outside][0].item())} is out of bounds.",
-                {"target": target},
-                f"class indices run from 0 to {axis_size - 1}",
-            )
+    if not is_known(target):
+        return valid & _looked_up(target, valid, axis_size)
+    outside = valid & ((target < 0) | (target >= axis_size))
+    if outside.any():
+        raise IndexOutOfRangeError(
+            f"Target {int(target[outside][0].item())} is out of bounds.",
+            {"target": target},
+            f"class indices run from 0 to {axis_size - 1}",
+        )
     return valid
 
 

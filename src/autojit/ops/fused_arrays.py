@@ -1,0 +1,125 @@
+"""Composites with reductions and changes of shape that eager mode computes by kernels and records as one node.
+
+As in ``fused.py``, the composite is an ordinary function of operands, and its derivatives of every order are the
+adjoints of its graph: one node, one compiled step. A captured step and small arrays get the composite itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from autojit.core.ports import ports, transforms_port
+from autojit.core.records import record
+from autojit.core.types import TensorType
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Graph
+from autojit.ir.inline import inline
+from autojit.ir.interpreter import evaluate
+from autojit.ir.op import Op, Operands, bind
+from autojit.ops import composites_arrays
+from autojit.ops.samples import Samples, draws
+from autojit.ops.sources import zeros_like
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from autojit.core.dtypes import DType
+
+__all__ = ["ARRAY_COMPOSITES", "FusedArrays"]
+
+ARRAY_COMPOSITES: dict[str, Callable[..., Any]] = {
+    name: getattr(composites_arrays, name) for name in composites_arrays.__all__
+}
+
+
+@record
+class FusedArrays(Op):
+    """The composite ``ARRAY_COMPOSITES[composite](*operands, *options)``, of one result, or an adjoint of it.
+
+    ``adjoints`` says of which operands each of the adjoints taken so far gives the cotangents: those of n operands and
+    m results take these operands and then m cotangents. ``wanted`` names the operands whose cotangents the VJP rule is
+    asked for; None: all that have one.
+    """
+
+    composite: str
+    options: tuple[Any, ...]
+    wanted: tuple[int, ...] | None = None
+    adjoints: tuple[tuple[int, ...], ...] = ()
+
+    lowering: ClassVar[str] = "composite"
+    reads_operands: ClassVar[bool] = True
+
+    @property
+    def n_outputs(self) -> int:  # type: ignore[override]
+        return len(self.adjoints[-1]) if self.adjoints else 1
+
+    def result_type(self, *types: TensorType) -> Any:
+        found = tuple([v.type for v in self.graph(types).outputs])
+        return found[0] if self.n_outputs == 1 else found
+
+    def graph(self, types: Sequence[TensorType]) -> Graph:
+        """The composite as a graph of operands of these types."""
+        return _graph_of(self.composite, self.options, self.adjoints, tuple(types))
+
+    def expand(self, *operands: Any) -> Any:
+        """The composite on operands."""
+        found = inline(self.graph([x.spec for x in operands]), operands, operands[0])
+        return found[0] if self.n_outputs == 1 else tuple(found)
+
+    def eager(self, *arrays: NDArray[Any]) -> Any:
+        found = None if ports.by_kernel is None else ports.by_kernel(self, arrays)
+        if found is not None:
+            return found
+        results = evaluate(self.graph([TensorType.of(a) for a in arrays]), arrays)
+        return results[0] if self.n_outputs == 1 else tuple(results)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        results, bars = ((result,), (y_bar,)) if self.n_outputs == 1 else (result, y_bar)
+        given = [zeros_like(y) if bar is None else bar for y, bar in zip(results, bars, strict=True)]
+        wanted = self.wanted
+        if wanted is None:
+            wanted = tuple([i for i, x in enumerate(primals) if x.spec.dtype.is_differentiable])
+        adjoint = FusedArrays(self.composite, self.options, None, (*self.adjoints, wanted))
+        found = bind(adjoint, *primals, *given)
+        places = dict(zip(wanted, (found,) if adjoint.n_outputs == 1 else found, strict=True))
+        return [places.get(i) for i in range(len(primals))]
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        moved = [i for i, t in enumerate(tangents) if t is not None]
+        graph = transforms_port().jvp(self.graph([x.spec for x in primals]), moved)
+        found = inline(graph, [*primals, *[tangents[i] for i in moved]], primals[0])[self.n_outputs :]
+        return found[0] if self.n_outputs == 1 else tuple(found)
+
+    def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
+        shapes = [x.spec.shape[flag:] for x, flag in zip(args, batched, strict=True)]
+        size = next(x.spec.shape[0] for x, flag in zip(args, batched, strict=True) if flag)
+        graph = self.graph([x.spec.with_shape(shape) for x, shape in zip(args, shapes, strict=True)])
+        found = inline(transforms_port().vmap(graph, batched, size), args, args[0])
+        return found[0] if self.n_outputs == 1 else tuple(found)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype.kind != "float" or dtype.size_bytes < 4:
+            return []
+        x, w, y = draws((3, 4), dtype, 1), draws((4,), dtype, 2), draws((3, 4), dtype, 3)
+        norm = FusedArrays("normalized", ((1,), 1e-5, True, False), (0, 1))
+        return [
+            (FusedArrays("normalized", ((0,), 1e-5, False, False)), (x,)),
+            (norm, (x, w)),
+            (FusedArrays("normalized", norm.options, None, ((0, 1),)), (x, w, y)),
+        ]
+
+
+@lru_cache(maxsize=1024)
+def _graph_of(
+    composite: str, options: tuple[Any, ...], adjoints: tuple[tuple[int, ...], ...], types: tuple[TensorType, ...]
+) -> Graph:
+    if adjoints:
+        bars = len(adjoints[-2]) if len(adjoints) > 1 else 1
+        inner = _graph_of(composite, options, adjoints[:-1], types[: len(types) - bars])
+        return transforms_port().adjoint(inner, adjoints[-1])  # type: ignore[no-any-return]
+    builder = GraphBuilder()
+    operands = [builder.tracer(builder.input(t)) for t in types]
+    return builder.finish([ARRAY_COMPOSITES[composite](*operands, *options).value])
