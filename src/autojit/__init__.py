@@ -129,6 +129,7 @@ cdouble = complex128
 globals().update(_KINDS)
 _QUESTIONS = (
     "detach", "detach_", "get_device", "is_complex", "is_floating_point", "is_inference", "is_signed", "numel",
+    "resize_as_",
 )  # fmt: skip
 globals().update({name: _function_of(getattr(Tensor, name)) for name in _QUESTIONS})
 

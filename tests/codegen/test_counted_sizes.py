@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import autojit.ops  # noqa: F401
 from autojit.compiler import Compiled, compile
-from autojit.core.errors import DTypeError, SpecializeSize
+from autojit.core.errors import DTypeError, SpecializeSize, UsageError
 from autojit.core.sizes import evaluate, expression_of, named_size
 from autojit.ir import parse_graph
 from autojit.ir.concrete import concrete
@@ -128,7 +128,7 @@ def test_a_number_that_was_fixed_is_checked() -> None:
     x = np.arange(6, dtype=np.float32)
     (found,) = executable.run([np.array([0, 1, 0, 0, 1, 0], np.bool_), x])
     assert found.tolist() == [1.0, 4.0]
-    with pytest.raises(ValueError, match="could not broadcast"):
+    with pytest.raises(UsageError, match="not 2 true elements"):
         executable.run([np.ones(6, np.bool_), x])
 
 

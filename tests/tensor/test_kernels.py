@@ -56,15 +56,18 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "celu": (1.5,), "elu": (0.7,), "gelu": ("tanh",), "hardshrink": (0.5,), "hardtanh": (-1.0, 1.0), "leaky_relu":
     (0.1,), "softplus": (2.0, 20.0), "softshrink": (0.5,), "threshold": (0.1, 3.0), "clamp": (-0.5, None), "addcmul":
     (0.5,), "addcdiv": (0.5,), "smooth_l1": (0.7,), "huber": (0.7,), "nan_to_num": (0.0, None, None),
+    "lerp": (0.3,),
 }  # fmt: skip
-COUNTS = {"addcmul": 3, "addcdiv": 3, "smooth_l1": 2, "huber": 2}
+COUNTS = {"addcmul": 3, "addcdiv": 3, "smooth_l1": 2, "huber": 2, "lerp": 2, "probability_loss": 2, "logit_loss": 2}
+WITHIN_0_AND_1 = ("logit", "probability_loss")
 
 
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_composite_in_one_pass_has_the_derivatives_of_its_parts(name: str) -> None:
     options = OPTIONS.get(name, ())
     operands = [
-        draws().roll(k, 0).sigmoid() if name == "logit" else draws().roll(k, 0) for k in range(COUNTS.get(name, 1))
+        draws().roll(k, 0).sigmoid() if name in WITHIN_0_AND_1 else draws().roll(k, 0)
+        for k in range(COUNTS.get(name, 1))
     ]
     weight = draws().roll(7, 1)
 

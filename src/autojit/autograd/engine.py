@@ -21,10 +21,13 @@ from autojit.autograd.accumulation import accumulate, fresh
 from autojit.autograd.hook_calls import has_tensor_hooks, through_post_hooks, through_pre_hooks, through_tensor_hooks
 from autojit.autograd.running import current_walk, running
 from autojit.core.errors import DifferentiationError
+from autojit.core.source import here
 from autojit.core.types import TensorType
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.node import ZERO, AccumulateGrad, Edge, Node, type_of_meta
+from autojit.tensor.op_node import OpNode
+from autojit.tensor.replay import Rules
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import type_of
 
@@ -64,6 +67,7 @@ class Walk:
         self.order: list[Node] = []  # the nodes of the pass, later ones first
         self.current: Node | None = None  # the node whose rule runs
         self.observer = state.observer  # the profiler's, or None
+        self.rules = None if state.trace is None else Rules(here())  # how rules are run while a step is captured
 
     def run(self, roots: Sequence[tuple[Edge, Any]]) -> dict[Edge, Any]:
         """Push the roots' cotangents through the history; the cotangents that arrived at the targets."""
@@ -213,7 +217,10 @@ class Walk:
         self.current = node
         if self.observer is None:
             is_plain = not state.__dict__["anomaly"]
-            results = node.run(grads, wanted) if is_plain else anomaly.guarded(node, grads, wanted)
+            if is_plain and self.rules is not None and isinstance(node, OpNode):
+                results = node.run(grads, wanted, self.rules)
+            else:
+                results = node.run(grads, wanted) if is_plain else anomaly.guarded(node, grads, wanted)
         else:
             results = self.observer.node(node, grads, anomaly.guarded, node, grads, wanted)
         self.current = None

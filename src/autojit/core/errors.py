@@ -134,6 +134,14 @@ def int_expected(value: object, name: str = "a size") -> ArgumentKindError:
     return ArgumentKindError(f"{name} must be int, not {type(value).__name__}", fix="convert it: int(n)")
 
 
+def tensors_expected(function: str) -> ArgumentKindError:
+    """The error for one tensor that stands where several should."""
+    return ArgumentKindError(
+        f"{function}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor",
+        fix=f"give a list: {function}([x, y])",
+    )
+
+
 def tensor_expected(value: object) -> ArgumentKindError:
     """The error for something that stands where a tensor should: it names the argument of the user's call."""
     call = user_call()

@@ -32,6 +32,15 @@ class Trace(Protocol):
         """
         ...
 
+    builder: Any
+    """The ``ir.GraphBuilder`` of what is recorded."""
+    recordings: dict[Any, Any]
+    """What functions recorded, by function and types of operands (``tensor.replay``)."""
+
+    def lifted(self, array: Any, is_first: bool = False) -> Any:
+        """The present (or the first) IR value of a root array; None if the capture has not met it."""
+        ...
+
     def lift(self, storage: Any, owner: Any = None) -> Any:
         """The present IR value of a concrete storage's root array: a graph input, or what was written in this trace.
 

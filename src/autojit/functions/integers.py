@@ -165,6 +165,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
     if any(n < 0 for n in extents):
         raise ArgumentError(f"'shape' cannot have negative values, but got {extents}")
     found: list[Tensor] = []
+    indices = cast(indices, int64)
     step = 1
     for extent in reversed(extents):
         if extent == 0:

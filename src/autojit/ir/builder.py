@@ -40,6 +40,22 @@ class GraphBuilder:
         self.nodes.append(Node(op, tuple(inputs), outputs, source or self.source))
         return outputs
 
+    def repeat(
+        self,
+        steps: Sequence[tuple[Op, tuple[int, ...], tuple[TensorType, ...]]],
+        values: list[Value],
+        source: SourceLocation,
+    ) -> None:
+        """Append nodes that were recorded before, on other operands of the same types.
+
+        A step says the op, which of ``values`` it reads, and the types of its results, which are added to ``values``.
+        """
+        nodes = self.nodes
+        for op, places, types in steps:
+            outputs = tuple([Value(t) for t in types])
+            nodes.append(Node(op, tuple([values[p] for p in places]), outputs, source))
+            values += outputs
+
     def tracer(self, value: Value) -> Tracer:
         return Tracer(self, value)
 

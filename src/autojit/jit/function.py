@@ -33,6 +33,7 @@ from autojit.jit.rebinding import Rebinding, Rebinds, Snapshot, take_changing_nu
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
+from autojit.jit.uncollected import uncollected
 from autojit.jit.verify import run_verified
 from autojit.runtime.ahead import compile_ahead
 from autojit.tensor.state import set_inference, set_layers, set_trace, state
@@ -269,6 +270,7 @@ class JitFunction:
 
     # -- capturing
 
+    @uncollected()
     def _capture(self, call: Call, root: Captures, branch: Branch) -> Decision | CompiledStep:
         """Capture what follows the decisions of this call; the first new node, which fits the call by construction."""
         root.captures += 1

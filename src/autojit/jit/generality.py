@@ -7,15 +7,18 @@ that depends on a size, and the size cannot stay open.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import SpecializeSize
+from autojit.core.errors import AutojitError, SpecializeSize
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import SizeGuard
-from autojit.core.source import SourceLocation
+from autojit.core.source import SourceLocation, is_own
 from autojit.ir.graph import Value
 from autojit.jit.calls import Call, Fixed
 from autojit.jit.guards import same
@@ -37,7 +40,7 @@ def general_capture(
         capture = record(call, 0)
     except Exception as error:  # the same without open sizes tells whether it is the user's
         trace = call.trace
-        if trace is None or not (call.sizes or trace.counted):
+        if trace is None or not (call.sizes or trace.counted) or _is_defect(error):
             open_sizes.are_counts_fixed = open_sizes.are_counts_fixed and not call.is_fixed
             raise
         note(f"sizes were fixed: {type(error).__name__}: {error}")
@@ -52,8 +55,11 @@ def general_capture(
         raise Fixed
     again = call.with_sizes(others, [split.outcome for split in trace.splits])
     try:
-        twin = record(again, 5)
+        with _unheard():
+            twin = record(again, 5)
     except Exception as error:
+        if _is_defect(error):
+            raise
         difference: str | None = f"the course of the function: {type(error).__name__}: {error}"
     else:
         try:
@@ -63,6 +69,40 @@ def general_capture(
     if difference is not None:
         open_sizes.give_up(trace, (), f"other sizes change {difference}", note)
     return capture
+
+
+_DEFECTS = (AssertionError, AttributeError, IndexError, KeyError, MemoryError, NameError, RecursionError)
+
+
+def _is_defect(error: Exception) -> bool:
+    """Whether an error cannot be due to sizes that are open: it came up by itself in autojit's own code."""
+    if not isinstance(error, _DEFECTS) or isinstance(error, AutojitError):
+        return False
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    return innermost is not None and is_own(innermost.tb_frame.f_code)
+
+
+class _Unheard:
+    """A stream that drops what one thread writes, and is another stream in everything else."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._thread = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self._thread else int(self._stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Inside, this thread's prints are dropped: the function said the same when it was first recorded."""
+    with redirect_stdout(_Unheard(sys.stdout)):  # type: ignore[type-var]
+        yield
 
 
 _CHANGES = ((1, 2, 1), (1, 1, 1), (2, 1, 3), (1, 1, -1), (1, 1, 64))

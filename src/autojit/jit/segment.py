@@ -86,6 +86,7 @@ class Segment:
         self._first_carried = len(arguments)
         self._first_state = len(arguments) + len(self.carried)
         self.is_careful = False
+        self.moved: dict[int, Any] = {}
         self.compiled: Compiled = self._compile()
         if self.compiled.lowered.fallbacks and self.fixed:
             # An op that is called back can raise: state is then written only after the whole segment has succeeded.
@@ -133,6 +134,8 @@ class Segment:
         """Point to the present memory of the state; nothing is compiled."""
         _, inputs, outputs = self._places()
         self.executable = build_executable(self.compiled.lowered, inputs, outputs)
+        for index, array in self.moved.items():
+            self.move(index, array)
 
     def failure(self) -> str | None:
         """Why the state no longer fits, or None; where only its memory was replaced, the new memory is bound."""
@@ -150,6 +153,7 @@ class Segment:
 
     def move(self, index: int, array: Any) -> None:
         """Set the place of a moving output. Not during a call."""
+        self.moved[index] = array
         layout = self.executable.layout
         self.executable.set_pointer(layout.output(self.n_free + index), data_address(array))
 

@@ -113,6 +113,7 @@ class Trace(TraceSizes):
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
         self.splits: list[Split] = []
+        self.recordings: dict[Any, Any] = {}
         self.forced = forced
         self.known: dict[Value, Any] = {}  # values the interpreter has computed
         self.definition: dict[Value, Node] = {}
@@ -128,6 +129,10 @@ class Trace(TraceSizes):
 
     def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
         return self.builder.apply(op, values, here() if place is None else place)
+
+    def lifted(self, array: Any, is_first: bool = False) -> Value | None:
+        found = self.state.get(id(array))
+        return None if found is None else found.input if is_first else found.value
 
     def lift(self, storage: Storage, owner: Tensor | None = None) -> Value:
         array = storage.array
@@ -262,6 +267,7 @@ class Trace(TraceSizes):
         """Forget the actual inputs; from now on the trace answers only where a value was made."""
         self.known = {}
         self.asked = {}
+        self.recordings = {}
         _finished.add(self)
 
     # -- evaluation of what Python asks for

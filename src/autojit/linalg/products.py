@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import DType
+from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.linalg.factorizations import inv, require_floating, svdvals, tolerances
 from autojit.ops.base import normalize_axis
@@ -89,6 +89,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 .. N - 1 of a vector as columns."""
+    x = cast(x, int64) if type_of(x).dtype.category < 2 else x
     return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)  # type: ignore[no-any-return]
 
 

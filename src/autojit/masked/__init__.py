@@ -95,12 +95,14 @@ def prod(
 
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The running sum along ``dim``."""
-    return reduction.cumsum(_kept(_converted(input, dtype, widens=True), mask, 0), dim)
+    x = _converted(input, dtype)
+    return reduction.cumsum(_kept(x, mask, 0), dim, dtype=type_of(x).dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """The running product along ``dim``."""
-    return reduction.cumprod(_kept(_converted(input, dtype, widens=True), mask, 1), dim)
+    x = _converted(input, dtype)
+    return reduction.cumprod(_kept(x, mask, 1), dim, dtype=type_of(x).dtype)
 
 
 def amax(
@@ -224,8 +226,7 @@ def var(
     squares = elementwise.mul(apart, apart.conj()).real if type_of(apart).dtype.is_complex else apart.square()
     freedom = elementwise.clamp(elementwise.sub(count, less), min=0)
     found = elementwise.div(reduction.sum(squares, axes, True), freedom)
-    if type_of(x).dtype.is_complex:  # as in torch
-        found = cast(found, type_of(x).dtype)
+    found = cast(found, type_of(x).dtype)  # also complex, as in torch
     return _shaped(found, axes, keepdim)
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from autojit.ops.definiteness import *
     from autojit.ops.eigenvalues import *
     from autojit.ops.fourier import *
+    from autojit.ops.fused_arrays import *
     from autojit.ops.incomplete_gamma import *
     from autojit.ops.indefinite import *
     from autojit.ops.integer_factors import *
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
 
 
 _LATER = [  # those first that more programs use
-    "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
+    "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization", "fused_arrays",
     "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions", "pseudo_inverse",
     "matrix_exponential", "eigenvalues",
     "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution",

@@ -26,7 +26,7 @@ from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, 
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.joining import select, stack
-from autojit.ops.large_arrays import large_floats
+from autojit.ops.large_arrays import LARGE, large_floats
 from autojit.ops.reductions import restore_axes, sum
 from autojit.ops.samples import Samples, draws, positions, ramp
 from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, reshape
@@ -109,6 +109,10 @@ def _share(y_bar: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return mul(y_bar, 1.0 / count) if count > 0 and count & (count - 1) == 0 else div(y_bar, count)
 
 
+def _in_one_step(composite: str, options: tuple[Any, ...], *operands: Any) -> Any:
+    return bind(Op.registry["fused_arrays"](composite, options), *operands)  # type: ignore[call-arg]
+
+
 @record
 class Normalised(Composed, abstract=True):
     """An op along ``axis`` (at least one element) that keeps the shape."""
@@ -149,6 +153,8 @@ class Softmax(Normalised):
         return softmax(operands[0], self.axis)
 
     def pull_back(self, y: Any, y_bar: Any) -> Any:
+        if y.spec.size >= LARGE:
+            return _in_one_step("softmax_cotangent", (self.axis,), y, y_bar)
         weighted = mul(y_bar, y)
         return sub(weighted, mul(y, sum(weighted, self.axis, keep=True)))
 
@@ -172,6 +178,8 @@ class LogSoftmax(Normalised):
         return log_softmax(operands[0], self.axis)
 
     def pull_back(self, y: Any, y_bar: Any) -> Any:
+        if y.spec.size >= LARGE:
+            return _in_one_step("log_softmax_cotangent", (self.axis,), y, y_bar)
         return sub(y_bar, mul(exp(y), sum(y_bar, self.axis, keep=True)))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:

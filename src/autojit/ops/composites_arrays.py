@@ -7,12 +7,23 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.ir.op import Operand
+from autojit.ops.composites_loss import cross_entropy, reduced
 from autojit.ops.composites_normalization import standardize
-from autojit.ops.composites_reduction import mean
-from autojit.ops.elementwise_arithmetic import add, mul, square
-from autojit.ops.elementwise_exponential import rsqrt
+from autojit.ops.composites_reduction import logsumexp, mean, norm, safe_sqrt, std, var, var_mean
+from autojit.ops.elementwise_arithmetic import add, div, mul, square, sub, where
+from autojit.ops.elementwise_exponential import exp, rsqrt
+from autojit.ops.elementwise_logic import isnan
+from autojit.ops.elementwise_selection import clamp_min
+from autojit.ops.fused import COMPOSITES
+from autojit.ops.matmul import matmul, swap_last
+from autojit.ops.reductions import sum
+from autojit.ops.shape import reshape
 
-__all__ = ["normalized", "rms_normalized"]
+__all__ = [
+    "class_losses", "distances", "distances_by_products", "log_softmax_cotangent", "logsumexp", "nansum", "norm",
+    "normalized", "normalized_with_moments", "pointwise_losses", "rms_normalized", "shifted_and_scaled", "softmax_cotangent",
+    "squared_errors", "std", "unit_vectors", "var",
+]  # fmt: skip
 
 
 def _affine(x: Operand, has_weight: bool, has_bias: bool, affine: tuple[Any, ...]) -> Any:
@@ -29,8 +40,72 @@ def normalized(x: Operand, *rest: Any) -> Any:
     return _affine(standardize(x, axes, eps), has_weight, has_bias, tuple(affine))
 
 
+def normalized_with_moments(x: Operand, *rest: Any) -> tuple[Any, Any, Any]:
+    """(what ``normalized`` gives, the biased variance, the mean): the moments keep the axes with extent 1."""
+    *affine, axes, eps, has_weight, has_bias = rest
+    variance, middle = var_mean(x, axes, correction=0, keep=True)
+    return shifted_and_scaled(x, middle, variance, *affine, eps, has_weight, has_bias), variance, middle
+
+
+def shifted_and_scaled(x: Operand, middle: Operand, variance: Operand, *rest: Any) -> Any:
+    """``(x - middle) / sqrt(variance + eps)``, then scaled and shifted; all broadcast. ``rest``: without axes."""
+    *affine, eps, has_weight, has_bias = rest
+    return _affine(mul(sub(x, middle), rsqrt(add(variance, eps))), has_weight, has_bias, tuple(affine))
+
+
 def rms_normalized(x: Operand, *rest: Any) -> Any:
     """``x / sqrt(mean(x**2) + eps)`` over axes, then scaled; ``rest`` as of ``normalized``, without a bias."""
     *affine, axes, eps, has_weight = rest
     y = mul(x, rsqrt(add(mean(square(x), axes, keep=True), eps)))
     return _affine(y, has_weight, False, tuple(affine))
+
+
+def class_losses(x: Operand, target: Operand, axis: int, smoothing: float, reduction: str) -> Any:
+    """The cross-entropy of classes (int64) and the softmax of ``x`` along an axis, reduced."""
+    return reduced(cross_entropy(x, target, axis, smoothing), reduction)
+
+
+def squared_errors(x: Operand, y: Operand, reduction: str) -> Any:
+    """``(x - y)**2``, reduced."""
+    return reduced(square(sub(x, y)), reduction)
+
+
+def pointwise_losses(x: Operand, y: Operand, name: str, options: tuple[Any, ...], reduction: str) -> Any:
+    """The composite ``name`` of ``fused.py``, reduced."""
+    return reduced(COMPOSITES[name](x, y, *options), reduction)
+
+
+def softmax_cotangent(y: Operand, y_bar: Operand, axis: int) -> Any:
+    """The cotangent of the operand of a softmax with result ``y``. Linear in ``y_bar``, and its own transpose."""
+    weighted = mul(y_bar, y)
+    return sub(weighted, mul(y, sum(weighted, axis, keep=True)))
+
+
+def log_softmax_cotangent(y: Operand, y_bar: Operand, axis: int) -> Any:
+    """The cotangent of the operand of a log-softmax with result ``y``."""
+    return sub(y_bar, mul(exp(y), sum(y_bar, axis, keep=True)))
+
+
+def nansum(x: Operand, axes: Any, keep: bool) -> Any:
+    """The sum with NaN counted as 0."""
+    return sum(where(isnan(x), 0, x), axes, keep)
+
+
+def unit_vectors(x: Operand, p: float, axis: int, eps: float) -> Any:
+    """``x`` over its p-norm along an axis, which counts as at least ``eps``."""
+    return div(x, clamp_min(norm(x, p, axis, keep=True), eps))
+
+
+def distances(x: Operand, y: Operand, p: float) -> Any:
+    """p-norm distances of all rows of ``x`` (f[..., n, d]) and ``y`` (f[..., m, d]): f[..., n, m]."""
+    (*lead, n, width), (*others, m, _) = x.spec.shape, y.spec.shape
+    return norm(sub(reshape(x, (*lead, n, 1, width)), reshape(y, (*others, 1, m, width))), p, -1)
+
+
+def distances_by_products(x: Operand, y: Operand) -> Any:
+    """Euclidean distances from ``|x|^2 + |y|^2 - 2 x y``: for long rows, where a matrix product is much faster.
+
+    Rows at a distance below the rounding error of their lengths come out as this close, not exactly.
+    """
+    lengths = add(sum(square(x), -1, keep=True), swap_last(sum(square(y), -1, keep=True)))
+    return safe_sqrt(clamp_min(sub(lengths, mul(matmul(x, swap_last(y)), 2)), 0))

@@ -7,14 +7,17 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.ir.op import Operand
-from autojit.ops.elementwise_arithmetic import add, div, mul, square, sub, where
+from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, stop_gradient, sub, where
 from autojit.ops.elementwise_complex import abs
-from autojit.ops.elementwise_exponential import log
+from autojit.ops.elementwise_exponential import log, logaddexp
 from autojit.ops.elementwise_logic import lt
 from autojit.ops.elementwise_rounding import trunc
-from autojit.ops.elementwise_selection import clamp, nan_to_num
+from autojit.ops.elementwise_selection import clamp, lerp, nan_to_num
 
-__all__ = ["addcdiv", "addcmul", "clamp", "fraction", "huber", "logit", "nan_to_num", "smooth_l1"]
+__all__ = [
+    "addcdiv", "addcmul", "clamp", "fraction", "huber", "lerp", "logit", "logit_loss", "nan_to_num", "probability_loss",
+    "smooth_l1",
+]  # fmt: skip
 
 
 def addcmul(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
@@ -45,6 +48,22 @@ def smooth_l1(x: Operand, y: Operand, beta: float) -> Any:
     if beta == 0:
         return distance
     return where(lt(distance, beta), div(mul(square(distance), 0.5), beta), sub(distance, 0.5 * beta))
+
+
+def probability_loss(p: Operand, target: Operand) -> Any:
+    """``-(y log p + (1 - y) log(1 - p))``, each log bounded from below by -100."""
+    return sub(mul(sub(target, 1.0), _bounded_log(sub(1.0, p))), mul(target, _bounded_log(p)))
+
+
+def logit_loss(x: Operand, target: Operand) -> Any:
+    """``probability_loss`` of ``sigmoid(x)``, without forming it."""
+    return add(mul(sub(1.0, target), x), logaddexp(neg(x), 0))
+
+
+def _bounded_log(x: Operand) -> Any:
+    """max(log x, -100) whose gradient stays finite at x = 0: it is that of a log bounded at 1e-12, as torch's."""
+    safe = log(add(x, stop_gradient(sub(clamp(x, 1e-12, None), x))))
+    return add(safe, stop_gradient(sub(clamp(log(x), -100.0, None), safe)))
 
 
 def huber(x: Operand, y: Operand, delta: float) -> Any:

@@ -67,8 +67,8 @@ class Positions(Counting):
         return np.flatnonzero(mask).astype(np.int64, copy=False)
 
     def failure(self, number: int) -> Exception:
-        """The error where the mask has another number of true elements than the size that is given."""
-        return UsageError("positions: a mask has changed between a result and its derivative")
+        """The error where the size was known before and the mask has another number of true elements."""
+        return UsageError(f"positions: the mask has not {self.count} true elements")
 
 
 @record

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from autojit.ir.op import Operand, Operands, bind, not_differentiable
+from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, cast, mul, sub, where
 from autojit.ops.elementwise_base import REALS, Pointwise
 from autojit.ops.elementwise_complex import abs as modulus
@@ -162,8 +162,10 @@ class Nextafter(Pointwise):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     lowering: ClassVar[str] = "opaque"
-    vjp = not_differentiable("nextafter steps through the representable numbers", is_missing=True)
-    jvp = not_differentiable("nextafter steps through the representable numbers")
+
+    def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
+        x, y = primals  # a step is as long as a unit of rounding: the first operand, unless it has arrived
+        return lambda: where(eq(x, y), 0, literal(x, 1)), None
 
 
 MAXIMUM, MINIMUM, FMAX, FMIN, RELU = Maximum(), Minimum(), Fmax(), Fmin(), Relu()

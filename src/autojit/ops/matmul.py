@@ -294,31 +294,47 @@ def kron(x: Operand, y: Operand) -> Any:
 def addmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * base + alpha * (x @ w)``; with ``beta`` 0 the base is not read (NaN in it does not matter)."""
     _require_rank("addmm", (x, 2), (w, 2))
-    return _scaled_sum(base, matmul(x, w), beta, alpha)
+    return _scaled_sum("addmm", base, matmul(x, w), beta, alpha)
 
 
 def addmv(base: Operand, x: Operand, v: Operand, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * base + alpha * (x @ v)`` with a matrix and a vector."""
-    return _scaled_sum(base, mv(x, v), beta, alpha)
+    return _scaled_sum("addmv", base, mv(x, v), beta, alpha)
 
 
 def addr(base: Operand, x: Operand, y: Operand, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * base + alpha * outer(x, y)``."""
-    return _scaled_sum(base, outer(x, y), beta, alpha)
+    return _scaled_sum("addr", base, outer(x, y), beta, alpha)
 
 
 def baddbmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * base + alpha * bmm(x, w)``."""
-    return _scaled_sum(base, bmm(x, w), beta, alpha)
+    return _scaled_sum("baddbmm", base, bmm(x, w), beta, alpha)
 
 
 def addbmm(base: Operand, x: Operand, w: Operand, beta: float = 1, alpha: float = 1) -> Any:
     """``beta * base + alpha * sum over the batch of bmm(x, w)``: one product with the batch folded into k."""
     _require_rank("addbmm", (x, 3), (w, 3))
-    return _scaled_sum(base, tensordot(x, w, ((0, 2), (0, 1))), beta, alpha)
+    return _scaled_sum("addbmm", base, tensordot(x, w, ((0, 2), (0, 1))), beta, alpha)
 
 
-def _scaled_sum(base: Any, product: Any, beta: float, alpha: float) -> Any:
+def require_base(what: str, base: Any, product: Any) -> None:
+    """Errors for a summand whose dtype or rank does not fit the product it is added to."""
+    if base.spec.dtype is not product.spec.dtype:
+        raise DTypeError(
+            f"{what}: self and mat2 must have the same dtype, but got {base.spec.dtype} and {product.spec.dtype}",
+            {"input": base},
+        )
+    if base.spec.ndim > product.spec.ndim:
+        raise ShapeError(
+            f"{what}: the input of shape {list(base.spec.shape)} does not broadcast to the shape of the product, "
+            f"{list(product.spec.shape)}",
+            {"input": base},
+        )
+
+
+def _scaled_sum(what: str, base: Any, product: Any, beta: float, alpha: float) -> Any:
+    require_base(what, base, product)
     scaled = _times(product, alpha)
     if beta == 0:
         return scaled

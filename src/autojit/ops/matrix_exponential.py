@@ -51,7 +51,7 @@ class MatrixExp(MatrixOp):
         return a
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
-        wide = a.astype(np.complex128 if np.iscomplexobj(a) else np.float64)
+        wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
         norm = float(np.abs(wide).sum(-2).max(initial=0.0))
         squarings = max(0, int(np.ceil(np.log2(norm / _LARGEST_NORM)))) if np.isfinite(norm) and norm else 0
         found = _approximant(wide / 2.0**squarings)

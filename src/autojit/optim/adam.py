@@ -26,12 +26,16 @@ from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing
 
 
-def _moments(p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup, second: str) -> tuple[Any, Any, Any]:
-    """Create the state on first use, count the step and update the first moment: (t, beta1, beta2)."""
+def _begin_moments(p: Tensor, state: dict[str, Any], second: str) -> None:
+    """The counter and the moments of a parameter at its first step."""
     if not state:
         state["step"] = step_counter()
         state["exp_avg"] = zeros_like(p)
         state[second] = zeros_like(p)
+
+
+def _moments(p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> tuple[Any, Any, Any]:
+    """Count the step and update the first moment: (t, beta1, beta2)."""
     t = advance(state["step"])
     beta1, beta2 = hyper(group, "betas", 0), hyper(group, "betas", 1)
     lerp_(state["exp_avg"], grad, shared(p, group, t, "1 - beta1", lambda: 1 - beta1))
@@ -97,16 +101,19 @@ class Adam(Optimizer):
         _check_tensors(lr, betas, bool(foreach) and not capturable)
         super().__init__(params, defaults)
 
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        _begin_moments(p, state, "exp_avg_sq")
+        if group.plain("amsgrad") and "max_exp_avg_sq" not in state:
+            state["max_exp_avg_sq"] = zeros_like(p)
+
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, group.plain("decoupled_weight_decay"))
-        t, beta1, beta2 = _moments(p, grad, state, group, "exp_avg_sq")
+        t, beta1, beta2 = _moments(p, grad, state, group)
         decay = shared(p, group, t, "beta2", lambda: beta2)
         gain = shared(p, group, t, "1 - beta2", lambda: 1 - beta2)
         v = addcmul_(state["exp_avg_sq"].mul_(decay), grad, grad, gain)
         if group.plain("amsgrad"):
-            greatest = state.get("max_exp_avg_sq")
-            if greatest is None:
-                greatest = state["max_exp_avg_sq"] = zeros_like(p)
+            greatest = state["max_exp_avg_sq"]
             v = greatest.copy_(aj.maximum(greatest, v))
         step = shared(p, group, t, "step", lambda: -(hyper(group, "lr") / (1 - beta1**t)))
         scale = shared(p, group, t, "scale", lambda: sqrt(1 - beta2**t))
@@ -165,9 +172,12 @@ class Adamax(Optimizer):
         check_common(defaults, "eps", "betas", "weight_decay")
         super().__init__(params, defaults)
 
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        _begin_moments(p, state, "exp_inf")
+
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, False)
-        t, beta1, beta2 = _moments(p, grad, state, group, "exp_inf")
+        t, beta1, beta2 = _moments(p, grad, state, group)
         norm = state["exp_inf"]
         norm.copy_(aj.maximum(norm * beta2, grad.abs().add_(hyper(group, "eps"))))
         addcdiv_(p, state["exp_avg"], norm, -hyper(group, "lr") / (1 - beta1**t))
@@ -205,14 +215,15 @@ class NAdam(Optimizer):
         check(momentum_decay >= 0.0, "momentum_decay value", momentum_decay)
         super().__init__(params, defaults)
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        _begin_moments(p, state, "exp_avg_sq")
         if "mu_product" not in state:
-            product = lasting(lambda: aj.ones((), dtype=aj.float32))
-        else:
-            product = state.pop("mu_product")
+            state["mu_product"] = lasting(lambda: aj.ones((), dtype=aj.float32))
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, group.plain("decoupled_weight_decay"))
-        t, beta1, beta2 = _moments(p, grad, state, group, "exp_avg_sq")
-        state["mu_product"] = product
+        t, beta1, beta2 = _moments(p, grad, state, group)
+        product = state["mu_product"]
         v = addcmul_(state["exp_avg_sq"].mul_(beta2), grad, grad, 1 - beta2)
         decay = hyper(group, "momentum_decay")
         mu = beta1 * (1.0 - 0.5 * (0.96 ** (t * decay)))
@@ -254,9 +265,12 @@ class RAdam(Optimizer):
         check_common(defaults, "eps", "betas", "weight_decay")
         super().__init__(params, defaults)
 
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        _begin_moments(p, state, "exp_avg_sq")
+
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = _decayed(p, grad, group, group.plain("decoupled_weight_decay"))
-        t, beta1, beta2 = _moments(p, grad, state, group, "exp_avg_sq")
+        t, beta1, beta2 = _moments(p, grad, state, group)
         v = addcmul_(state["exp_avg_sq"].mul_(beta2), grad, grad, 1 - beta2)
         correction2 = 1 - beta2**t
         limit = 2 / (1 - beta2) - 1

@@ -60,7 +60,7 @@ class RMSprop(Optimizer):
         check_common(defaults, "eps", "momentum", "weight_decay", "alpha")
         super().__init__(params, defaults)
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state["step"] = step_counter()
             state["square_avg"] = zeros_like(p)
@@ -68,6 +68,8 @@ class RMSprop(Optimizer):
                 state["momentum_buffer"] = zeros_like(p)
             if group.plain("centered"):
                 state["grad_avg"] = zeros_like(p)
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         advance(state["step"])
         grad = with_decay(grad, p, group, hyper(group, "weight_decay"))
         alpha = hyper(group, "alpha")
@@ -115,15 +117,14 @@ class Adagrad(Optimizer):
         super().__init__(params, defaults)
         for group in self.param_groups:
             for p in group["params"]:
-                self._prepare(p, self.state[p], group)
+                self._begin(p, p, self.state[p], group)
 
-    def _prepare(self, p: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        state["step"] = step_counter()
-        state["sum"] = full_like(p, group.plain("initial_accumulator_value"))
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        if not state:
+            state["step"] = step_counter()
+            state["sum"] = full_like(p, group.plain("initial_accumulator_value"))
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
-        if not state:  # of a group added later
-            self._prepare(p, state, group)
         t = advance(state["step"])
         if grad.layout is not strided and has(group, "weight_decay"):
             raise UsageError("weight_decay option is not compatible with sparse gradients", {"gradient": grad})
@@ -161,11 +162,13 @@ class Adadelta(Optimizer):
         check(0.0 <= rho <= 1.0, "rho value", rho)
         super().__init__(params, defaults)
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state["step"] = step_counter()
             state["square_avg"] = zeros_like(p)
             state["acc_delta"] = zeros_like(p)
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         advance(state["step"])
         grad = with_decay(grad, p, group, hyper(group, "weight_decay"))
         rho, eps = hyper(group, "rho"), hyper(group, "eps")
@@ -203,11 +206,13 @@ class Rprop(Optimizer):
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
         super().__init__(params, defaults)
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state["step"] = step_counter()
             state["prev"] = zeros_like(p)
             state["step_size"] = full_like(p, float(group.plain("lr")))
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         advance(state["step"])
         if group.plain("maximize"):
             grad = -grad
@@ -250,12 +255,14 @@ class ASGD(Optimizer):
         check_common(defaults, "weight_decay")
         super().__init__(params, defaults)
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state["step"] = step_counter()
             state["eta"] = lasting(lambda: aj.tensor(float(group.plain("lr")), dtype=aj.float32))
             state["mu"] = lasting(lambda: aj.ones((), dtype=aj.float32))
             state["ax"] = zeros_like(p)
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         t = advance(state["step"])
         grad = with_decay(grad, p, group, hyper(group, "weight_decay"))
         eta, mu = state["eta"], state["mu"]

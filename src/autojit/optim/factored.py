@@ -91,11 +91,21 @@ class Adafactor(Optimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         _require_real("Adafactor", p)
+        if state:
+            return
+        state["step"] = step_counter()
+        if grad.ndim > 1:
+            *lead, rows, columns = grad.shape
+            options: dict[str, Any] = {"dtype": grad.dtype, "device": grad.device}
+            state["row_var"] = lasting(lambda: aj.zeros((*lead, rows, 1), **options))
+            state["col_var"] = lasting(lambda: aj.zeros((*lead, 1, columns), **options))
+        else:
+            state["variance"] = zeros_like(grad)
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         grad = -grad if group.plain("maximize") else grad
-        if not state:
-            self._prepare(grad, state)
         lr, least = hyper(group, "lr"), group.plain("eps")[0]
         least = aj.finfo(p.dtype).eps if least is None else least
         t = advance(state["step"])
@@ -113,16 +123,6 @@ class Adafactor(Optimizer):
         update = moment.clamp(min=least * least).rsqrt() * grad
         excess = _greater(_number(update.norm(2)) / (math.sqrt(update.numel()) * hyper(group, "d")), 1.0)
         axpy_(p, update, -step_size / excess)
-
-    def _prepare(self, grad: Tensor, state: dict[str, Any]) -> None:
-        state["step"] = step_counter()
-        if grad.ndim > 1:
-            *lead, rows, columns = grad.shape
-            options: dict[str, Any] = {"dtype": grad.dtype, "device": grad.device}
-            state["row_var"] = lasting(lambda: aj.zeros((*lead, rows, 1), **options))
-            state["col_var"] = lasting(lambda: aj.zeros((*lead, 1, columns), **options))
-        else:
-            state["variance"] = zeros_like(grad)
 
 
 class Muon(Optimizer):
@@ -180,10 +180,12 @@ class Muon(Optimizer):
                         f"Muon only supports 2D parameters whereas we found a parameter with size: {p.shape}"
                     )
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         _require_real("Muon", p)
         if not state:
             state["momentum_buffer"] = zeros_like(grad)
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         momentum, lr = hyper(group, "momentum"), hyper(group, "lr")
         buffer = lerp_(state["momentum_buffer"], grad, 1 - momentum)
         direction = grad + (buffer - grad) * momentum if group["nesterov"] else buffer

@@ -20,6 +20,7 @@ from autojit.core.layout import strided
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, stepping
 from autojit.optim.param_group import ParamGroup
+from autojit.optim.replayed_updates import update
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace, state
 from autojit.tensor.tensor import type_of
@@ -223,8 +224,11 @@ class Optimizer:
             if any(resting):
                 part_counters([known for _, _, known, _ in moving], resting)
             for p, grad, known, group in moving:
-                update = self._update_complex if type_of(p).dtype.is_complex else self._update
-                update(p, grad, known, group)
+                if type_of(p).dtype.is_complex:
+                    self._update_complex(p, grad, known, group)
+                else:
+                    self._begin(p, grad, known, group)
+                    update(self, p, grad, known, group)
         return loss
 
     step = _with_hooks(step)
@@ -233,12 +237,17 @@ class Optimizer:
     def _update_complex(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Real and imaginary parts are parameters of their own; the state keeps complex tensors, as torch's."""
         parts = {k: aj.view_as_real(v) if isinstance(v, Tensor) and v.is_complex() else v for k, v in state.items()}
-        self._update(aj.view_as_real(p), aj.view_as_real(grad), parts, group)
+        real, real_grad = aj.view_as_real(p), aj.view_as_real(grad)
+        self._begin(real, real_grad, parts, group)
+        self._update(real, real_grad, parts, group)
         with outside_trace():
             for name in parts.keys() - state.keys():
                 part = parts[name]
                 is_of_parts = isinstance(part, Tensor) and part.shape == (*p.shape, 2)
                 state[name] = aj.view_as_complex(part) if is_of_parts else part
+
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        """Make what ``state`` lacks: everything at the first step of ``p``."""
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Change ``p`` and ``state`` in place by one step along ``grad``."""

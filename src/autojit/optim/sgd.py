@@ -58,6 +58,11 @@ class SGD(Optimizer):
         self._undamped: dict[Tensor, Tensor] = {}  # per parameter 1 before its first step, then 0
         super().__init__(params, defaults)
 
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        if has(group, "momentum") and state.get("momentum_buffer") is None:
+            state["momentum_buffer"] = zeros_like(p)
+            self._undamped[p] = _one()
+
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         direction = with_decay(grad, p, group, hyper(group, "weight_decay"))
         if has(group, "momentum"):
@@ -66,10 +71,7 @@ class SGD(Optimizer):
 
     def _with_momentum(self, direction: Tensor, p: Tensor, state: dict[str, Any], group: ParamGroup) -> Tensor:
         momentum = hyper(group, "momentum")
-        velocity = state.get("momentum_buffer")
-        if velocity is None:
-            velocity = state["momentum_buffer"] = zeros_like(p)
-            self._undamped[p] = _one()
+        velocity = state["momentum_buffer"]
         share = 1 - hyper(group, "dampening") if has(group, "dampening") else 1
         first = self._undamped.get(p)
         if first is not None and has(group, "dampening"):

@@ -1,4 +1,5 @@
-"""Hoist matrix products out of scans: what no step needs from the step before is done for all steps at once.
+"""Hoist out of scans what no step needs from the step before: what is the same in every step is computed once, matrix
+products are done for all steps at once.
 
 A small product in every step becomes one large product before the loop (of what depends on slices alone) or after it
 (of what only results and sums read): its operands are read once, and it is cut into pieces of a good size. Sums over
@@ -16,7 +17,7 @@ from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
 from autojit.ir.op import bind
-from autojit.ops.base import Reindex, Source
+from autojit.ops.base import Elementwise, Reindex, Source
 from autojit.ops.control_flow import with_batch_axis
 from autojit.ops.elementwise_arithmetic import add
 from autojit.ops.matmul import matmul
@@ -68,6 +69,7 @@ class _Hoisting:
 
     def run(self) -> list[Value]:
         """Record what is hoisted and the scan that is left; the values of the scan's outputs."""
+        self._once()
         self._before()
         late, sums = self._late()
         if not late:
@@ -75,7 +77,42 @@ class _Hoisting:
             return [found[v] if k >= len(self.lasts) else found[k] for k, v in enumerate((*self.lasts, *self.results))]
         return self._after(late, sums)
 
-    # -- before the loop
+    # -- before the loop, once
+
+    def _once(self) -> None:
+        """Take out what is the same in every step, where computing it costs more than reading it."""
+        same = set(self.constants)
+        fixed: dict[Value, Node] = {}
+        for node in self.nodes:
+            if not (node.op.has_effect or node.op.is_random) and all(v in same for v in node.inputs):
+                same.update(node.outputs)
+                fixed.update(dict.fromkeys(node.outputs, node))
+        moving = [n for n in self.nodes if n.outputs[0] not in fixed]
+        products = {v for n in moving if n.op.name == "matmul" for v in n.inputs}
+        wanted = [v for n in moving for v in n.inputs]
+        seen: set[Value] = set()
+        chosen: list[Value] = []
+        while wanted:
+            value = wanted.pop()
+            maker = fixed.get(value)
+            if maker is None or value in seen:
+                continue
+            seen.update(maker.outputs)
+            if _is_worth_storing(maker, value in products) and typical(_bytes(maker.outputs)) <= MOST_BYTES:
+                chosen += maker.outputs
+            else:
+                wanted += maker.inputs
+        if chosen:
+            nodes, read = needed(Graph((), tuple(self.nodes), ()), chosen)
+            inputs = tuple(v for v in self.constants if v in read)
+            like = self._tracer(self.carried[0][1] if self.carried else next(iter(self.stacks.values())))
+            given = [self._tracer(self.constants[v]) for v in inputs]
+            found = inline(Graph(inputs, nodes, tuple(chosen)), given, like)
+            self.constants.update((v, y.value) for v, y in zip(chosen, found, strict=True))
+            made = set(chosen)
+            self.nodes = [n for n in self.nodes if made.isdisjoint(n.outputs)]
+
+    # -- before the loop, for all steps
 
     def _before(self) -> None:
         free = {*self.stacks, *self.constants}
@@ -267,6 +304,18 @@ class _Hoisting:
         found.update(enumerate(made[:count]))
         found.update(zip(results, made[count:], strict=True))
         return found
+
+
+def _is_worth_storing(node: Node, is_multiplied: bool) -> bool:
+    """Whether a value that all steps share is better read than computed in each.
+
+    Products read only what is stored, and read columns slowly.
+    """
+    if isinstance(node.op, Permute):
+        return is_multiplied and node.op.axes[-1] != len(node.op.axes) - 1
+    if isinstance(node.op, Reindex | Source):
+        return False
+    return is_multiplied or not (isinstance(node.op, Elementwise) and node.op.is_cheap)
 
 
 def _bytes(values: Sequence[Value]) -> int:

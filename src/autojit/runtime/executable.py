@@ -295,7 +295,7 @@ if hasattr(os, "register_at_fork"):
 
 def data_address(array: Array) -> int:
     """Address of an array's first element."""
-    if layout_is_known():
+    if layout_is_known() and isinstance(array, np.ndarray):
         return _word_at(id(array) + ARRAY_DATA_OFFSET).value
     address: int = array.__array_interface__["data"][0]
     return address

@@ -202,7 +202,8 @@ class SizeProgram:
         self._keep += [steps, words]
         grower = Grow(partial(self._grow, stage))
         self._growers.append(grower)
-        count = -1 & 0xFFFFFFFFFFFFFFFF if stage else len(self.symbols)
+        always = bool(stage) or not self.symbols  # no symbol tells that nothing has changed
+        count = -1 & 0xFFFFFFFFFFFFFFFF if always else len(self.symbols)
         self._programs[stage] = (
             count, self.table.ctypes.data, self._last.ctypes.data,
             len(instructions), steps.ctypes.data, len(fixes), words.ctypes.data,

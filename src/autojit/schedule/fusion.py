@@ -27,6 +27,7 @@ from autojit.ir.index import Index, reshaped
 from autojit.ops.base import Elementwise, Reduction
 from autojit.schedule.axis_maps import map_axes
 from autojit.schedule.counts import CountReaders
+from autojit.schedule.parted import parted_values
 from autojit.schedule.pull import Indices, broadcast_index, is_inline, is_opaque, joins_blocks, leaves, loop_indices
 
 FULL, ROW, OUT = "full", "row", "out"
@@ -88,14 +89,15 @@ def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:
 
 
 def inline_values(graph: Graph, definitions: dict[Value, Node]) -> set[Value]:
-    """Values that readers compute or address themselves: reindexing, sources, gathers, and cheap expansions.
+    """Values that readers compute or address themselves: reindexing, sources, gathers, parts and cheap expansions.
 
     An expansion is a cheap elementwise op whose operands are much smaller than its result (a mask from positions, a sum
     of two broadcast vectors): computing it where it is read moves less memory than storing it.
     """
     inline: set[Value] = set()
+    parted = parted_values(graph, definitions)
     for node in graph.nodes:
-        if is_inline(node) or _is_expansion(node, definitions, inline):
+        if is_inline(node) or node.outputs[0] in parted or _is_expansion(node, definitions, inline):
             inline.update(node.outputs)
     return inline
 

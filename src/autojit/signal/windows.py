@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from autojit.core.dtypes import DType, default_dtype, float32, float64
 from autojit.core.errors import ArgumentError
+from autojit.core.layout import strided
 from autojit.tensor import Tensor
 from autojit.tensor.factories import as_tensor, finish
 
@@ -39,6 +40,8 @@ def _window(name: str, M: int, shape: _Shape, options: dict[str, Any], alone: in
         raise ArgumentError(f"{name} requires non-negative window length, got M={M}")
     if dtype not in (float32, float64):
         raise ArgumentError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+    if chosen["layout"] not in (None, strided):
+        raise ArgumentError(f"{name} is implemented for strided tensors only, got: {chosen['layout']}")
     points = M if chosen["sym"] else M + 1
     values = np.ones(M) if M <= alone else shape(np.arange(M, dtype=np.float64), points)
     return finish(as_tensor(values.astype(dtype.numpy)), chosen["requires_grad"], chosen["device"])

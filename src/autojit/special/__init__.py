@@ -41,6 +41,7 @@ from autojit.special.polynomials import (
     shifted_chebyshev_polynomial_v,
     shifted_chebyshev_polynomial_w,
 )  # fmt: skip
+from autojit.tensor.argument_errors import name_arguments_in_errors
 from autojit.tensor.functions_derived import logit
 from autojit.tensor.functions_elementwise import exp2, expm1, log1p, round, xlogy
 from autojit.tensor.functions_elementwise import sigmoid as expit
@@ -50,6 +51,7 @@ from autojit.tensor.functions_special import digamma as psi
 from autojit.tensor.functions_special import igamma as gammainc
 from autojit.tensor.functions_special import igammac as gammaincc
 from autojit.tensor.functions_special import lgamma as gammaln
+from autojit.tensor.refused_dtypes import REFUSED
 
 __all__ = [
     "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
@@ -62,3 +64,5 @@ __all__ = [
     "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
     "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
+
+name_arguments_in_errors(globals(), REFUSED.keys() & set(__all__))

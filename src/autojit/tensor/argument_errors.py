@@ -17,6 +17,7 @@ from typing import Any
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentKindError, CompileError, TraceError
 from autojit.core.source import here, relay
+from autojit.tensor.refused_dtypes import REFUSED, refuse_kinds
 from autojit.tensor.tensor import Tensor
 
 Test = Callable[[Any], bool]
@@ -26,7 +27,7 @@ _ALIASES = {"Dims": "int | Sequence[int] | None", "Extents": "int | Sequence[int
 
 
 def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, whose failures name an argument of the wrong kind where there is one.
+    """The function, whose failures name an argument of the wrong kind where there is one, and which refuses dtypes.
 
     Example:
         >>> @with_argument_errors
@@ -47,6 +48,26 @@ def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
             raise_for_kinds(function, arguments, options, error)
             raise
 
+    kinds = REFUSED.get(function.__name__)
+    if kinds is not None:
+        return _refusing(function, kinds)
+    relay(called)
+    return called
+
+
+def _refusing(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[..., Any]:
+    """``with_argument_errors`` of a function that does not take all dtypes."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **options: Any) -> Any:
+        try:
+            refuse_kinds(arguments[0] if arguments else options.get("input"), name, kinds)
+            return function(*arguments, **options)
+        except Exception as error:
+            raise_for_kinds(function, arguments, options, error)
+            raise
+
     relay(called)
     return called
 
@@ -55,7 +76,8 @@ def name_arguments_in_errors(namespace: dict[str, Any], names: Iterable[str]) ->
     """Put ``with_argument_errors`` of the functions ``names`` into a namespace and into the modules that define them."""
     for name in names:
         function = namespace[name]
-        if type(function) is FunctionType and not hasattr(function, "__wrapped__"):
+        is_plain = type(function) is FunctionType and not hasattr(function, "__wrapped__")
+        if is_plain or name in REFUSED:
             told = with_argument_errors(function)
             namespace[name] = told
             home = vars(sys.modules[function.__module__])

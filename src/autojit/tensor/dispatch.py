@@ -70,7 +70,7 @@ def apply(op: Op, *operands: Tensor) -> Any:
         return _finish_many(op, operands, [wrap(np.asarray(o)) for o in out])
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if op.is_view:
-        _attach_view(op, operands[0], result)
+        attach_view(op, operands[0], result)
     if now["grad_enabled"]:
         is_wanted = False
         for t in operands:
@@ -209,7 +209,7 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
         return _finish_many(op, operands, [wrap_value(v) for v in results])
     result = wrap_value(results[0])
     if op.is_view:
-        _attach_view(op, operands[0], result)
+        attach_view(op, operands[0], result)
     if now["grad_enabled"]:
         _record_one(op, operands, result, for_history(place))
     elif now["inference"] and result._storage is None:
@@ -275,7 +275,7 @@ def root_value(t: Tensor) -> Any:
     return state.trace.lift(storage, t)
 
 
-def _attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
+def attach_view(op: Op, operand: Tensor, result: Tensor) -> None:
     """Let a view op's result share its operand's storage, unless NumPy had to copy."""
     if getattr(op, "may_copy", False) and not _reshapes_in_place(op, operand, result._array):
         return
@@ -355,14 +355,15 @@ def number(value: Any, dtype: DType) -> Tensor:
 
 
 def _exact(value: Any, dtype: DType) -> Any:
+    """A Python number as an array; negative ones wrap around in unsigned dtypes, as in C."""
     if dtype.kind in ("int", "uint") and not isinstance(value, float | complex | np.floating):
-        bits = dtype.size_bytes * 8
-        wrapped = int(value) & ((1 << bits) - 1)
-        if dtype.kind == "int" and wrapped >> (bits - 1):
-            wrapped -= 1 << bits
-        if not -(1 << 63) <= int(value) < (1 << 64):
-            raise UsageError(f"value cannot be converted to type {dtype.name} without overflow")
-        value = wrapped
+        span = 1 << dtype.size_bytes * 8
+        low, high = (1 - span, span) if dtype.kind == "uint" else (-span // 2, span // 2)
+        if not low <= int(value) < high:
+            raise UsageError(
+                f"value cannot be converted to type {dtype.name} without overflow", {"value": value}, "use a wider dtype"
+            )
+        value = int(value) % span if dtype.kind == "uint" else int(value)
     array = quietly(np.asarray, value)
     return array.astype(dtype.numpy) if dtype.kind != "bool" else np.asarray(bool(value))
 

@@ -179,6 +179,8 @@ def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
         raise UsageError(f"Trying to create tensor with negative dimension: {list(shape)}")
     if state.trace is not None:
         return literal_of(value, TensorType(shape, dtype))
+    if dtype.category == 1 and type(value) is int and value:
+        value = number(value, dtype)._array  # checked, and wrapped around where it is negative
     return wrap(quietly(np.full, shape, value, dtype.numpy))
 
 
@@ -292,6 +294,10 @@ def _counted_arange(start: Any, end: Any, step: int, dtype: DType) -> Tensor:
     return _ramp(start, step, count.as_size(None, "upper bound and lower bound inconsistent with step sign"), dtype)
 
 
+class ZeroStepError(ArgumentError, RuntimeError):
+    """A range that does not advance: torch raises RuntimeError, or ValueError for a fraction cut off."""
+
+
 def arange(
     start: Any = 0,
     end: Any = None,
@@ -311,15 +317,17 @@ def arange(
     start, end, step = _plain(start), _plain(end), _plain(step)
     if not all(isfinite(v) for v in (start, end)):
         raise UsageError(f"unsupported range: {start} -> {end}")
-    if dtype is not None and dtype.category == 1:
-        start, end, step = map(as_extent, (start, end, step))  # torch counts in the result's dtype
+    if dtype is int64:
+        start, end, step = map(_whole, (start, end, step))  # torch counts in int64, else in float64
     if step == 0:
-        raise UsageError("step must be nonzero")
+        raise ZeroStepError("step must be nonzero")
     if (end - start) * step < 0:
         raise UsageError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(v, int | np.integer) for v in (start, end, step))
     wanted = dtype or (int64 if whole else default_dtype())
     count = max(0, ceil((end - start) / step) if not whole else -((start - end) // step))
+    if wanted.category == 1:
+        start, step = _whole(start), _whole(step)
     return finish(_ramp(start, step, count, wanted), requires_grad, device)
 
 
@@ -347,7 +355,7 @@ def linspace(
     """``steps`` equally spaced numbers from ``start`` to ``end``, both included."""
     if steps < 0:
         raise UsageError("number of steps must be non-negative")
-    start, end = _plain(start), _plain(end)
+    start, end = _ends(start, end, dtype)
     complex_ends = isinstance(start, complex) or isinstance(end, complex)
     wanted = dtype or (default_dtype().to_complex() if complex_ends else default_dtype())
     values = np.linspace(start, end, steps)
@@ -367,8 +375,19 @@ def logspace(
     """``base`` to equally spaced powers."""
     if steps < 0:
         raise UsageError("number of steps must be non-negative")
-    values = np.power(float(base), np.linspace(_plain(start), _plain(end), steps))
+    values = np.power(float(base), np.linspace(*_ends(start, end, dtype), steps))
     return finish(constant(values.astype((dtype or default_dtype()).numpy)), requires_grad, device)
+
+
+def _ends(start: Any, end: Any, dtype: DType | None) -> tuple[Any, Any]:
+    """The ends of a range as Python numbers, whole ones for integers."""
+    ends = _plain(start), _plain(end)
+    return (_whole(ends[0]), _whole(ends[1])) if dtype is not None and dtype.category == 1 else ends
+
+
+def _whole(n: Any) -> int:
+    """A number without its fraction; a size keeps its expression."""
+    return int(n) if isinstance(n, float | np.floating) else as_extent(n)
 
 
 def eye(

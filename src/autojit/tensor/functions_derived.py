@@ -13,13 +13,15 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, int64
 from autojit.core.errors import UsageError
+from autojit.core.sizes import agree, is_symbolic
+from autojit.ops.matmul import require_base
 from autojit.tensor.factories import finish
 from autojit.tensor.functions_elementwise import add, clamp, clone, div, eq, exp2, log, mul, pow, where
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
 from autojit.tensor.functions_special import lgamma
-from autojit.tensor.kernels import in_one_pass
+from autojit.tensor.kernels import in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, floating, refuse_numbers, together
 from autojit.tensor.state import state
@@ -36,6 +38,11 @@ def frac(input: Any) -> Tensor:
 
 def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     """``input + weight * (end - input)``."""
+    if _all_floats(input, end):
+        if isinstance(weight, int | float):
+            return in_one_pass("lerp", (weight,), input, end, node="LerpBackward0")  # type: ignore[no-any-return]
+        if _all_floats(input, weight):
+            return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")  # type: ignore[no-any-return]
     return ops.lerp(input, end, weight)  # type: ignore[no-any-return]
 
 
@@ -127,7 +134,11 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
     """``beta * input + alpha * sum of batch1 @ batch2``: ``f[b, n, m], f[b, m, p] -> f[n, p]``."""
     if state.autocast is not None:
         return state.autocast.lower(addbmm, input, batch1, batch2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
-    found = add(mul(input, beta), mul(bmm(batch1, batch2).sum(0), alpha))
+    product = bmm(batch1, batch2).sum(0, dtype=type_of(batch1).dtype)
+    require_base("addbmm", input, product)
+    if type_of(input).dtype.category < 2:
+        beta, alpha = int(beta), int(alpha)  # as in torch
+    found = add(mul(input, beta), mul(product, alpha))
     (count, rows, _), columns = type_of(batch1).shape, type_of(batch2).shape[2]
     return rename_node(
         found, "AddbmmBackward0", batch1_sym_argsize_0=count, batch1_sym_argsize_1=rows, batch2_sym_argsize_2=columns
@@ -227,7 +238,32 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     """p-norm distances of all rows: ``f[..., n, d], f[..., m, d] -> f[..., n, m]``."""
     if state.autocast is not None:
         return state.autocast.full(cdist, x1, x2, p, compute_mode)  # type: ignore[no-any-return]
-    return rename_node(norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1), "CdistBackward0", p=float(p))
+    for name, t in (("X1", x1), ("X2", x2)):
+        if type_of(t).dtype.kind != "float":
+            raise UsageError(f"cdist only supports floating-point dtypes, {name} got: {type_of(t).dtype}", {name: t})
+        if type_of(t).ndim < 2:
+            raise UsageError(f"cdist only supports at least 2D tensors, {name} got: {type_of(t).ndim}D", {name: t})
+    if not agree(type_of(x1).shape[-1], type_of(x2).shape[-1]):
+        raise UsageError(
+            f"X1 and X2 must have the same number of columns. X1: {type_of(x1).shape[-1]} X2: {type_of(x2).shape[-1]}",
+            {"X1": x1, "X2": x2},
+        )
+    if p < 0:
+        raise UsageError("cdist only supports non-negative p values", {"p": p})
+    found = _distances(*[cast(t, float32) if type_of(t).dtype.size_bytes == 2 else t for t in (x1, x2)], p, compute_mode)
+    return rename_node(cast(found, type_of(x1).dtype), "CdistBackward0", p=float(p))
+
+
+def _distances(x: Tensor, y: Tensor, p: float, mode: str) -> Tensor:
+    """By products where torch takes them and they are faster, else from the differences."""
+    (n, width), m = type_of(x).shape[-2:], type_of(y).shape[-2]
+    if not any(map(is_symbolic, (n, m, width))) and p == 2 and mode != "donot_use_mm_for_euclid_dist":
+        if mode == "use_mm_for_euclid_dist" or (max(n, m) > 25 and width > _SHORT_ROW):
+            return in_one_step("distances_by_products", (), x, y, work=n * m * width)  # type: ignore[no-any-return]
+    return in_one_step("distances", (float(p),), x, y, work=n * m * width)  # type: ignore[no-any-return]
+
+
+_SHORT_ROW = 24  # elements; up to here one pass over the differences is faster than a matrix product
 
 
 def pdist(input: Tensor, p: float = 2) -> Tensor:

@@ -156,6 +156,14 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """``input`` with consecutive elements of ``source`` where the mask holds."""
+    if type_of(mask).dtype is not bool_:
+        raise UsageError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {type_of(mask).dtype}")
+    if type_of(source).dtype is not type_of(input).dtype:
+        raise UsageError(
+            f"masked_scatter: expected self and source to have same dtypes but got {type_of(input).dtype} and "
+            f"{type_of(source).dtype}",
+            {"source": source},
+        )
     shape = broadcast_shapes(type_of(input).shape, type_of(mask).shape, op="masked_scatter")
     input = input if type_of(input).shape == shape else input.expand(shape)
     mask = mask.expand(shape)

@@ -25,6 +25,7 @@ from autojit.tensor.functions_elementwise import (
     sub,
     where,
 )  # fmt: skip
+from autojit.tensor.kernels import in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, floating
 from autojit.tensor.state import state
@@ -123,6 +124,9 @@ def _mean_over(dim: Dims, keepdim: bool, ndim: int) -> Op:
 def nansum(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum with NaN counted as 0."""
     t = as_operand(input, "nansum")
+    if dtype is None and type_of(t).dtype.kind == "float":
+        axes = normalize_axes(dim, type_of(t).ndim, "nansum")
+        return in_one_step("nansum", (axes, keepdim), t, node="NansumBackward0")  # type: ignore[no-any-return]
     return sum(t if type_of(t).dtype.category < 2 else where(isnan(t), 0, t), dim, keepdim, dtype=dtype)
 
 
@@ -151,7 +155,8 @@ def var(
     """Variance over ``dim``: two passes, divided by ``n - correction`` (1 by default)."""
     dim, unbiased = _dims(dim, unbiased)
     _require_float(input, "var")
-    return rename_node(ops.var(input, dim, _correction(unbiased, correction), keepdim), "VarBackward0")
+    options = (normalize_axes(dim, input.ndim, "var"), _correction(unbiased, correction), keepdim)
+    return in_one_step("var", options, input, node="VarBackward0")  # type: ignore[no-any-return]
 
 
 def std(
@@ -160,7 +165,8 @@ def std(
     """Standard deviation: the square root of ``var``."""
     dim, unbiased = _dims(dim, unbiased)
     _require_float(input, "std")
-    return rename_node(ops.std(input, dim, _correction(unbiased, correction), keepdim), "StdBackward0")
+    options = (normalize_axes(dim, input.ndim, "std"), _correction(unbiased, correction), keepdim)
+    return in_one_step("std", options, input, node="StdBackward0")  # type: ignore[no-any-return]
 
 
 def var_mean(
@@ -299,7 +305,9 @@ def _max_or_min(
 
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Log of the sum of exponentials over ``dim``, shifted by the largest element."""
-    return ops.logsumexp(floating(input, "logsumexp"), dim, keepdim)  # type: ignore[no-any-return]
+    x = floating(input, "logsumexp")
+    options = (normalize_axes(dim, type_of(x).ndim, "logsumexp"), keepdim)
+    return in_one_step("logsumexp", options, x, node="LogsumexpBackward0")  # type: ignore[no-any-return]
 
 
 def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
@@ -312,7 +320,8 @@ def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False,
     narrow = type_of(x).dtype
     if narrow.size_bytes == 2:  # powers and their sums would overflow and lose digits
         return cast(ops.norm(cast(x, float32), order, dim, keepdim), narrow)
-    return rename_node(ops.norm(x, order, dim, keepdim), "LinalgVectorNormBackward0")
+    options = (order, normalize_axes(dim, type_of(x).ndim, "linalg.vector_norm"), keepdim)
+    return in_one_step("norm", options, x, node="LinalgVectorNormBackward0")  # type: ignore[no-any-return]
 
 
 def _nuclear_norm(x: Tensor, dim: Dims, keepdim: bool) -> Tensor:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import result_type
-from autojit.core.errors import ArgumentError, UsageError
-from autojit.core.sizes import as_extent, as_size
+from autojit.core.dtypes import int64, result_type
+from autojit.core.errors import ArgumentError, ShapeError, UsageError, tensors_expected
+from autojit.core.sizes import agree, as_extent, as_size
 from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
@@ -165,8 +165,14 @@ def broadcastable_sum(input: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
-    """Sum to a shape that broadcasts to the operand's."""
-    return broadcastable_sum(input, sizes_of(size))
+    """Sum to a shape that broadcasts to the operand's; sums of integers and bools are int64."""
+    shape, wanted = type_of(input).shape, sizes_of(size)
+    added = len(shape) - len(wanted)
+    fits = added >= 0 and all(n == 1 or agree(n, m) for n, m in zip(wanted, shape[added:], strict=True))
+    if not fits:
+        raise ShapeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
+    is_sum = not wanted or wanted != shape
+    return broadcastable_sum(cast(input, int64) if is_sum and type_of(input).dtype.category < 2 else input, wanted)
 
 
 def repeat(input: Tensor, *args: Any, repeats: Any = None) -> Tensor:
@@ -229,6 +235,8 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along an axis; dtypes are promoted; empty vectors are skipped."""
+    if type(tensors) is Tensor:
+        raise tensors_expected("cat")
     op = _concatenation(tensors, dim)
     if op is not None:
         return apply(op, *tensors)  # type: ignore[no-any-return]
@@ -454,7 +462,15 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     if state.autocast is not None:
         return state.autocast.lower(einsum, equation, *operands)  # type: ignore[no-any-return]
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    if len(given) == 1 and type_of(given[0]).dtype.category < 2 and _sums(equation):
+        given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
     return ops.einsum(equation, *given)  # type: ignore[no-any-return]
+
+
+def _sums(equation: str) -> bool:
+    """Whether an equation of one operand sums an axis."""
+    labels, arrow, kept = equation.replace(" ", "").replace(".", "").partition("->")
+    return bool(set(labels) - set(kept)) if arrow else len(set(labels)) < len(labels)
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:

@@ -26,6 +26,7 @@ from autojit.ops.fused import COMPOSITES, Fused
 from autojit.ops.large_arrays import LARGE
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
@@ -87,6 +88,7 @@ def _numbered(arrays: Sequence[NDArray[Any]]) -> Extents:
 
 def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     """The op's result on arrays by its kernel, or None where kernels do not serve (``core.ports``)."""
+    arrays = [a if type(a) is np.ndarray else np.asarray(a) for a in arrays]  # NumPy's numbers have no place in memory
     key = (op, *[(a.shape, a.dtype) for a in arrays])
     try:
         call = _calls[key]
@@ -164,6 +166,51 @@ def _serves(operands: Sequence[Any]) -> bool:
             return False
         is_alike = is_alike and (array.shape == shape or not array.ndim)
     return is_alike and _order_of([t._array for t in operands]) is not None
+
+
+def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int = 1, work: int = 0) -> Any:
+    """The composite ``name`` of ``ops.fused_arrays``: of large arrays by one compiled step, recorded as one node.
+
+    Args:
+        node: the node's name, as torch calls it.
+        results: how many the composite has.
+        work: how many elements it works on, where these are more than the first operand's.
+    """
+    from autojit.ops.fused_arrays import ARRAY_COMPOSITES  # with composites that few programs use
+
+    if _are_large(operands, work):
+        wanted = None
+        if state.grad_enabled:
+            wanted = tuple([i for i, t in enumerate(operands) if wants_grad(t)])
+        found = apply(_fused_arrays(name, options, wanted or None, results), *operands)
+    else:
+        found = ARRAY_COMPOSITES[name](*operands, *options)
+    if node:
+        rename_node(found if results == 1 else found[0], node)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _fused_arrays(name: str, options: tuple[Any, ...], wanted: tuple[int, ...] | None, results: int) -> Op:
+    from autojit.ops.fused_arrays import FusedArrays
+
+    return FusedArrays(name, options, wanted, (), results)
+
+
+def _are_large(operands: Sequence[Any], work: int) -> bool:
+    """Whether the operands are arrays at hand, float32 or float64 all alike but for indices, the first one large."""
+    first = operands[0]._array
+    if type(first) is not np.ndarray or state.divert is not None or first.dtype.char not in "fd":
+        return False
+    if first.size < LARGE and work < LARGE:
+        return False
+    for t in operands:
+        array = t._array
+        if type(array) is not np.ndarray or not array.size:
+            return False
+        if array.dtype is not first.dtype and array.dtype.kind not in "bi":
+            return False
+    return True
 
 
 def _order_of(arrays: Sequence[NDArray[Any]]) -> str | None:

@@ -41,6 +41,7 @@ from autojit.tensor.node import move_retained
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.out_arguments import NAMES as WITH_OUT
 from autojit.tensor.out_arguments import with_layout, with_out
+from autojit.tensor.refused_dtypes import REFUSED
 from autojit.tensor.state import become, state
 from autojit.tensor.storage import NORMAL, View
 from autojit.tensor.tensor import Tensor, is_scalar_number, storage_chain, storage_of, type_of
@@ -230,13 +231,18 @@ def _text(self: Tensor, *, tensor_contents: Any = None) -> str:
 
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     method = method_of(function, name)
-    return with_numpy_names(method) if has_axis(method) else method
+    method = with_numpy_names(method) if has_axis(method) else method
+    return with_argument_errors(method) if name in REFUSED else method
 
 
 def _function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     if name in WITH_OUT:
-        return with_out(function)
-    return with_numpy_names(function) if has_axis(function) else with_argument_errors(function)
+        made = with_out(function)
+    elif has_axis(function):
+        made = with_numpy_names(function)
+    else:
+        return with_argument_errors(function)
+    return with_argument_errors(made) if name in REFUSED else made
 
 
 def _taking_like(method: Any, in_place_form: Any) -> Any:

@@ -5,7 +5,7 @@ It runs the op's own VJP rule on what the rule reads, which ``recording`` kept f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
@@ -28,6 +28,7 @@ from autojit.tensor.state import carry, state
 from autojit.tensor.tensor import Tensor, alias, type_of
 from autojit.transforms.adjoint import accumulate
 
+Rule = Callable[..., list[Any]]  # as ``transforms.adjoint.accumulate``
 _UNSAVED = ("parameter", "constant")  # what a node shows without having saved a tensor
 
 
@@ -49,7 +50,7 @@ class OpNode(Node):
     def __init__(self, sequence: int | None = None) -> None:
         self.sequence = next_sequence() if sequence is None else sequence
 
-    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+    def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
         bars = [None if g is ZERO else g for g in grads]
         if not any([g is not None for g in bars]):  # noqa: C419  (a list is faster than a generator)
             nothing = ZERO if any(g is ZERO for g in grads) else None
@@ -180,7 +181,7 @@ class NotImplementedNode(OpNode):
     def name(self) -> str:
         return "NotImplemented"
 
-    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+    def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
         raise NotImplementedError(
             f"the derivative for '{self.op.name}' is not implemented: {type(self.op).vjp.not_differentiable}\n"  # type: ignore[attr-defined]
             f"  recorded  {self.source}\n  fix       detach() the result, or write a custom Function"

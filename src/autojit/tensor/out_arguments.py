@@ -16,6 +16,7 @@ import numpy as np
 
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
+from autojit.core.source import relay
 from autojit.tensor import factories, random
 from autojit.tensor.argument_errors import raise_for_kinds
 from autojit.tensor.inplace import copy_into
@@ -61,10 +62,13 @@ WITHOUT_OUT = (
 )  # fmt: skip
 # functions that read operands at other positions than they write: out= may not share memory with an operand
 SCATTERED = frozenset({
-    "bernoulli", "cat", "concat", "concatenate", "gather", "index_select", "masked_select", "take", "take_along_dim",
+    "bernoulli", "cat", "concat", "concatenate", "gather", "index_select", "kthvalue", "masked_select", "take",
+    "take_along_dim",
 })  # fmt: skip
 # functions whose out= must have the result's dtype, as in torch
-OF_THE_DTYPE = frozenset({"aminmax", "complex", "gather", "take", "masked_select", "index_select", "sort", "topk"})
+OF_THE_DTYPE = frozenset({
+    "aminmax", "complex", "gather", "index_select", "masked_select", "multinomial", "sort", "take", "topk",
+})  # fmt: skip
 _ABSENT: Any = object()
 _OF_A_SIZE = frozenset({"zeros", "ones", "empty", "rand", "randn"})
 
@@ -195,6 +199,7 @@ def with_layout(function: Callable[..., Any]) -> Callable[..., Any]:
         found = function(*arguments, **options)
         return found if layout is None else found.to_sparse(layout=layout)
 
+    relay(making)
     return _named_like(function, making)
 
 
@@ -222,6 +227,7 @@ def _making(function: Callable[..., Any]) -> Callable[..., Any]:
             options.setdefault("dtype", type_of(out).dtype)
         return _into(out, function, arguments, options)
 
+    relay(making)
     return _named_like(function, making)
 
 
@@ -261,7 +267,7 @@ def _refuse_shared_memory(given: Sequence[Any], places: Sequence[Any]) -> None:
     members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
     arrays = [t._array for t in members if isinstance(t, Tensor) and t._array is not None]
     for place in places:
-        if any(np.may_share_memory(place._array, array) for array in arrays if place._array is not None):
+        if any(t is place for t in members) or any(np.may_share_memory(place._array, array) for array in arrays if place._array is not None):
             raise UsageError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                 "memory location. Please clone() the tensor before performing the operation.",

@@ -373,7 +373,8 @@ def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Gen
 
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
     """Fill with numbers whose logarithms are normal."""
-    _require_spread(std)
+    if not std > 0:
+        raise UsageError(f"log_normal_ expects std > 0.0, but found std={std}")
     t = type_of(self)
     return _fill(self, exp(add(mul(_normal(t.shape, t.dtype, generator), std), mean)), "log_normal_")
 

@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from autojit.core.sizes import SymbolicSize
-from autojit.core.source import SourceLocation, here
+from autojit.core.source import SourceLocation
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.ir.result_types import holds_plain
 from autojit.tensor.dispatch import attach_view, value_of
-from autojit.tensor.state import state
+from autojit.tensor.saved import TypeOnly
+from autojit.tensor.state import State, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.transforms.adjoint import accumulate
 
 NEVER: Any = object()  # in the place of a recording: what was recorded depends on more than the operands' kinds
 
@@ -36,8 +38,31 @@ class Recording(NamedTuple):
     results: list[int | None]
 
 
+class Rules:
+    """``adjoint.accumulate`` for a capture's backward pass: a derivative rule is run once per kinds of operands.
+
+    ``place`` is the user's line that started the pass.
+    """
+
+    def __init__(self, place: SourceLocation) -> None:
+        self.place = place
+
+    def __call__(
+        self, op: Op, primals: Sequence[Any], results: Sequence[Any], y_bars: Sequence[Any], wanted: Sequence[bool]
+    ) -> list[Any]:
+        now = state.__dict__
+        name = None if now["divert"] is not State.capture or now["grad_enabled"] else named(op)
+        if name is None:
+            return accumulate(op, primals, results, y_bars, wanted)
+        given = (*primals, *results, *y_bars)
+        operands = [None if type(t) is TypeOnly else t for t in given]
+        kinds = tuple([None if t is None else t.spec for t in given])
+        key = name, wanted, kinds, tuple([t is None for t in operands])
+        return replayed(key, operands, lambda: accumulate(op, primals, results, y_bars, wanted), self.place)
+
+
 def replayed(
-    key: Any, operands: Sequence[Tensor | None], compute: Callable[[], list[Any]], place: SourceLocation | None = None
+    key: Any, operands: Sequence[Tensor | None], compute: Callable[[], list[Any]], place: SourceLocation
 ) -> list[Any]:
     """``compute()``, a list of tensors and None, recorded by hand if it was recorded before under ``key``.
 
@@ -45,21 +70,32 @@ def replayed(
     """
     trace = state.trace
     assert trace is not None
-    identities = _identities(operands)
+    identities = identities_of(operands)
     if identities is None:
         return compute()
     if len(set(identities)) != len(operands):  # an operand that is given twice is one value
         key = key, tuple([identities.index(i) for i in identities])
     known = trace.recordings.get(key)
     if known is None:
-        since = trace.mark()
+        nodes = trace.builder.nodes
+        since = len(nodes)
         found = compute()
-        trace.recordings[key] = _learnt(operands, trace.since(since), found) or NEVER
+        trace.recordings[key] = _learnt(operands, nodes[since:], found) or NEVER
         return found
-    return compute() if known is NEVER else _again(known, operands, here() if place is None else place)
+    return compute() if known is NEVER else _again(known, operands, place)
 
 
-def _identities(operands: Sequence[Tensor | None]) -> list[int] | None:
+def named(op: Op) -> Any:
+    """What tells an op from others that are not just the same: 0.0 from -0.0, 1 from 1.0; None if nothing does."""
+    known = op.__dict__.get("_named")
+    if known is None:
+        parameters = [getattr(op, name) for name in op.__match_args__]
+        known = (type(op), repr(parameters)) if holds_plain(op, SymbolicSize) else NEVER
+        object.__setattr__(op, "_named", known)
+    return None if known is NEVER else known
+
+
+def identities_of(operands: Sequence[Tensor | None]) -> list[int] | None:
     """Per operand what its value depends on; None if the value of one is not simply its own."""
     found = []
     for place, t in enumerate(operands):
@@ -68,9 +104,14 @@ def _identities(operands: Sequence[Tensor | None]) -> list[int] | None:
             continue
         storage, view, array = t._storage, t._view, t._array
         if array is None:
-            if storage is not None and (view is None or view.value_version != storage.version or t._value is None):
+            if storage is None:
+                found.append(id(t._value))
+            elif view is None:
+                found.append(id(storage.array if storage.value is None else storage.value))
+            elif view.value_version == storage.version and t._value is not None:
+                found.append(id(t._value))
+            else:
                 return None
-            found.append(id(t._value))
         elif view is not None or type(array) is ElsewhereArray:
             return None
         else:
@@ -83,8 +124,9 @@ def _learnt(operands: Sequence[Tensor | None], nodes: Sequence[Node], found: Seq
     numbers: dict[Value, int] = {}
     made_by: dict[int, tuple[Op, int]] = {}
     for place, t in enumerate(operands):
-        if t is not None:
-            numbers.setdefault(value_of(t), place)
+        value = None if t is None else _value_read(t)
+        if value is not None:
+            numbers.setdefault(value, place)
     steps, count = [], len(operands)
     for node in nodes:
         places = tuple([numbers.get(v, -1) for v in node.inputs])
@@ -111,6 +153,14 @@ def _learnt(operands: Sequence[Tensor | None], nodes: Sequence[Node], found: Seq
     return Recording(steps, reads, _to_show(shown, made_by, len(operands)), results)
 
 
+def _value_read(t: Tensor) -> Value | None:
+    """The value of an operand; None for memory that the function has not read."""
+    assert state.trace is not None
+    if t._array is not None:
+        return state.trace.lifted(t._array)  # type: ignore[no-any-return]
+    return value_of(t)
+
+
 def _to_show(shown: Sequence[int] | dict[int, Any], made_by: dict[int, tuple[Op, int]], first: int) -> Any:
     """The values that become tensors, in the order in which they were made, and of which value each is a view."""
     wanted: dict[int, tuple[int, Op | None, int]] = {}
@@ -132,8 +182,8 @@ def _again(known: Recording, operands: Sequence[Tensor | None], place: SourceLoc
     values: list[Any] = [None] * len(operands)
     for number in known.reads:
         t: Any = operands[number]
-        values[number] = t._value if t._array is None else value_of(t)
-    trace.repeat(known.steps, values, place)
+        values[number] = t._value if t._array is None and t._storage is None else value_of(t)
+    trace.builder.repeat(known.steps, values, place)
     tensors: dict[int | None, Any] = {}
     for number, view, base in known.tensors:
         made = tensors[number] = wrap_value(values[number])

@@ -13,6 +13,8 @@ from autojit.codegen.cpu.structured_matmul import print_matmul
 from autojit.codegen.cpu.structured_positions import print_extent, print_positions
 from autojit.codegen.cpu.structured_scan import print_scan
 from autojit.codegen.cpu.structured_scatter import print_scatter
+from autojit.codegen.cpu.structured_search import print_search
+from autojit.codegen.cpu.structured_sort import print_row_order, print_sort
 from autojit.core.config import config
 from autojit.ir.graph import Node
 from autojit.ops.base import Structured
@@ -22,6 +24,7 @@ from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
 from autojit.ops.scans import Cumulative, CumulativeExtreme, LinearRecurrence
 from autojit.ops.scattering import Scattering
+from autojit.ops.sorting import RowOrder, Searchsorted, Sort
 from autojit.ops.sources import Constant
 
 
@@ -37,6 +40,10 @@ def print_structured(node: Node) -> KernelText | None:
         return print_convolution(node)
     if isinstance(node.op, Matmul):
         return print_matmul(node)
+    if isinstance(node.op, Sort | RowOrder):
+        return print_sort(node) if isinstance(node.op, Sort) else print_row_order(node)
+    if isinstance(node.op, Searchsorted):
+        return print_search(node)
     if isinstance(node.op, Counting):
         return print_extent(node) if isinstance(node.op, Extent) else print_positions(node)
     if isinstance(node.op, Structured) and node.op.lowering == "own":

@@ -7,13 +7,15 @@ import numpy as np
 import autojit as aj
 from autojit.core.errors import ArgumentError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
-from autojit.nn.functional.reduction import COMMON, is_known, reduce_loss, resolve_reduction
+from autojit.nn.functional.reduction import COMMON, is_known, reduce_loss, reduced_in_one_step, resolve_reduction
 from autojit.ops import composites_loss
 from autojit.ops.composed import NllLoss
 from autojit.ops.composites_loss import pick
+from autojit.ops.large_arrays import LARGE
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
+from autojit.tensor.kernels import in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.state import is_tracing, state
 
@@ -151,7 +153,11 @@ def cross_entropy(
         raise UsageError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
     is_plain = weight is None and label_smoothing == 0.0 and reduction == "mean" and ignore_index < 0
     if is_plain and _names_classes(input, target):
-        found: Tensor = apply(_NLL_LOSS, input.log_softmax(1), target)
+        if input.numel() >= LARGE:
+            options = (1, 0.0, "mean")
+            found: Tensor = in_one_step("class_losses", options, input, target, node="NllLossBackward0")
+            return found
+        found = apply(_NLL_LOSS, input.log_softmax(1), target)
         return found
     axis = _check_classes("cross_entropy", input, target, weight)
     _index_dtype("cross_entropy", target)
@@ -214,19 +220,18 @@ def binary_cross_entropy(
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) "
             "is deprecated. Please ensure they have the same size."
         )
-    if is_known(input) and not bool(((input >= 0) & (input <= 1)).all()):
+    if is_known(input) and not _are_probabilities(input):
         raise UsageError("all elements of input should be between 0 and 1", {"input": input}, "pass probabilities")
-    log_p = _bounded_log(input)
-    log_q = _bounded_log(1.0 - input)
-    loss = (target - 1.0) * log_q - target * log_p
-    return reduce_loss(loss if weight is None else loss * weight, reduction)
+    node = "BinaryCrossEntropyBackward0"
+    if weight is None:
+        return reduced_in_one_step("probability_loss", (), input, target, reduction, node=node)
+    return reduce_loss(in_one_pass("probability_loss", (), input, target, node=node) * weight, reduction)
 
 
-def _bounded_log(x: Tensor) -> Tensor:
-    """max(log x, -100) whose gradient stays finite at x = 0: it is that of a log bounded at 1e-12, as torch's."""
-    safe = x + (x.clamp(min=1e-12) - x).detach()
-    value = aj.log(x).clamp(min=-100.0).detach()
-    return aj.log(safe) + (value - aj.log(safe)).detach()
+def _are_probabilities(x: Tensor) -> bool:
+    """Whether all elements lie between 0 and 1."""
+    array = x.numpy(force=True)
+    return not array.size or bool(array.min() >= 0 and array.max() <= 1)
 
 
 @in_full_precision
@@ -244,6 +249,10 @@ def binary_cross_entropy_with_logits(
     if target.shape != input.shape:
         raise ArgumentError(f"Target size ({aj.Size(target.shape)}) must be the same as input size "
                          f"({aj.Size(input.shape)})")  # fmt: skip
+    if pos_weight is None and weight is None:
+        return reduced_in_one_step(
+            "logit_loss", (), input, target, reduction, node="BinaryCrossEntropyWithLogitsBackward0"
+        )
     negative_log = softplus_of(-input)  # -log sigmoid(x)
     if pos_weight is None:
         loss = (1.0 - target) * input + negative_log

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import autojit as aj
 from autojit.core.errors import ShapeError
+from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
+from autojit.tensor.kernels import in_one_step
 
 
 def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
@@ -13,7 +15,11 @@ def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """x / max(|x|_p, eps) along ``dim``."""
-    found = input / _p_norm(input, p, dim, True).clamp(min=eps).expand_as(input)
+    axis = normalize_axis(dim, input.ndim, "normalize") if isinstance(dim, int) else None
+    if axis is not None and input.dtype in (aj.float32, aj.float64):
+        found: Tensor = in_one_step("unit_vectors", (float(p), axis, eps), input, node="DivBackward0")
+    else:
+        found = input / _p_norm(input, p, dim, True).clamp(min=eps).expand_as(input)
     return found if out is None else out.copy_(found)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.autograd import Function
-from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.nn.functional.reduction import COMMON
 from autojit.tensor import Tensor
 from autojit.tensor.composite_nodes import ADDMM, in_one_node
@@ -63,11 +63,16 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear(): input sizes do not match weight sizes: got {input1.shape[-1]}, {input2.shape[-1]} "
             f"but expected {weight.shape[1]}, {weight.shape[2]}"
         )
+    if not input1.dtype is input2.dtype is weight.dtype:
+        raise DTypeError(
+            f"bilinear(): All tensors must have the same dtype, got input1: {input1.dtype}, input2: {input2.dtype}, "
+            f"weight: {weight.dtype}"
+        )
     outputs, left, right = weight.shape
     x1 = input1.reshape(-1, left)
     x2 = input2.reshape(-1, right)
     by_output = aj.matmul(x1, weight.permute(1, 0, 2).reshape(left, outputs * right))
-    rows = (by_output.reshape(-1, outputs, right) * x2.unsqueeze(1)).sum(2)
+    rows = (by_output.reshape(-1, outputs, right) * x2.unsqueeze(1)).sum(2, dtype=weight.dtype)
     found = rows.reshape(*input1.shape[:-1], outputs)
     return found if bias is None else found + bias
 

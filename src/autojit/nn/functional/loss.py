@@ -10,12 +10,13 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
-from autojit.nn.functional.reduction import at_hand, is_known, reduce_loss, resolve_reduction
+from autojit.nn.functional.reduction import at_hand, is_known, reduce_loss, reduced_in_one_step, resolve_reduction
 from autojit.ops.composed import MseLoss
+from autojit.ops.large_arrays import LARGE
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
-from autojit.tensor.kernels import in_one_pass
+from autojit.tensor.kernels import in_one_pass, in_one_step
 
 
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,7 +59,10 @@ def mse_loss(
     """(x - y)^2."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if weight is None and reduction == "mean" and at_hand(input, target):
-        found: Tensor = apply(_MSE_LOSS, input, target)
+        if input.numel() >= LARGE:
+            found: Tensor = in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0")
+            return found
+        found = apply(_MSE_LOSS, input, target)
         return found
     x, y = _same_shape(input, target)
     difference = x - y
@@ -96,8 +100,7 @@ def smooth_l1_loss(
     if beta == 0.0:
         return l1_loss(input, target, reduction=reduction)
     x, y = _same_shape(input, target)
-    loss = in_one_pass("smooth_l1", (float(beta),), x, y, node="SmoothL1LossBackward0")
-    return reduce_loss(loss, reduction)
+    return reduced_in_one_step("smooth_l1", (float(beta),), x, y, reduction, node="SmoothL1LossBackward0")
 
 
 @in_full_precision
@@ -108,6 +111,8 @@ def huber_loss(
     if delta <= 0:
         raise UsageError("huber_loss does not support non-positive values for delta.")
     x, y = _same_shape(input, target)
+    if weight is None:
+        return reduced_in_one_step("huber", (float(delta),), x, y, reduction, node="HuberLossBackward0")
     loss = in_one_pass("huber", (float(delta),), x, y, node="HuberLossBackward0")
     return _weighted(loss, weight, reduction)
 

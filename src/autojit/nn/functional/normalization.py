@@ -7,10 +7,9 @@ from math import prod
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
-from autojit.ops.composites_normalization import standardize
-from autojit.ops.composites_reduction import var_mean
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.kernels import in_one_step
 
 
 def _trailing_axes(name: str, input: Tensor, normalized_shape: Sequence[int]) -> tuple[int, ...]:
@@ -56,14 +55,19 @@ def layer_norm(
     """
     axes = _trailing_axes("layer_norm", input, normalized_shape)
     _check_affine(weight, bias, normalized_shape)
-    found = standardize(_wide(input), axes, eps)
-    return _affine(found, weight, bias).to(input.dtype)
+    options = (axes, eps, weight is not None, bias is not None)
+    operands = _given(_wide(input), weight, bias)
+    return _narrowed(in_one_step("normalized", options, *operands, node="NativeLayerNormBackward0"), input)
 
 
-def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    if weight is not None:
-        x = x * weight
-    return x if bias is None else x + bias
+def _given(*operands: Tensor | None) -> list[Tensor]:
+    """The operands that are there: halves in float32."""
+    return [_wide(t) for t in operands if t is not None]
+
+
+def _narrowed(found: Tensor, input: Tensor) -> Tensor:
+    """The result in the dtype of the input."""
+    return found if found.dtype is input.dtype else found.to(input.dtype)
 
 
 def rms_norm(
@@ -74,17 +78,17 @@ def rms_norm(
     _check_affine(weight, None, normalized_shape)
     x = _wide(input)
     eps = aj.finfo(x.dtype).eps if eps is None else eps
-    found = x * aj.rsqrt((x * x).mean(axes, keepdim=True) + eps)
-    return _affine(found, weight, None).to(input.dtype)
+    return _narrowed(in_one_step("rms_normalized", (axes, eps, weight is not None), *_given(x, weight)), input)
 
 
 def _channel_shape(x: Tensor) -> list[int]:
     return [1, -1] + [1] * (x.ndim - 2)
 
 
-def _channel_affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def _along_channels(x: Tensor, *parameters: Tensor | None) -> list[Tensor]:
+    """The parameters that are there, with one axis per axis of ``x``."""
     shape = _channel_shape(x)
-    return _affine(x, None if weight is None else weight.reshape(shape), None if bias is None else bias.reshape(shape))
+    return [_wide(t).reshape(shape) for t in parameters if t is not None]
 
 
 def group_norm(
@@ -99,10 +103,12 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(input.shape)} and num_groups={num_groups}"
         )
-    per_group = prod(input.shape[1:]) // num_groups
-    x = _wide(input).reshape(input.shape[0], num_groups, per_group)
-    found = standardize(x, (2,), eps)
-    return _channel_affine(found.reshape(input.shape), weight, bias).to(input.dtype)
+    per_group = channels // num_groups
+    x = _wide(input).reshape(input.shape[0], num_groups, per_group, prod(input.shape[2:]))
+    affine = [_wide(t).reshape(num_groups, per_group, 1) for t in (weight, bias) if t is not None]
+    options = ((2, 3), eps, weight is not None, bias is not None)
+    found = in_one_step("normalized", options, x, *affine, node="NativeGroupNormBackward0")
+    return _narrowed(found.reshape(input.shape), input)
 
 
 def _update_running(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
@@ -131,23 +137,34 @@ def batch_norm(
     if input.numel() == 0:
         return _empty_batch_norm(input, weight, bias)
     x = _wide(input)
-    axes = (0, *range(2, x.ndim))
-    if training:
-        count = prod(x.shape[axis] for axis in axes)
-        if count <= 1:
-            raise ArgumentError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
-        var, mean = var_mean(x, axes, correction=0, keep=True)
-        centred = x - mean
-        if running_mean is not None:
-            _update_running(running_mean, mean.detach().reshape(-1), momentum)
-        if running_var is not None:
-            _update_running(running_var, var.detach().reshape(-1) * (count / (count - 1)), momentum)
-    else:
+    if not training:
         if running_mean is None or running_var is None:
             raise UsageError("Expected running_mean and running_var to be defined when training=False")
-        centred = x - running_mean.reshape(_channel_shape(x))
-        var = running_var.reshape(_channel_shape(x))
-    return _channel_affine(centred * aj.rsqrt(var + eps), weight, bias).to(input.dtype)
+        given = _along_channels(x, running_mean, running_var, weight, bias)
+        options = (eps, weight is not None, bias is not None)
+        found = in_one_step("shifted_and_scaled", options, x, *given, node="NativeBatchNormBackward0")
+        return _narrowed(found, input)
+    axes = (0, *range(2, x.ndim))
+    count = prod(x.shape[axis] for axis in axes)
+    if count <= 1:
+        raise ArgumentError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+    found, var, mean = _with_moments(x, axes, eps, weight, bias)
+    if running_mean is not None:
+        _update_running(running_mean, mean.reshape(-1), momentum)
+    if running_var is not None:
+        _update_running(running_var, var.reshape(-1) * (count / (count - 1)), momentum)
+    return _narrowed(found, input)
+
+
+def _with_moments(
+    x: Tensor, axes: tuple[int, ...], eps: float, weight: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``x`` normalised over axes, scaled and shifted by channel; the variance and the mean, without their history."""
+    options = (axes, eps, weight is not None, bias is not None)
+    operands = (x, *_along_channels(x, weight, bias))
+    node = "NativeBatchNormBackward0"
+    found, var, mean = in_one_step("normalized_with_moments", options, *operands, node=node, results=3)
+    return found, var.detach(), mean.detach()
 
 
 def _empty_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -177,13 +194,12 @@ def instance_norm(
     count = prod(x.shape[2:])
     if count <= 1:
         raise ArgumentError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
-    var, mean = var_mean(x, axes, correction=0, keep=True)
-    centred = x - mean
+    found, var, mean = _with_moments(x, axes, eps, weight, bias)
     if running_mean is not None:
-        _update_running(running_mean, mean.detach().mean(0).reshape(-1), momentum)
+        _update_running(running_mean, mean.mean(0).reshape(-1), momentum)
     if running_var is not None:
-        _update_running(running_var, var.detach().mean(0).reshape(-1) * (count / (count - 1)), momentum)
-    return _channel_affine(centred * aj.rsqrt(var + eps), weight, bias).to(input.dtype)
+        _update_running(running_var, var.mean(0).reshape(-1) * (count / (count - 1)), momentum)
+    return _narrowed(found, input)
 
 
 @in_full_precision

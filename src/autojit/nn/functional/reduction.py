@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.ops.large_arrays import LARGE
 from autojit.tensor import Tensor
+from autojit.tensor.kernels import in_one_pass, in_one_step
 from autojit.tensor.state import state
 
 COMMON = "fd"
@@ -37,6 +39,18 @@ def reduce_loss(loss: Tensor, reduction: str) -> Tensor:
     if reduction == "none":
         return loss
     raise ArgumentError(f"{reduction} is not a valid value for reduction")
+
+
+def reduced_in_one_step(
+    name: str, options: tuple[object, ...], x: Tensor, y: Tensor, reduction: str, *, node: str
+) -> Tensor:
+    """The losses that the composite ``name`` of ``ops.fused`` gives, reduced: one node where the arrays are large."""
+    if reduction == "none" or x.shape != y.shape or x.numel() < LARGE:
+        return reduce_loss(in_one_pass(name, options, x, y, node=node), reduction)
+    if reduction not in ("mean", "sum"):
+        raise ArgumentError(f"{reduction} is not a valid value for reduction")
+    found: Tensor = in_one_step("pointwise_losses", (name, options, reduction), x, y, node=node)
+    return found
 
 
 def is_known(x: Tensor) -> bool:

@@ -1,0 +1,149 @@
+"""Updates of many parameters in a capture: one is recorded, those of the same kind are recorded again from it.
+
+An algorithm of autojit's says the same about two parameters of a group with equal types and equal state, so the nodes of
+the first are linked to the memory of the second. What an update may read beside its operands is the numbers that
+parameters share (``arithmetic.shared``) and the group's own; one that reads or changes anything else runs every time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autojit.core.source import SourceLocation, here, is_own
+from autojit.ir.graph import Value
+from autojit.ir.op import Op
+from autojit.optim.arithmetic import StepCall, stepping
+from autojit.optim.param_group import ParamGroup
+from autojit.tensor import Tensor
+from autojit.tensor.dispatch import value_of
+from autojit.tensor.replay import NEVER, identities_of
+from autojit.tensor.state import State
+from autojit.tensor.state import state as now_of_thread
+from autojit.tensor.tensor import storage_of, type_of
+
+
+class Write(NamedTuple):
+    """What an update left in the memory of an operand: a value, changes of the version, the last method's name."""
+
+    operand: int
+    value: int
+    changes: int
+    method: str
+
+
+class Update(NamedTuple):
+    """Nodes on numbered values: the operands' (those in ``reads``), then ``others``, then the results of each node."""
+
+    reads: list[int]
+    others: list[Value]
+    steps: list[tuple[Op, tuple[int, ...], tuple[Any, ...]]]
+    writes: list[Write]
+
+
+def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    """``optimizer._update(p, grad, state, group)``."""
+    now = now_of_thread.__dict__
+    call = stepping.call
+    if (
+        now["divert"] is not State.capture
+        or now["grad_enabled"]
+        or now["mutation"] is not None
+        or call is None
+        or not is_own(type(optimizer)._update.__code__)
+    ):
+        optimizer._update(p, grad, state, group)
+        return
+    operands, key = _described(p, grad, state, call)
+    trace = now["trace"]
+    key = update, type(optimizer), id(group), key
+    if operands is None or trace.recordings.get(key) is NEVER:
+        optimizer._update(p, grad, state, group)
+        return
+    known = trace.recordings.get(key)
+    if known is not None:
+        if call.place is None:
+            call.place = here()
+        _again(known, operands, trace, call.place)
+        return
+    watched = _Watched(operands, state, call, trace)
+    optimizer._update(p, grad, state, group)
+    if watched.is_complete(state, call):
+        trace.recordings[key] = watched.learnt(group, call) or NEVER
+
+
+def _described(p: Tensor, grad: Tensor, state: dict[str, Any], call: StepCall) -> tuple[list[Tensor] | None, Any]:
+    """The parameter's own tensors, or None if one is no plain memory; and what equal updates have in common."""
+    operands, kinds = [grad, p], [type_of(grad), type_of(p)]
+    rest: list[Any] = []
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            rest.append((name, type(value), repr(value)))
+        elif id(value) in call.counts:
+            rest.append((name, id(value)))  # a counter that the step has advanced
+        else:
+            rest.append(name)
+            operands.append(value)
+            kinds.append(type_of(value))
+    for t in operands[1:]:
+        if type(t._array) is not np.ndarray or t._view is not None:
+            return None, None
+    identities = identities_of(operands)
+    if identities is None or len(set(identities)) != len(operands):
+        return None, None
+    return operands, (tuple(kinds), tuple(rest))
+
+
+class _Watched:
+    """An update while it runs for the first time of its kind."""
+
+    def __init__(self, operands: list[Tensor], state: dict[str, Any], call: StepCall, trace: Any) -> None:
+        self.trace = trace
+        self.operands = operands
+        self.state = dict(state)
+        self.shared = len(call.counts), len(call.numbers)
+        self.since = len(trace.builder.nodes)
+        self.written = trace.writes
+        self.values = [trace.lifted(t._array) if t._array is not None else value_of(t) for t in operands]
+        self.versions = [storage_of(t).version for t in operands]
+
+    def is_complete(self, state: dict[str, Any], call: StepCall) -> bool:
+        """Whether nodes and memory are all that the update made and changed."""
+        same = list(state) == list(self.state) and all(state[name] is self.state[name] for name in state)
+        return same and self.shared == (len(call.counts), len(call.numbers))
+
+    def learnt(self, group: ParamGroup, call: StepCall) -> Update | None:
+        """What was recorded, or None if it cannot be told from the operands."""
+        operands, trace = self.operands, self.trace
+        nodes = trace.builder.nodes[self.since :]
+        numbers: dict[Value, int] = {}
+        for place, (t, value) in enumerate(zip(operands, self.values, strict=True)):
+            first = trace.lifted(t._array, is_first=True) if value is None else value
+            if first is not None:
+                numbers[first] = place
+        made = {v for node in nodes for v in node.outputs}
+        others = [v for v in dict.fromkeys(v for node in nodes for v in node.inputs) if v not in made | numbers.keys()]
+        if not _values_of(group, call, trace).issuperset(others):
+            return None
+        for value in (*others, *(v for node in nodes for v in node.outputs)):
+            numbers[value] = len(operands) + len(numbers) - len(operands)
+        return None
+
+
+def _values_of(group: ParamGroup, call: StepCall, trace: Any) -> set[Any]:
+    """The values of what the parameters of a group share."""
+    return set()
+
+
+def _again(known: Update, operands: list[Tensor], trace: Any, place: SourceLocation) -> None:
+    values: list[Any] = [None] * len(operands)
+    for number in known.reads:
+        values[number] = value_of(operands[number])
+    values += known.others
+    trace.builder.repeat(known.steps, values, place)
+    for write in known.writes:
+        storage = storage_of(operands[write.operand])
+        trace.in_place(storage, values[write.value])
+        storage.version += write.changes
+        storage.changed_by, storage.changed_at = write.method, place

@@ -1,0 +1,74 @@
+"""Parted values: cheap results that are read in parts only, each element by one reader.
+
+The gates of a recurrent cell are a sum whose quarters go different ways. Computing the sum where its parts are read
+does the same work as storing it first, without the way through memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from autojit.core.sizes import surely_less
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ops.base import Elementwise
+from autojit.ops.shape import Slice
+from autojit.schedule.pull import is_opaque
+
+
+def parted_values(graph: Graph, definitions: Mapping[Value, Node]) -> set[Value]:
+    """Values of cheap elementwise ops whose readers are slices without common elements, each read by one such op.
+
+    With them, the operands of the same shape that are computed for them alone. Time O(edges).
+    """
+    parts: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, Slice) and _is_cheap(definitions.get(node.inputs[0])):
+            parts.setdefault(node.inputs[0], []).append(node)
+    parts = {value: nodes for value, nodes in parts.items() if len(nodes) > 1 and _are_apart(nodes)}
+    if not parts:
+        return set()
+    owner = {node.outputs[0]: value for value, nodes in parts.items() for node in nodes}
+    others = {*graph.outputs}
+    once: set[Value] = set()
+    for node in graph.nodes:
+        for value in dict.fromkeys(node.inputs):
+            if value in owner and (value in once or not isinstance(node.op, Elementwise) or is_opaque(node)):
+                others.add(value)
+            elif value in owner:
+                once.add(value)
+            elif value in parts and not isinstance(node.op, Slice):
+                others.add(value)
+    found = [value for value, nodes in parts.items() if others.isdisjoint((value, *(n.outputs[0] for n in nodes)))]
+    return _with_operands(found, graph, definitions) if found else set()
+
+
+def _with_operands(found: list[Value], graph: Graph, definitions: Mapping[Value, Node]) -> set[Value]:
+    """``found``, and what is computed for it alone."""
+    uses = Counter(v for node in graph.nodes for v in node.inputs) + Counter(graph.outputs)
+    for value in found:  # grows on the way
+        for operand in definitions[value].inputs:
+            if uses[operand] == 1 and operand.type.shape == value.type.shape and _is_cheap(definitions.get(operand)):
+                found.append(operand)
+    return set(found)
+
+
+def _is_cheap(node: Node | None) -> bool:
+    return node is not None and isinstance(node.op, Elementwise) and node.op.is_cheap and not is_opaque(node)
+
+
+def _are_apart(slices: Sequence[Node]) -> bool:
+    """Whether no element lies in two slices."""
+    return all(_is_apart(a.op, b.op) for a, b in combinations(slices, 2))  # type: ignore[arg-type]
+
+
+def _is_apart(a: Slice, b: Slice) -> bool:
+    """Whether one slice ends before the other begins, along some axis."""
+    bounds = zip(a.starts, a.stops, b.starts, b.stops, strict=True)
+    return any(not _may_begin(b0, a1) or not _may_begin(a0, b1) for a0, a1, b0, b1 in bounds)
+
+
+def _may_begin(start: int, stop: int) -> bool:
+    """Whether a start may lie before a stop."""
+    return not surely_less(stop - 1, start)
