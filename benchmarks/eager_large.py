@@ -12,6 +12,7 @@ import argparse
 import importlib
 import importlib.util
 import math
+import os
 import time
 import tracemalloc
 import warnings
@@ -146,6 +147,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="of both libraries")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler, which reports memory, says when it starts
     autojit.set_num_threads(arguments.threads)
     torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
     if torch is not None:

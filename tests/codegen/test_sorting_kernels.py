@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from autojit.ir import GraphBuilder
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op
 from autojit.ops.sorting import RowOrder, Searchsorted, Sort
+from autojit.runtime.executable import Executable
 
 DTYPES = (float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8, bool_)
-SHAPES = (((5,), 0), ((3, 70), 1), ((70, 3), 0), ((2, 300, 3), 1), ((4, 64), 1), ((0,), 0), ((3, 0), 1), ((2, 8, 2), 1))
+SHAPES = (((5,), 0), ((70, 3), 0), ((2, 300), 1), ((4, 64), 1), ((3, 0), 1), ((2, 8, 2), 1))
 
 
 def elements(shape: tuple[int, ...], dtype: DType, spread: int) -> NDArray[Any]:
@@ -39,10 +41,15 @@ def graph_of(op: Op, *types: TensorType) -> Graph:
     return builder.finish(builder.apply(op, operands))
 
 
-def run(op: Op, dtype: DType, *arrays: NDArray[Any]) -> list[Any]:
-    compiled = compile(graph_of(op, *(TensorType(a.shape, dtype) for a in arrays)))
+@cache
+def compiled_op(op: Op, *types: TensorType) -> Executable:
+    compiled = compile(graph_of(op, *types))
     assert not compiled.lowered.fallbacks
-    return compiled.executable.run(list(arrays))
+    return compiled.executable
+
+
+def run(op: Op, dtype: DType, *arrays: NDArray[Any]) -> list[Any]:
+    return compiled_op(op, *(TensorType(a.shape, dtype) for a in arrays)).run(list(arrays))
 
 
 def same(found: NDArray[Any], expected: NDArray[Any]) -> None:
@@ -56,7 +63,7 @@ def test_lines_are_sorted_as_by_numpy(dtype: DType, descending: bool) -> None:
     for shape, axis in SHAPES:
         for spread in (5, 9000):
             x = elements(shape, dtype, spread)
-            for ranks in (None, (0, min(2, shape[axis])), (shape[axis] // 2, shape[axis])):
+            for ranks in (None, (shape[axis] // 3, shape[axis] // 2)):
                 op = Sort(axis, descending, ranks)
                 for found, expected in zip(run(op, dtype, x), op.eager(x), strict=True):
                     same(found, expected)

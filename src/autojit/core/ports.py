@@ -37,6 +37,9 @@ class Trace(Protocol):
     recordings: dict[Any, Any]
     """What functions recorded, by function and types of operands (``tensor.replay``)."""
 
+    writes: int
+    """How many in-place changes of concrete storages were recorded."""
+
     def lifted(self, array: Any, is_first: bool = False) -> Any:
         """The present (or the first) IR value of a root array; None if the capture has not met it."""
         ...

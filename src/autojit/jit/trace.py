@@ -114,6 +114,7 @@ class Trace(TraceSizes):
         self.grads: dict[int, GradEntry] = {}
         self.splits: list[Split] = []
         self.recordings: dict[Any, Any] = {}
+        self.writes = 0  # in-place changes of memory from outside
         self.forced = forced
         self.known: dict[Value, Any] = {}  # values the interpreter has computed
         self.definition: dict[Value, Node] = {}
@@ -150,6 +151,7 @@ class Trace(TraceSizes):
     def in_place(self, storage: Storage, value: Value) -> None:
         self.lift(storage)
         self.state[id(storage.array)].value = value
+        self.writes += 1
 
     def item(self, value: Value) -> Any:
         """The number in a value of one element: a TracedNumber when it can change from call to call."""

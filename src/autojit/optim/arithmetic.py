@@ -13,6 +13,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
+from autojit.core.source import SourceLocation
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
 from autojit.tensor.state import is_tracing, outside_trace, state
@@ -106,6 +107,7 @@ class StepCall:
         self.counter: Tensor | None = None  # of the parameters whose first step this is
         self.counts: dict[int, tuple[Tensor, Number]] = {}
         self.numbers: dict[tuple[int, int, str, DType | None], tuple[Number, Number]] = {}
+        self.place: SourceLocation | None = None  # the user's line, once it was asked for
 
 
 class _Stepping(threading.local):

@@ -104,36 +104,63 @@ class _Watched:
         self.state = dict(state)
         self.shared = len(call.counts), len(call.numbers)
         self.since = len(trace.builder.nodes)
-        self.written = trace.writes
+        self.writes = trace.writes
         self.values = [trace.lifted(t._array) if t._array is not None else value_of(t) for t in operands]
-        self.versions = [storage_of(t).version for t in operands]
+        self.versions = [_version(t) for t in operands]
 
     def is_complete(self, state: dict[str, Any], call: StepCall) -> bool:
-        """Whether nodes and memory are all that the update made and changed."""
+        """Whether it made no state and no numbers for others, so that the next one of its kind does the same."""
         same = list(state) == list(self.state) and all(state[name] is self.state[name] for name in state)
         return same and self.shared == (len(call.counts), len(call.numbers))
 
     def learnt(self, group: ParamGroup, call: StepCall) -> Update | None:
         """What was recorded, or None if it cannot be told from the operands."""
-        operands, trace = self.operands, self.trace
+        trace, count = self.trace, len(self.operands)
         nodes = trace.builder.nodes[self.since :]
-        numbers: dict[Value, int] = {}
-        for place, (t, value) in enumerate(zip(operands, self.values, strict=True)):
-            first = trace.lifted(t._array, is_first=True) if value is None else value
-            if first is not None:
-                numbers[first] = place
-        made = {v for node in nodes for v in node.outputs}
-        others = [v for v in dict.fromkeys(v for node in nodes for v in node.inputs) if v not in made | numbers.keys()]
+        values = [
+            trace.lifted(t._array, is_first=True) if value is None and t._array is not None else value
+            for t, value in zip(self.operands, self.values, strict=True)
+        ]
+        numbers: dict[Value, int] = {value: place for place, value in enumerate(values) if value is not None}
+        made = [v for node in nodes for v in node.outputs]
+        others = list(dict.fromkeys(v for node in nodes for v in node.inputs if v not in numbers))
+        others = [v for v in others if v not in set(made)]
         if not _values_of(group, call, trace).issuperset(others):
             return None
-        for value in (*others, *(v for node in nodes for v in node.outputs)):
-            numbers[value] = len(operands) + len(numbers) - len(operands)
-        return None
+        numbers.update((v, count + k) for k, v in enumerate((*others, *made)))
+        writes = self._changes(numbers)
+        if writes is None:
+            return None
+        steps = [
+            (node.op, tuple([numbers[v] for v in node.inputs]), tuple([v.type for v in node.outputs])) for node in nodes
+        ]
+        reads = {place for _, places, _ in steps for place in places if place < count} | {w.operand for w in writes}
+        return Update(sorted(reads), others, steps, writes)
+
+    def _changes(self, numbers: dict[Value, int]) -> list[Write] | None:
+        found = []
+        for place, (t, version) in enumerate(zip(self.operands, self.versions, strict=True)):
+            changes = _version(t) - version
+            if not changes:
+                continue
+            value = None if t._array is None else numbers.get(self.trace.lifted(t._array))
+            if value is None:
+                return None
+            found.append(Write(place, value, changes, storage_of(t).changed_by))
+        is_all = sum(write.changes for write in found) == self.trace.writes - self.writes
+        return found if is_all else None
+
+
+def _version(t: Tensor) -> int:
+    return 0 if t._storage is None else t._storage.version
 
 
 def _values_of(group: ParamGroup, call: StepCall, trace: Any) -> set[Any]:
-    """The values of what the parameters of a group share."""
-    return set()
+    """The values of what the parameters of a group share: its hyper-parameters, counters, numbers made of these."""
+    shared: list[Any] = [*group._slots.values(), *(v for name, v in dict.items(group) if name != "params")]
+    shared += [number for pair in (*call.counts.values(), *call.numbers.values()) for number in pair]
+    tensors = [t for t in shared if isinstance(t, Tensor)]
+    return {trace.lifted(t._array) if t._array is not None else value_of(t) for t in tensors}
 
 
 def _again(known: Update, operands: list[Tensor], trace: Any, place: SourceLocation) -> None:

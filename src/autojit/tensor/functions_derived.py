@@ -415,3 +415,30 @@ def _places(
     pin_memory: bool = False,
 ) -> Tensor:
     return finish(wrap(np.stack(found).astype((dtype or int64).numpy)), requires_grad, device)
+
+
+def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether ``|input - other| <= atol + rtol * |other|``, elementwise."""
+    for name, bound in (("rtol", rtol), ("atol", atol)):
+        if bound < 0:
+            raise UsageError(f"{name} must be greater than or equal to zero, but got {bound}")
+    x, y = together(input, other, "isclose")
+    if len({type_of(t).dtype for t in (input, other) if isinstance(t, Tensor)}) == 2:
+        raise UsageError(f"isclose: {type_of(input).dtype} did not match {type_of(other).dtype}", {"other": other})
+    same = eq(x, y)
+    if type_of(x).dtype.category >= 2:
+        if equal_nan:
+            same = logical_or(same, logical_and(isnan(x), isnan(y)))
+        near = le(abs(sub(x, y)), add(abs(mul(y, rtol)), atol))
+        return logical_or(same, logical_and(near, logical_and(isfinite(x), isfinite(y))))
+    return same if rtol == 0 and atol == 0 else isclose(x.double(), y.double(), rtol, atol)
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close, as a Python bool."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether shapes and all elements are equal, as a Python bool."""
+    return bool(input.shape == other.shape and eq(input, other).all())

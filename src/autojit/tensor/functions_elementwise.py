@@ -40,11 +40,23 @@ def _op(name: str) -> Op:
     return Op.registry[name]()
 
 
+_ALL_KINDS = ("bool", "uint", "int", "float", "complex")
+
+
 def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
     op = _op(op_name)
+    accepted = _ALL_KINDS if floats else getattr(op, "accepts", _ALL_KINDS)
 
-    def function(input: Any) -> Tensor:
+    def plain(input: Any) -> Tensor:
         return apply_single(op, floating(input, name) if floats else as_operand(input, name))
+
+    def picky(input: Any) -> Tensor:
+        x = as_operand(input, name)
+        if type_of(x).dtype.kind not in accepted:
+            raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x})
+        return apply_single(op, x)
+
+    function = plain if accepted == _ALL_KINDS else picky
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Elementwise {doc}, in the operand's shape" + (
@@ -56,11 +68,12 @@ def _unary(op_name: str, name: str, floats: bool, doc: str) -> Unary:
 def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
     op = _op(op_name)
     bring = floating_together if floats else together
-    only_floats = not floats and getattr(op, "accepts", ()) == ("float",)  # NumPy would convert other numbers
+    accepted = getattr(op, "accepts", _ALL_KINDS)
+    is_picky = accepted != _ALL_KINDS and not accepted[0] == "bool" or "complex" not in accepted  # NumPy is not
 
     def function(input: Any, other: Any) -> Tensor:
         x, y = bring(input, other, name)
-        if only_floats and type_of(x).dtype.category < 2:
+        if is_picky and type_of(x).dtype.kind not in accepted:
             raise UnsupportedDTypeError(f'"{name}" not implemented for {type_of(x).dtype}', {"input": x, "other": y})
         found: Tensor = apply(op, x, y)
         return found
@@ -125,28 +138,35 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         raise UsageError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '" + str(rounding_mode) + "'"
         )
-    x, y = together(input, other, "div")
+    x, y = _not_bools(input, other, "div")
     rounded: Tensor = ops.floor_divide(x, y) if rounding_mode == "floor" else ops.trunc_divide(x, y)
     return rename_node(rounded, "DivBackward2", rounding_mode=rounding_mode)
 
 
+def _not_bools(input: Any, other: Any, name: str) -> tuple[Tensor, Tensor]:
+    x, y = together(input, other, name)
+    if type_of(x).dtype is bool_:
+        raise UnsupportedDTypeError(f'"{name}" not implemented for {bool_}', {"input": x, "other": y})
+    return x, y
+
+
 def floor_divide(input: Any, other: Any) -> Tensor:
     """The floor of the quotient."""
-    x, y = together(input, other, "floor_divide")
+    x, y = _not_bools(input, other, "floor_divide")
     found: Tensor = ops.floor_divide(x, y)
     return found
 
 
 def remainder(input: Any, other: Any) -> Tensor:
     """Python's modulus: the sign of the divisor."""
-    x, y = together(input, other, "remainder")
+    x, y = _not_bools(input, other, "remainder")
     found: Tensor = ops.remainder(x, y)
     return found
 
 
 def fmod(input: Any, other: Any) -> Tensor:
     """C's modulus: the sign of the dividend."""
-    x, y = together(input, other, "fmod")
+    x, y = _not_bools(input, other, "fmod")
     found: Tensor = ops.fmod(x, y)
     return found
 
@@ -166,7 +186,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
             return apply_single(PowNumber(0), x)
         found: Tensor = ops.pow(x, exponent)
         return found
-    x, y = together(input, exponent, "pow")
+    x, y = _not_bools(input, exponent, "pow")
     power: Tensor = ops.pow(x, y)
     return power
 
@@ -257,11 +277,16 @@ def neg(input: Any) -> Tensor:
     return neg_op(t)
 
 
-def _through_ops(name: str, function: Callable[..., Any], floats: bool = False) -> Unary:
+def _through_ops(
+    name: str, function: Callable[..., Any], floats: bool = False, refuses_bool: bool = False
+) -> Unary:
     """A unary function whose composite lives in ``ops``."""
 
     def wrapper(input: Any) -> Tensor:
-        found: Tensor = function(floating(input, name) if floats else as_operand(input, name))
+        x = floating(input, name) if floats else as_operand(input, name)
+        if refuses_bool and type_of(x).dtype is bool_:
+            raise UnsupportedDTypeError(f'"{name}" not implemented for {bool_}', {"input": x})
+        found: Tensor = function(x)
         return found
 
     wrapper.__name__ = wrapper.__qualname__ = name
@@ -274,9 +299,9 @@ isnan = _through_ops("isnan", ops.isnan)
 isinf = _through_ops("isinf", ops.isinf)
 isfinite = _through_ops("isfinite", ops.isfinite)
 signbit = _through_ops("signbit", ops.signbit)
-floor = _through_ops("floor", ops.floor)
-ceil = _through_ops("ceil", ops.ceil)
-trunc = _through_ops("trunc", ops.trunc)
+floor = _through_ops("floor", ops.floor, refuses_bool=True)
+ceil = _through_ops("ceil", ops.ceil, refuses_bool=True)
+trunc = _through_ops("trunc", ops.trunc, refuses_bool=True)
 sign_op = _through_ops("sign", ops.sign)
 angle = _through_ops("angle", ops.angle, floats=True)
 conj = _through_ops("conj", ops.conj)
@@ -284,9 +309,15 @@ logical_not = _through_ops("logical_not", ops.logical_not)
 
 
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1 by the sign; complex operands give ``x / abs(x)``."""
+    """-1, 0 or 1 by the sign.
+
+    Raises:
+        RuntimeError: the operand is complex: ``sgn`` takes these.
+    """
     t = as_operand(input, "sign")
-    return clone(t) if type_of(t).dtype is bool_ else sign_op(t)
+    if type_of(t).dtype.is_complex:
+        raise UnsupportedDTypeError("sign is not defined for complex tensors", {"input": t}, "use sgn: x / abs(x)")
+    return sgn(t)
 
 
 def square(input: Tensor) -> Tensor:
@@ -297,7 +328,8 @@ def square(input: Tensor) -> Tensor:
 
 def sgn(input: Any) -> Tensor:
     """``x / abs(x)``, 0 at 0; the sign for real operands."""
-    return sign(input)
+    t = as_operand(input, "sgn")
+    return clone(t) if type_of(t).dtype is bool_ else sign_op(t)
 
 
 def positive(input: Tensor) -> Tensor:
@@ -405,6 +437,8 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     """Limit the elements to [min, max]; bounds are numbers or tensors, at least one is given."""
     if isinstance(input, NUMBERS):
         refuse_numbers("clamp", input, min)
+    if isinstance(input, Tensor) and type_of(input).dtype.is_complex:
+        raise UnsupportedDTypeError("clamp is not supported for complex types", {"input": input})
     if min is None and max is None:
         raise ArgumentTypeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     by_numbers = type(input) is Tensor and all(v is None or isinstance(v, NUMBERS) for v in (min, max))
@@ -449,30 +483,3 @@ def xlogy(input: Any, other: Any) -> Tensor:
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A differentiable copy."""
     return rename_node(converted(input, type_of(input).dtype), "CloneBackward0")
-
-
-def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Whether ``|input - other| <= atol + rtol * |other|``, elementwise."""
-    for name, bound in (("rtol", rtol), ("atol", atol)):
-        if bound < 0:
-            raise UsageError(f"{name} must be greater than or equal to zero, but got {bound}")
-    x, y = together(input, other, "isclose")
-    if len({type_of(t).dtype for t in (input, other) if isinstance(t, Tensor)}) == 2:
-        raise UsageError(f"isclose: {type_of(input).dtype} did not match {type_of(other).dtype}", {"other": other})
-    same = eq(x, y)
-    if type_of(x).dtype.category >= 2:
-        if equal_nan:
-            same = logical_or(same, logical_and(isnan(x), isnan(y)))
-        near = le(abs(sub(x, y)), add(abs(mul(y, rtol)), atol))
-        return logical_or(same, logical_and(near, logical_and(isfinite(x), isfinite(y))))
-    return same if rtol == 0 and atol == 0 else isclose(x.double(), y.double(), rtol, atol)
-
-
-def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether all elements are close, as a Python bool."""
-    return bool(isclose(input, other, rtol, atol, equal_nan).all())
-
-
-def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether shapes and all elements are equal, as a Python bool."""
-    return bool(input.shape == other.shape and eq(input, other).all())

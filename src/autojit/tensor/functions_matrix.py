@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 from autojit import ops
-from autojit.core.dtypes import bfloat16, float16, float32
+from autojit.core.dtypes import bfloat16, float16, float32, int64
 from autojit.core.errors import ArgumentError, ShapeError
+from autojit.tensor.composite_nodes import Addmm, in_one_node
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.promotion import cast
@@ -156,3 +158,47 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     *_, rows, columns = type_of(A).shape
     count = min(6, rows, columns) if q is None else q
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, count)
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Einstein's summation convention."""
+    if state.autocast is not None:
+        return state.autocast.lower(einsum, equation, *operands)  # type: ignore[no-any-return]
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    if len(given) == 1 and type_of(given[0]).dtype.category < 2 and _sums(equation):
+        given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
+    return ops.einsum(equation, *given)  # type: ignore[no-any-return]
+
+
+def _sums(equation: str) -> bool:
+    """Whether an equation of one operand sums an axis."""
+    labels, arrow, kept = equation.replace(" ", "").replace(".", "").partition("->")
+    return bool(set(labels) - set(kept)) if arrow else len(set(labels)) < len(labels)
+
+
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * mat1 @ mat2``."""
+    if state.autocast is not None:
+        return state.autocast.lower(addmm, input, mat1, mat2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
+    operands = (input, mat1, mat2)
+    compute = partial(ops.addmm, *operands, beta, alpha)
+    if len({type_of(t).dtype for t in operands}) > 1:
+        return compute()  # type: ignore[no-any-return]
+    return in_one_node(Addmm(beta, alpha), operands, compute)  # type: ignore[no-any-return]
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * mat @ vec``."""
+    return ops.addmv(input, mat, vec, beta, alpha)  # type: ignore[no-any-return]
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * outer(vec1, vec2)``."""
+    return ops.addr(input, vec1, vec2, beta, alpha)  # type: ignore[no-any-return]
+
+
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * input + alpha * batch1 @ batch2``."""
+    if state.autocast is not None:
+        return state.autocast.lower(baddbmm, input, batch1, batch2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
+    return ops.baddbmm(input, batch1, batch2, beta, alpha)  # type: ignore[no-any-return]

@@ -10,15 +10,16 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import DType, bool_, float32, int64, uint8
-from autojit.core.errors import DTypeError, IndexOutOfRangeError, UsageError
+from autojit.core.errors import DTypeError, IndexOutOfRangeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.reductions import fold_over
 from autojit.tensor.composite_nodes import StdMean, VarMean, in_one_node
-from autojit.tensor.dispatch import apply_single, number
+from autojit.tensor.dispatch import apply_single
 from autojit.tensor.functions_elementwise import (
     div,
     isnan,
+    logaddexp,
     maximum,
     minimum,
     ne,
@@ -230,6 +231,8 @@ def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) 
                 "with the 'dim' argument."
             )
         _refuse_empty(what, t.shape, normalize_axes(dim, t.ndim, what))
+    if t.dtype.is_complex:
+        raise UnsupportedDTypeError(f'"{what}" not implemented for {t.dtype}', {"input": input})
     if t.dtype is bool_:
         return cast(function(cast(input, int64), dim, keepdim), bool_)
     op = None if keepdim else _reduction(what, dim, t.ndim)
@@ -352,7 +355,20 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """Running ``logsumexp`` along ``dim``."""
+    if type_of(input).dtype.is_complex:
+        return _complex_logcumsumexp(input, dim)
     return ops.logcumsumexp(input, dim)  # type: ignore[no-any-return]
+
+
+def _complex_logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """By steps that double the span: after them an element holds the sum of the ``2 s`` elements up to it."""
+    axis, span = normalize_axis(dim, type_of(x).ndim, "logcumsumexp"), 1
+    count = type_of(x).shape[axis] if type_of(x).ndim else 1
+    while span < count:
+        joined = logaddexp(x.narrow(axis, span, count - span), x.narrow(axis, 0, count - span))
+        x = ops.concatenate([x.narrow(axis, 0, span), joined], axis)
+        span *= 2
+    return x
 
 
 def cummax(input: Tensor, dim: int) -> ValuesIndices:
@@ -398,60 +414,6 @@ def _kept(found: tuple[Tensor, Tensor], dim: int, keepdim: bool, is_line: bool) 
     return ValuesIndices(values, indices)
 
 
-def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
-) -> Tensor:
-    """Quantiles along ``dim`` (of the flattened operand by default); ``q`` in [0, 1]: a number, a 0-d or 1-d tensor.
-
-    Shapes: ``f[..., n, ...] -> f[*q.shape, ..., ...]``. A row with a NaN gives NaN. Differentiable in both.
-
-    Raises:
-        RuntimeError: ``q`` lies outside [0, 1], where its value is known, or the interpolation is unknown.
-    """
-    if interpolation not in _INTERPOLATIONS:
-        raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
-    x = input.reshape(-1) if dim is None else input
-    axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "quantile")
-    ordered = sort(x.reshape(1) if type_of(x).ndim == 0 else x, axis).values.movedim(axis, -1)
-    points = q if isinstance(q, Tensor) else number(float(q), type_of(x).dtype)
-    _require_quantiles(q, points)
-    found = _between(ordered, points.reshape(-1), interpolation)
-    greatest = ordered.narrow(-1, type_of(ordered).shape[-1] - 1, 1)  # NaN sorts last
-    found = where(isnan(greatest), greatest, found)
-    found = found.movedim(-1, 0)
-    if type_of(x).ndim == 0:
-        found = found.reshape(-1)
-    elif keepdim:
-        found = found.unsqueeze(axis + 1) if dim is not None else found.reshape((-1,) + (1,) * input.ndim)
-    return found if type_of(points).ndim else found.select(0, 0)  # type: ignore[no-any-return]
-
-
-_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
-
-
-def _require_quantiles(q: Any, points: Tensor) -> None:
-    if isinstance(q, Tensor) and type_of(q).ndim > 1:
-        raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(q).ndim}-D tensor")
-    known = None if isinstance(q, Tensor) and state.trace is not None else q._array if isinstance(q, Tensor) else q
-    if known is not None and not np.all((np.asarray(known) >= 0) & (np.asarray(known) <= 1)):
-        raise UsageError("quantile() q values must be in the range [0, 1]", {"q": points})
-
-
-def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
-    """The elements of the last axis at fractional places ``points * (n - 1)``."""
-    last = type_of(ordered).shape[-1] - 1
-    place = points * last
-    if interpolation != "linear":
-        whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
-        low = whole[interpolation]().detach()
-        high, weight = (place.ceil().detach(), 0.5) if interpolation == "midpoint" else (low, None)
-    else:
-        low = place.detach().floor()
-        high, weight = minimum(low + 1, number(last, type_of(low).dtype)), place - low
-    below = ordered.index_select(-1, low.long())
-    return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)  # type: ignore[no-any-return]
-
-
 def _is_common(x: Tensor) -> bool:
     """Whether a composed op can compute at once: elements at hand, of a common dtype, along an axis."""
     array = x._array
@@ -469,9 +431,17 @@ def _normalised(kind: type[Op], dim: int, ndim: int) -> Op:
     return kind(normalize_axis(dim, ndim, kind.name))  # type: ignore[call-arg]
 
 
+def _floats(input: Tensor, dtype: DType | None, what: str) -> Tensor:
+    """The operand in ``dtype``; NotImplementedError if these are no real floats."""
+    x = input if dtype is None else cast(input, dtype)
+    if type_of(x).dtype.kind != "float":
+        raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(x).dtype}', {"input": x})
+    return x
+
+
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Exponentials over their sum along ``dim``."""
-    x = floating(input if dtype is None else cast(input, dtype), "softmax")
+    x = _floats(input, dtype, "softmax")
     if _is_common(x):
         return apply_single(_normalised(ops.Softmax, dim, x._array.ndim), x)
     return rename_node(ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax")), "SoftmaxBackward0")
@@ -479,7 +449,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """The logarithm of ``softmax``, without overflow."""
-    x = floating(input if dtype is None else cast(input, dtype), "log_softmax")
+    x = _floats(input, dtype, "log_softmax")
     if _is_common(x):
         return apply_single(_normalised(ops.LogSoftmax, dim, x._array.ndim), x)
     found = ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
 from autojit.ops.base import normalize_axis, sum_to
 from autojit.ops.matmul import MATMUL
-from autojit.tensor.composite_nodes import Addmm, in_one_node
 from autojit.tensor.dispatch import apply, apply_pair
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.op_node import rename_node
@@ -455,47 +454,3 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Contraction over pairs of axes."""
     pairs = dims if isinstance(dims, int) else (list(dims[0]), list(dims[1]))
     return ops.tensordot(a, b, pairs)  # type: ignore[no-any-return]
-
-
-def einsum(equation: str, *operands: Any) -> Tensor:
-    """Einstein's summation convention."""
-    if state.autocast is not None:
-        return state.autocast.lower(einsum, equation, *operands)  # type: ignore[no-any-return]
-    given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
-    if len(given) == 1 and type_of(given[0]).dtype.category < 2 and _sums(equation):
-        given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
-    return ops.einsum(equation, *given)  # type: ignore[no-any-return]
-
-
-def _sums(equation: str) -> bool:
-    """Whether an equation of one operand sums an axis."""
-    labels, arrow, kept = equation.replace(" ", "").replace(".", "").partition("->")
-    return bool(set(labels) - set(kept)) if arrow else len(set(labels)) < len(labels)
-
-
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """``beta * input + alpha * mat1 @ mat2``."""
-    if state.autocast is not None:
-        return state.autocast.lower(addmm, input, mat1, mat2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
-    operands = (input, mat1, mat2)
-    compute = partial(ops.addmm, *operands, beta, alpha)
-    if len({type_of(t).dtype for t in operands}) > 1:
-        return compute()  # type: ignore[no-any-return]
-    return in_one_node(Addmm(beta, alpha), operands, compute)  # type: ignore[no-any-return]
-
-
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """``beta * input + alpha * mat @ vec``."""
-    return ops.addmv(input, mat, vec, beta, alpha)  # type: ignore[no-any-return]
-
-
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """``beta * input + alpha * outer(vec1, vec2)``."""
-    return ops.addr(input, vec1, vec2, beta, alpha)  # type: ignore[no-any-return]
-
-
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """``beta * input + alpha * batch1 @ batch2``."""
-    if state.autocast is not None:
-        return state.autocast.lower(baddbmm, input, batch1, batch2, beta=beta, alpha=alpha)  # type: ignore[no-any-return]
-    return ops.baddbmm(input, batch1, batch2, beta, alpha)  # type: ignore[no-any-return]

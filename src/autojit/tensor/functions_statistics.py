@@ -19,6 +19,7 @@ from autojit.tensor.functions_elementwise import (
     isnan,
     le,
     logical_and,
+    minimum,
     mul,
     sub,
     where,
@@ -231,3 +232,57 @@ def _along(y: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
         first = first - narrow(bend, -1, 0, 1) * narrow(h, 0, 0, 1)
         last = last + narrow(bend, -1, n - 3, 1) * narrow(h, 0, n - 2, 1)
     return movedim(cat([first, inner, last], -1), -1, axis)
+
+
+def quantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """Quantiles along ``dim`` (of the flattened operand by default); ``q`` in [0, 1]: a number, a 0-d or 1-d tensor.
+
+    Shapes: ``f[..., n, ...] -> f[*q.shape, ..., ...]``. A row with a NaN gives NaN. Differentiable in both.
+
+    Raises:
+        RuntimeError: ``q`` lies outside [0, 1], where its value is known, or the interpolation is unknown.
+    """
+    if interpolation not in _INTERPOLATIONS:
+        raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
+    x = input.reshape(-1) if dim is None else input
+    axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "quantile")
+    ordered = sort(x.reshape(1) if type_of(x).ndim == 0 else x, axis).values.movedim(axis, -1)
+    points = q if isinstance(q, Tensor) else number(float(q), type_of(x).dtype)
+    _require_quantiles(q, points)
+    found = _between(ordered, points.reshape(-1), interpolation)
+    greatest = ordered.narrow(-1, type_of(ordered).shape[-1] - 1, 1)  # NaN sorts last
+    found = where(isnan(greatest), greatest, found)
+    found = found.movedim(-1, 0)
+    if type_of(x).ndim == 0:
+        found = found.reshape(-1)
+    elif keepdim:
+        found = found.unsqueeze(axis + 1) if dim is not None else found.reshape((-1,) + (1,) * input.ndim)
+    return found if type_of(points).ndim else found.select(0, 0)  # type: ignore[no-any-return]
+
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _require_quantiles(q: Any, points: Tensor) -> None:
+    if isinstance(q, Tensor) and type_of(q).ndim > 1:
+        raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(q).ndim}-D tensor")
+    known = None if isinstance(q, Tensor) and state.trace is not None else q._array if isinstance(q, Tensor) else q
+    if known is not None and not np.all((np.asarray(known) >= 0) & (np.asarray(known) <= 1)):
+        raise UsageError("quantile() q values must be in the range [0, 1]", {"q": points})
+
+
+def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
+    """The elements of the last axis at fractional places ``points * (n - 1)``."""
+    last = type_of(ordered).shape[-1] - 1
+    place = points * last
+    if interpolation != "linear":
+        whole = {"lower": place.floor, "higher": place.ceil, "nearest": place.round, "midpoint": place.floor}
+        low = whole[interpolation]().detach()
+        high, weight = (place.ceil().detach(), 0.5) if interpolation == "midpoint" else (low, None)
+    else:
+        low = place.detach().floor()
+        high, weight = minimum(low + 1, number(last, type_of(low).dtype)), place - low
+    below = ordered.index_select(-1, low.long())
+    return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)  # type: ignore[no-any-return]

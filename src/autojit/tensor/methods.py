@@ -259,7 +259,7 @@ def attach() -> dict[str, Callable[..., Any]]:
     for name in IN_PLACE:
         if name in found:
             maker = _comparing if name in COMPARING else in_place_method
-            source = methods[name] if name == "polygamma" or has_axis(found[name]) else found[name]
+            source = methods[name] if name in REFUSED or name == "polygamma" or has_axis(found[name]) else found[name]
             methods[f"{name}_"] = _taking_like(methods[name], maker(f"{name}_", source))
     for name in ("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided"):
         methods[f"{name}_"] = _taking_like(methods[name], _shape_changing(f"{name}_", found[name]))

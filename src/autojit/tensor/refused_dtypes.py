@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.core.errors import UnsupportedDTypeError
+from autojit.core.source import here
 from autojit.tensor.tensor import Tensor, type_of
 
 _BY_KINDS = {
@@ -47,4 +48,5 @@ def refuse_kinds(x: Any, what: str, kinds: frozenset[str]) -> None:
     if isinstance(x, Tensor):
         dtype = type_of(x).dtype
         if dtype.kind in kinds:
-            raise UnsupportedDTypeError(f'"{what}" not implemented for {dtype}', {"input": x})
+            facts = {"input": x, "at": f"{here()}, calling {what}()"}
+            raise UnsupportedDTypeError(f'"{what}" not implemented for {dtype}', facts)
