@@ -143,3 +143,16 @@ def test_a_counted_result_that_the_caller_differentiates_splits_the_step() -> No
         result.sum().backward()
         assert x.grad.tolist() == [2.0 if v > 0 else 0.0 for v in values]
     assert "differentiates the results" in str(chosen.explain())
+
+
+def test_a_sum_over_other_axes_needs_memory_of_the_counted_size() -> None:
+    table = aj.arange(60.0).reshape(12, 5)
+
+    def function(mask: aj.Tensor) -> aj.Tensor:
+        return (table[mask.nonzero()[:, 0]].t() * 2).sum(0)
+
+    compiled = aj.jit(function)
+    for share in (0.5, 0.1, 0.9):
+        mask = aj.rand(12, 60) < share
+        check_same(compiled(mask), function(mask), "")
+    assert compiled.stats()["fallbacks"] == 0

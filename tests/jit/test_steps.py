@@ -209,6 +209,26 @@ def test_backward_and_update_as_two_steps() -> None:
     assert update.stats()["native_calls"] >= 5
 
 
+def test_a_gradient_keeps_its_place_when_others_are_replaced_between_steps() -> None:
+    w, v = (aj.tensor(values, requires_grad=True) for values in ([1.0, 2.0], [3.0, 4.0]))
+
+    @aj.jit
+    def first(x: aj.Tensor) -> None:
+        v.grad = None
+        (w * v * x).sum().backward()
+
+    @aj.jit
+    def second(x: aj.Tensor) -> None:
+        w.grad = None
+        (w * v * x).sum().backward()
+
+    for _ in range(3):
+        for _ in range(2):
+            first(aj.ones(2))
+        second(aj.ones(2))
+    assert (w.grad.tolist(), v.grad.tolist()) == ([3.0, 4.0], [2.0, 4.0])
+
+
 def test_gradients_zeroed_in_place_and_assigned() -> None:
     def make() -> Program:
         model = mlp()

@@ -75,6 +75,16 @@ class Graph:
                 found.setdefault(value, []).append(node)
         return found
 
+    def use_counts(self) -> dict[Value, int]:
+        """Value -> how often it is read, by nodes and as an output; values that nobody reads are absent."""
+        found: dict[Value, int] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                found[value] = found.get(value, 0) + 1
+        for value in self.outputs:
+            found[value] = found.get(value, 0) + 1
+        return found
+
     def __str__(self) -> str:
         from autojit.ir.text import print_graph
 

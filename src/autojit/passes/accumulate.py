@@ -20,13 +20,11 @@ def accumulate_products(graph: Graph) -> Graph:
     Preserves results to rounding (the summand enters the accumulation first) and source locations. Time O(nodes).
     """
     made_by = graph.definitions()
-    readers: dict[Value, int] = {}
-    for value in (*(v for node in graph.nodes for v in node.inputs), *graph.outputs):
-        readers[value] = readers.get(value, 0) + 1
+    readers = graph.use_counts()
     products: set[Value] = set()
     nodes: list[Node] = []
     for node in graph.nodes:
-        changed = _accumulated(node, made_by, readers, products)
+        changed = _accumulated(node, made_by, readers, products) if node.op.name == "add" else node
         if isinstance(changed.op, Matmul | MatmulAdd):
             products.update(changed.outputs)
         nodes.append(changed)
@@ -34,8 +32,6 @@ def accumulate_products(graph: Graph) -> Graph:
 
 
 def _accumulated(node: Node, made_by: dict[Value, Node], readers: dict[Value, int], products: set[Value]) -> Node:
-    if node.op.name != "add":
-        return node
     (output,) = node.outputs
     if output.type.dtype not in (float32, float64) or typical(output.type.size_bytes) <= LEAST_BYTES:
         return node

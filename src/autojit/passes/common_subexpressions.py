@@ -14,16 +14,16 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
     renamed: dict[Value, Value] = {}
     kept: list[Node] = []
     for node in graph.nodes:
-        inputs = tuple(renamed.get(v, v) for v in node.inputs)
-        if node.op.has_effect:
-            kept.append(Node(node.op, inputs, node.outputs, node.source))
-            continue
-        key = (node.op, inputs)
-        found = known.get(key)
-        if found is not None:
-            renamed.update(zip(node.outputs, found, strict=True))
-            continue
-        known[key] = node.outputs
-        kept.append(node if inputs == node.inputs else Node(node.op, inputs, node.outputs, node.source))
+        inputs = node.inputs
+        for value in inputs:
+            if value in renamed:
+                inputs = tuple([renamed.get(v, v) for v in inputs])
+                break
+        if not node.op.has_effect:
+            found = known.setdefault((node.op, inputs), node.outputs)
+            if found is not node.outputs:
+                renamed.update(zip(node.outputs, found, strict=True))
+                continue
+        kept.append(node if inputs is node.inputs else Node(node.op, inputs, node.outputs, node.source))
     outputs = tuple(renamed.get(v, v) for v in graph.outputs)
     return Graph(graph.inputs, tuple(kept), outputs)

@@ -55,28 +55,31 @@ class ConstantFolder:
         self.builder.inputs = list(graph.inputs)
         self.renamed: dict[Value, Value] = {}
         self.made_by: dict[Value, Node] = {}
-        self.readers: dict[Value, int] = {}
-        for value in (*(v for node in graph.nodes for v in node.inputs), *graph.outputs):
-            self.readers[value] = self.readers.get(value, 0) + 1
+        self.readers = graph.use_counts()
         self.moving = _values_read_by_products(graph)
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            inputs = tuple(self.renamed.get(v, v) for v in node.inputs)
+            inputs = node.inputs
+            for value in inputs:
+                if value in self.renamed:
+                    inputs = tuple([self.renamed.get(v, v) for v in inputs])
+                    break
             rule = RULES.get(node.op.name)
             found = None
             if rule is not None and node.outputs[0].type.dtype in NORMAL_RANGE:
                 self.builder.source = node.source
                 found = rule(self, inputs, node.outputs[0].type)
             if found is None:
-                self._keep(node if inputs == node.inputs else Node(node.op, inputs, node.outputs, node.source))
+                self._keep(node if inputs is node.inputs else Node(node.op, inputs, node.outputs, node.source))
             else:
                 self._rename(node.outputs[0], found)
         return self.builder.finish([self.renamed.get(v, v) for v in self.graph.outputs])
 
     def _keep(self, node: Node) -> None:
         self.builder.nodes.append(node)
-        self.made_by.update((v, node) for v in node.outputs)
+        for value in node.outputs:
+            self.made_by[value] = node
 
     def _rename(self, old: Value, new: Value) -> None:
         self.renamed[old] = new

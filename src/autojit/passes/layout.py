@@ -21,9 +21,7 @@ def transpose_products(graph: Graph) -> Graph:
 
     Preserves results bit for bit (every element is the same sum in the same order). Time O(nodes).
     """
-    readers = {value: len(nodes) for value, nodes in graph.uses().items()}
-    for value in graph.outputs:
-        readers[value] = readers.get(value, 0) + 1
+    readers = graph.use_counts()
     made_by = graph.definitions()
     chosen: dict[Value, bool] = {}
     for node in graph.nodes:

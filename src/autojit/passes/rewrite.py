@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
+from autojit.ops.sources import Full
 
 Rule = Callable[["Rewriter", Any, tuple[Tracer, ...]], Any]
 
 
 class Rewriter:
-    """Rebuilds a graph node by node. A rule gets (rewriter, op, operands) and returns the results or None."""
+    """Rebuilds a graph node by node. A rule gets (rewriter, op, operands) and returns the results or None.
 
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
+    Rules in ``of_literals`` are asked only where an operand repeats one number (its node is a ``full``).
+    """
+
+    def __init__(self, rules: Mapping[str, Rule], of_literals: AbstractSet[str] = frozenset()) -> None:
         self.rules = rules
+        self.of_literals = of_literals
         self.builder = GraphBuilder()
         self.definition: dict[Value, Node] = {}
+        self.literals: set[Value] = set()
         self.seen = 0
         self.changed = False
 
+    def _catch_up(self) -> None:
+        """Take note of the nodes that were added since the last time."""
+        nodes = self.builder.nodes
+        definition = self.definition
+        for place in range(self.seen, len(nodes)):
+            node = nodes[place]
+            for value in node.outputs:
+                definition[value] = node
+            if type(node.op) is Full:
+                self.literals.add(node.outputs[0])
+        self.seen = len(nodes)
+
     def node_of(self, operand: Tracer) -> Node | None:
         """The node that defines an operand in the graph under construction."""
-        while self.seen < len(self.builder.nodes):
-            node = self.builder.nodes[self.seen]
-            self.definition.update((v, node) for v in node.outputs)
-            self.seen += 1
+        if self.seen < len(self.builder.nodes):
+            self._catch_up()
         return self.definition.get(operand.value)
 
     def op_of(self, operand: Tracer) -> Op | None:
@@ -39,26 +56,36 @@ class Rewriter:
         assert node is not None
         return self.builder.tracer(node.inputs[position])
 
-    def run(self, graph: Graph) -> Graph:
-        builder = self.builder
-        builder.inputs = list(graph.inputs)
-        mapped: dict[Value, Value] = {v: v for v in graph.inputs}
-        for node in graph.nodes:
-            rule = self.rules.get(node.op.name)
-            results = None
-            if rule is not None:
-                builder.source = node.source
-                operands = tuple(Tracer(builder, mapped[v]) for v in node.inputs)
-                results = rule(self, node.op, operands)
-            if results is None:
-                self._copy(node, mapped)
-                continue
-            self.changed = True
-            found = results if isinstance(results, tuple) else (results,)
-            mapped.update((v, r.value) for v, r in zip(node.outputs, found, strict=True))
-        return builder.finish([mapped[v] for v in graph.outputs])
+    def literal(self, operand: Tracer) -> Any:
+        """The number an operand repeats, or None."""
+        if self.seen < len(self.builder.nodes):
+            self._catch_up()
+        return self.definition[operand.value].op.value if operand.value in self.literals else None  # type: ignore[attr-defined]
 
-    def _copy(self, node: Node, mapped: dict[Value, Value]) -> None:
-        inputs = tuple(mapped[v] for v in node.inputs)
-        self.builder.nodes.append(node if inputs == node.inputs else Node(node.op, inputs, node.outputs, node.source))
-        mapped.update((v, v) for v in node.outputs)
+    def run(self, graph: Graph) -> Graph:
+        builder, rules, of_literals, literals = self.builder, self.rules, self.of_literals, self.literals
+        nodes = builder.nodes
+        builder.inputs = list(graph.inputs)
+        renamed: dict[Value, Value] = {}
+        for node in graph.nodes:
+            inputs = node.inputs
+            if renamed:
+                for value in inputs:
+                    if value in renamed:
+                        inputs = tuple([renamed.get(v, v) for v in inputs])
+                        break
+            name = node.op.name
+            rule = rules.get(name)
+            if rule is not None:
+                if self.seen < len(nodes):
+                    self._catch_up()
+                if name not in of_literals or not literals.isdisjoint(inputs):
+                    builder.source = node.source
+                    results = rule(self, node.op, tuple([Tracer(builder, v) for v in inputs]))
+                    if results is not None:
+                        self.changed = True
+                        found = results if isinstance(results, tuple) else (results,)
+                        renamed.update((v, r.value) for v, r in zip(node.outputs, found, strict=True))
+                        continue
+            nodes.append(node if inputs is node.inputs else Node(node.op, inputs, node.outputs, node.source))
+        return builder.finish([renamed.get(v, v) for v in graph.outputs])

@@ -27,12 +27,6 @@ from autojit.passes.rewrite import Rewriter, Rule
 MAX_FOLDED_OPERANDS = 4
 
 
-def _literal(rewriter: Rewriter, operand: Tracer) -> Any:
-    """The number an operand repeats, or None."""
-    op = rewriter.op_of(operand)
-    return op.value if isinstance(op, Full) else None
-
-
 def _reshape(rewriter: Rewriter, op: Reshape, operands: tuple[Tracer, ...]) -> Any:
     (x,) = operands
     if x.spec.shape == op.shape:
@@ -64,7 +58,7 @@ def _same_shape(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> An
 def _reindex(rewriter: Rewriter, op: Reindex, operands: tuple[Tracer, ...]) -> Any:
     """Any rearrangement of a repeated number is that number in the new shape."""
     (x,) = operands
-    value = _literal(rewriter, x)
+    value = rewriter.literal(x)
     if value is None or (isinstance(op, Pad) and not _same_bits(op.value, value, x.spec.dtype)):
         return None
     return x._literal(value, op.result_type(x.spec))
@@ -100,7 +94,7 @@ def _fold(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
     """An elementwise op on literals is a literal."""
     if len(operands) > MAX_FOLDED_OPERANDS:
         return None
-    values = [_literal(rewriter, x) for x in operands]
+    values = [rewriter.literal(x) for x in operands]
     if any(v is None for v in values):
         return None
     result = op.result_type(*[x.spec for x in operands])
@@ -120,12 +114,12 @@ def _kept(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...], which: int) 
     result = op.result_type(*[o.spec for o in operands])
     if x.spec.shape == result.shape:
         return x
-    value = _literal(rewriter, x)
+    value = rewriter.literal(x)
     return bind(BroadcastTo(result.shape), x) if value is None else x._literal(value, result)
 
 
 def _mul(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
-    a, b = (_literal(rewriter, x) for x in operands)
+    a, b = (rewriter.literal(x) for x in operands)
     if _is(a, 1):
         return _kept(rewriter, op, operands, 1)
     if _is(b, 1):
@@ -135,7 +129,7 @@ def _mul(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
 
 def _guarded_mul(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
     """With a finite literal as partial derivative the guard changes nothing."""
-    factor = _literal(rewriter, operands[1])
+    factor = rewriter.literal(operands[1])
     if isinstance(factor, int | float) and math.isfinite(factor):
         mul = Op.registry["mul"]()
         return _mul(rewriter, mul, operands) or bind(mul, *operands)
@@ -143,14 +137,14 @@ def _guarded_mul(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> An
 
 
 def _sub(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
-    value = _literal(rewriter, operands[1])
+    value = rewriter.literal(operands[1])
     if _is(value, 0) and math.copysign(1.0, value) > 0:
         return _kept(rewriter, op, operands, 0)
     return _fold(rewriter, op, operands)
 
 
 def _div(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
-    value = _literal(rewriter, operands[1])
+    value = rewriter.literal(operands[1])
     if _is(value, 1):
         return _kept(rewriter, op, operands, 0)
     if isinstance(value, float) and _has_exact_reciprocal(value, operands[1].spec.dtype):
@@ -170,7 +164,7 @@ def _has_exact_reciprocal(value: float, dtype: DType) -> bool:
 
 
 def _where(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
-    condition = _literal(rewriter, operands[0])
+    condition = rewriter.literal(operands[0])
     if condition is None:
         return None
     return _kept(rewriter, op, operands, 1 if condition else 2)
@@ -179,7 +173,7 @@ def _where(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
 def _scatter(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
     """One element per row added into zeros: ``where(position == index, src, 0)``."""
     base, src, index = operands
-    if not _is(_literal(rewriter, base), 0) or index.spec.shape[op.axis] != 1:
+    if not _is(rewriter.literal(base), 0) or index.spec.shape[op.axis] != 1:
         return None
     others = [n for a, n in enumerate(index.spec.shape) if a != op.axis]
     if others != [n for a, n in enumerate(base.spec.shape) if a != op.axis]:
@@ -221,6 +215,10 @@ SPECIAL: dict[str, Rule] = {
 }
 
 
+OF_LITERALS = {"mul", "guarded_mul", "sub", "div", "where", "scatter"}
+"""Rules that have nothing to say where no operand is a literal; those that fold elementwise ops are others."""
+
+
 def _rules() -> dict[str, Rule]:
     rules: dict[str, Rule] = {}
     for name, op in Op.registry.items():
@@ -235,6 +233,7 @@ def _rules() -> dict[str, Rule]:
 
 
 _RULES: dict[str, Rule] = {}
+_OF_LITERALS: set[str] = set(OF_LITERALS)
 
 
 def simplify(graph: Graph) -> Graph:
@@ -244,4 +243,5 @@ def simplify(graph: Graph) -> Graph:
     """
     if not _RULES:
         _RULES.update(_rules())
-    return Rewriter(_RULES).run(graph)
+        _OF_LITERALS.update(name for name, rule in _RULES.items() if rule is _fold)
+    return Rewriter(_RULES, _OF_LITERALS).run(graph)

@@ -14,9 +14,7 @@ def sums(graph: Graph) -> Iterator[tuple[Node, list[Value]]]:
     Partial sums that somebody else reads count as terms. Time O(nodes).
     """
     made_by = graph.definitions()
-    readers: dict[Value, int] = {}
-    for value in (*(v for node in graph.nodes for v in node.inputs), *graph.outputs):
-        readers[value] = readers.get(value, 0) + 1
+    readers = graph.use_counts()
 
     def is_partial(value: Value, whole: Value) -> bool:
         node = made_by.get(value)

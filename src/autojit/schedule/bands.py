@@ -18,9 +18,10 @@ How to read: ``local_units`` (the proof), ``Cut`` (how a kernel can be sliced), 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
+from typing import Any
 
 from autojit.core.sizes import is_symbolic, size_gcd, size_max, size_min, surely_less, typical
 from autojit.ir.graph import Value
@@ -98,13 +99,33 @@ class Cut:
     least: int = 1
 
 
-def cut_of(kernel: Kernel) -> Cut | None:
-    """The ways to slice a kernel, or None."""
-    if isinstance(kernel, LoopKernel):
-        return _cut_loops(kernel)
-    if isinstance(kernel, MatmulKernel):
-        return _cut_matmul(kernel)
-    return None
+class _Cuts:
+    """The ways to slice kernels; those that differ in their values only are cut alike."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, tuple[Cut | None, list[Value]]] = {}
+
+    def of(self, kernel: Kernel) -> Cut | None:
+        """The ways to slice a kernel, or None."""
+        key: Any
+        if isinstance(kernel, LoopKernel):
+            key, values, cut = kernel.program.form, [*kernel.program.loads, *kernel.writes()], _cut_loops
+        elif isinstance(kernel, MatmulKernel):
+            values, cut = [*kernel.reads(), *kernel.writes()], _cut_matmul
+            places = [(access.offset, access.strides, access.value.type) for access in (kernel.a, kernel.b)]
+            key = (*places, *[v.type for v in kernel.node.inputs], kernel.init is None, kernel.a.value is kernel.b.value)
+        else:
+            return None
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = cut(kernel), values  # type: ignore[arg-type]
+            return found[0]
+        known, before = found
+        if known is None:
+            return None
+        names = dict(zip(before, values, strict=True))
+        reads = {names[v]: n for v, n in known.reads.items()}
+        return replace(known, reads=reads, writes={names[v]: n for v, n in known.writes.items()})
 
 
 def _cut_loops(kernel: LoopKernel) -> Cut | None:
@@ -276,7 +297,8 @@ def form_bands(
             users.setdefault(value, []).append(kernel)
     remaining = list(kernels)
     result: list[Kernel | Band] = []
-    cuts = {kernel: None if kernel in alone else cut_of(kernel) for kernel in kernels}
+    known = _Cuts()
+    cuts = {kernel: None if kernel in alone else known.of(kernel) for kernel in kernels}
     while remaining:
         if cuts[remaining[0]] is None:
             result.append(remaining.pop(0))

@@ -16,9 +16,10 @@ How to read: ``Group`` (what may join), then ``form_groups`` (the sweep).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 from autojit.core.sizes import typical
 from autojit.core.types import Shape
@@ -27,22 +28,16 @@ from autojit.ir.index import Index, reshaped
 from autojit.ops.base import Elementwise, Reduction
 from autojit.schedule.axis_maps import map_axes
 from autojit.schedule.counts import CountReaders
+from autojit.schedule.kinds import Kind
 from autojit.schedule.parted import parted_values
-from autojit.schedule.pull import Indices, broadcast_index, is_inline, is_opaque, joins_blocks, leaves, loop_indices
+from autojit.schedule.pull import Indices, broadcast_index, leaves, loop_indices
 
 FULL, ROW, OUT = "full", "row", "out"
-POINTWISE = ("concatenate", "random_bits", "slice_update")
 MAX_BUFFERS = 40  # buffers one loop nest may touch before address registers spill on x86-64
 MAX_MEMBERS = 400
 CANDIDATES = 6
 SMALL_DOMAIN = 4096  # elements: below, a kernel costs less than making others wait for what it would be fused with
 EXPANSION = 8  # a cheap node this much larger than what it reads is computed where it is read
-
-
-def is_pointwise(node: Node) -> bool:
-    """Whether a node's element can be computed from elements of its operands at positions known before running."""
-    is_known = isinstance(node.op, Elementwise) or node.op.name in POINTWISE
-    return is_known and not is_opaque(node) and not joins_blocks(node)
 
 
 @dataclass(eq=False)
@@ -57,8 +52,13 @@ class Group:
     members: list[Node] = field(default_factory=list)
     level: dict[Value, str] = field(default_factory=dict)
     position: dict[Value, Indices] = field(default_factory=dict)
-    dependencies: int = 0  # bit set of group ids this group reads from, directly or not
     buffers: set[Value] = field(default_factory=set)
+    size: int = field(init=False)  # points of the domain
+    weight: int = field(init=False)  # what they count where costs are weighed
+
+    def __post_init__(self) -> None:
+        self.size = prod(self.shape)
+        self.weight = typical(self.size)
 
     @property
     def inner_axes(self) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:
     return reshaped(index, shape, target)
 
 
-def inline_values(graph: Graph, definitions: dict[Value, Node]) -> set[Value]:
+def inline_values(graph: Graph, definitions: dict[Value, Node], kinds: Mapping[Node, Kind]) -> set[Value]:
     """Values that readers compute or address themselves: reindexing, sources, gathers, parts and cheap expansions.
 
     An expansion is a cheap elementwise op whose operands are much smaller than its result (a mask from positions, a sum
@@ -97,7 +97,9 @@ def inline_values(graph: Graph, definitions: dict[Value, Node]) -> set[Value]:
     inline: set[Value] = set()
     parted = parted_values(graph, definitions)
     for node in graph.nodes:
-        if is_inline(node) or node.outputs[0] in parted or _is_expansion(node, definitions, inline):
+        kind = kinds[node]
+        is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline)
+        if kind is Kind.INLINE or is_expansion or node.outputs[0] in parted:
             inline.update(node.outputs)
     return inline
 
@@ -106,20 +108,28 @@ def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]
     op = node.op
     if not isinstance(op, Elementwise) or not op.is_cheap:
         return False
-    size = prod(node.outputs[0].type.shape)
+    size = typical(prod(node.outputs[0].type.shape))
     read = 0
     for operand in node.inputs:
-        index = loop_indices(operand.type.shape)
-        read += sum(prod(v.type.shape) for v, _ in leaves(operand, index, definitions, inline))
-    return typical(read) * EXPANSION <= typical(size)
+        if operand not in inline:
+            read += prod(operand.type.shape)
+        else:
+            index = loop_indices(operand.type.shape)
+            read += sum(prod(v.type.shape) for v, _ in leaves(operand, index, definitions, inline))
+        if typical(read) * EXPANSION > size:
+            return False
+    return True
 
 
 class Fuser:
     """Sweeps the nodes in order and assigns each to a group or leaves it a kernel of its own."""
 
-    def __init__(self, graph: Graph, inline: set[Value]) -> None:
+    def __init__(
+        self, graph: Graph, definitions: dict[Value, Node], kinds: Mapping[Node, Kind], inline: set[Value]
+    ) -> None:
         self.graph = graph
-        self.definitions = graph.definitions()
+        self.definitions = definitions
+        self.kinds = kinds
         self.inline = inline
         self.groups: list[Group] = []
         self.owner: dict[Value, int] = {}
@@ -127,7 +137,11 @@ class Fuser:
         self.alive = 0  # bits of the units that are not merged
         self.awaited: set[int] = set()  # units that others wait for without reading from them
         self.readers: dict[Value, list[int]] = {}
+        self.merged: dict[int, int] = {}  # a merged unit -> the one that absorbed it
         self.member_reads: dict[Node, list[tuple[Value, Indices]]] = {}
+        self.behind: dict[Value, tuple[Value, ...]] = {}  # an inline value -> the values that it is computed from
+        self.asked: Any = (None, None, None)
+        self.reads_behind: dict[tuple[Value, Indices], tuple[tuple[Value, Indices], ...]] = {}
         self.counts = CountReaders(graph)
 
     def run(self) -> list[Group | Node | None]:
@@ -137,9 +151,10 @@ class Fuser:
         for node in self.graph.nodes:
             if node.outputs[0] in self.inline:
                 continue
-            if is_pointwise(node) or is_inline(node):
+            kind = self.kinds[node]
+            if kind is Kind.POINTWISE or kind is Kind.INLINE:
                 self._place(node, self._join_pointwise)
-            elif isinstance(node.op, Reduction) and not is_opaque(node):
+            elif kind is Kind.REDUCTION:
                 self._place(node, self._join_reduction)
             else:
                 self._single(node)
@@ -171,7 +186,7 @@ class Fuser:
         if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group):
             return False
         is_read_elsewhere = not self.readers_of(other) <= {other.id, group.id}
-        if is_read_elsewhere and typical(prod(group.shape)) <= SMALL_DOMAIN and self._needs_more(group, other):
+        if is_read_elsewhere and group.weight <= SMALL_DOMAIN and self._needs_more(group, other):
             return False  # a third unit would wait for what only the reader needs
         if not all(self._reads_in_place(node, group, other) for node in group.members):
             return False
@@ -181,7 +196,21 @@ class Fuser:
     def readers_of(self, unit: Group | Node) -> set[int]:
         """The units that read what a unit makes, perhaps itself among them."""
         values = unit.level if isinstance(unit, Group) else unit.outputs
-        return {reader for value in values for reader in self.readers.get(value, ())}
+        return self._live([reader for value in values for reader in self.readers.get(value, ())])
+
+    def _live(self, units: Iterable[int]) -> set[int]:
+        """The units that stand for these now."""
+        merged = self.merged
+        found: set[int] = set()
+        for unit in units:
+            while unit in merged:
+                unit = merged[unit]
+            found.add(unit)
+        return found
+
+    def readers_of_value(self, value: Value) -> list[int]:
+        """The units that read a value, in the order of their creation."""
+        return sorted(self._live(self.readers.get(value, ())))
 
     def _needs_more(self, group: Group, other: Group) -> bool:
         """Whether a group waits for units that one of its producers does not wait for."""
@@ -210,7 +239,6 @@ class Fuser:
         group.members = sorted([*other.members, *group.members], key=place.__getitem__)
         group.level.update(other.level)
         group.position.update(other.position)
-        touched = other.buffers
         group.buffers = (group.buffers | other.buffers) - group.level.keys()
         for value in other.level:
             self.owner[value] = group.id
@@ -221,10 +249,7 @@ class Fuser:
             added = own | new
             self.dependencies = [bits | added if bits & old else bits for bits in self.dependencies]
         self.dependencies[group.id] = own
-        for value in (*touched, *other.level):
-            readers = self.readers.get(value, ())
-            if other.id in readers:
-                self.readers[value] = sorted({group.id if r == other.id else r for r in readers})
+        self.merged[other.id] = group.id
         self.dependencies[other.id] = 0
         self.units[other.id] = None
 
@@ -246,17 +271,34 @@ class Fuser:
             for reader in self.readers.get(value, ())[-3:]:
                 seen[reader] = None
         found = [unit for i in seen if isinstance(unit := self.units[i], Group)]
-        found.sort(
-            key=lambda g: (typical(prod(g.shape)), g.id), reverse=True
-        )  # what does most work saves most by fusing
+        if len(found) > 1:
+            found.sort(key=_weight, reverse=True)  # what does most work saves most by fusing
         return found[:CANDIDATES]
 
     def read_values(self, node: Node) -> list[Value]:
         found: list[Value] = []
         for operand in node.inputs:
-            for value, _ in leaves(operand, loop_indices(operand.type.shape), self.definitions, self.inline):
-                found.append(value)
-        return [*found, *self.counts.of(node)]
+            if operand in self.inline:
+                found += self._values_behind(operand)
+            else:
+                found.append(operand)
+        return [*found, *self.counts.of(node)] if self.counts.made else found
+
+    def _values_behind(self, value: Value) -> tuple[Value, ...]:
+        found = self.behind.get(value)
+        if found is None:
+            index = loop_indices(value.type.shape)
+            found = self.behind[value] = tuple([v for v, _ in leaves(value, index, self.definitions, self.inline)])
+        return found
+
+    def _reads_through(self, operand: Value, index: Indices) -> Iterable[tuple[Value, Indices]]:
+        """What is read for the element of an operand at a position."""
+        if operand not in self.inline:
+            return ((operand, index),)
+        found = self.reads_behind.get((operand, index))
+        if found is None:
+            found = self.reads_behind[operand, index] = tuple(leaves(operand, index, self.definitions, self.inline))
+        return found
 
     def _fresh(self, node: Node) -> Group:
         domain = node.inputs[0].type.shape if isinstance(node.op, Reduction) else node.outputs[0].type.shape
@@ -291,39 +333,41 @@ class Fuser:
     def _join_pointwise(self, group: Group, node: Node) -> bool:
         shape = node.outputs[0].type.shape
         size = prod(shape)
-        if size == prod(group.shape):
-            levels = [FULL]
+        if size == group.size:
+            level = FULL
         elif group.row_axes is not None and size == prod(group.row_shape()):
-            levels = [ROW]
+            level = ROW
         else:
             return False
-        for level in levels:
-            position = group.canonical(shape, level)
-            reads = self._reads_at(node, position)
-            if level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
-                continue  # unrelated: joining would only delay what others wait for
-            if self._admissible(group, reads, level):
-                self._add(group, node, level, position, reads)
-                return True
-        return False
+        position = group.canonical(shape, level)
+        reads = self._reads_at(node, position)
+        if level == ROW and all([self.owner.get(v) != group.id for v, _ in reads]):
+            return False  # unrelated: joining would only delay what others wait for
+        if not self._admissible(group, reads, level):
+            return False
+        self._add(group, node, level, position, reads)
+        return True
 
     def _reads_at(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
-        return [*self._operands_at(node, position), *self._count_reads(node)]
+        """What a node reads at a position; asked for the same one by several groups in turn."""
+        if self.asked[:2] != (node, position):
+            found = self._operands_at(node, position)
+            self.asked = node, position, [*found, *self._count_reads(node)] if self.counts.made else found
+        return self.asked[2]
 
     def _count_reads(self, node: Node) -> list[tuple[Value, Indices]]:
         return [(value, ()) for value in self.counts.of(node)]
 
     def _operands_at(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
-        if is_inline(node) or node.op.name in POINTWISE:
+        if not isinstance(node.op, Elementwise):
             return self._special_reads(node, position)
         found: list[tuple[Value, Indices]] = []
         for operand in node.inputs:
-            index = broadcast_index(position, operand.type.shape)
-            found.extend(leaves(operand, index, self.definitions, self.inline))
+            found += self._reads_through(operand, broadcast_index(position, operand.type.shape))
         return found
 
     def _special_reads(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
-        if is_inline(node):
+        if self.kinds[node] is Kind.INLINE:
             through = self.inline | set(node.outputs)
             return list(leaves(node.outputs[0], position, self.definitions, through))
         shifted = tuple(i + 1 for i in position)  # never canonical: the operands stand at other positions
@@ -359,7 +403,7 @@ class Fuser:
         own, needed = self.dependencies[group.id], self._bits(outside)
         if not inside and own & ~needed:
             return True
-        return bool(needed & ~own) and typical(prod(group.shape)) <= SMALL_DOMAIN
+        return group.weight <= SMALL_DOMAIN and bool(needed & ~own)
 
     def _add(self, group: Group, node: Node, level: str, position: Indices, reads: list[tuple[Value, Indices]]) -> None:
         (output,) = node.outputs
@@ -400,7 +444,7 @@ class Fuser:
         folded = tuple(a for a in axes if shape[a] != 1)
         if getattr(node.op, "is_pair", False):
             return self._join_pair(group, node, kept)
-        if prod(shape) == prod(group.shape):
+        if prod(shape) == group.size:
             return self._join_full(group, node, kept, folded)
         if group.row_axes is not None and prod(shape) == prod(group.row_shape()) and not kept:
             return self._try_add(group, node, ROW, OUT)
@@ -463,7 +507,7 @@ class Fuser:
     def _try_add(self, group: Group, node: Node, operand_level: str, level: str) -> bool:
         (x,) = node.inputs
         position = group.canonical(x.type.shape, operand_level)
-        reads = [*leaves(x, position, self.definitions, self.inline), *self._count_reads(node)]
+        reads = [*self._reads_through(x, position), *self._count_reads(node)]
         if operand_level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
             return False
         if not self._admissible(group, reads, operand_level):
@@ -471,6 +515,10 @@ class Fuser:
         where = group.canonical(node.outputs[0].type.shape, ROW) if level == ROW else ()
         self._add(group, node, level, where, reads)
         return True
+
+
+def _weight(group: Group) -> tuple[int, int]:
+    return group.weight, group.id
 
 
 def _same_split(a: Group, b: Group) -> bool:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from autojit.core.dtypes import float32, float64
 from autojit.core.sizes import surely_less
-from autojit.core.types import Shape
+from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Node, Value
-from autojit.ir.index import Index, LoopVariable, linearize
+from autojit.ir.index import LoopVariable, linearize
 from autojit.ops.base import Reindex
-from autojit.schedule.fusion import Fuser
 from autojit.schedule.loops import LoopProgram
-from autojit.schedule.pull import leaves, loop_indices
+from autojit.schedule.pull import loop_indices
 
 if TYPE_CHECKING:
     from autojit.schedule.schedule import Schedule
@@ -126,11 +125,6 @@ Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel | NestedKerne
 MAX_BATCH_AXES = 2  # strides of the batch that a product's kernel takes
 
 
-def is_gemm(node: Node) -> bool:
-    """Whether the node is a matrix product with tile code of its own; other dtypes are structured ops."""
-    return node.op.name in ("matmul", "matmul_add") and node.outputs[0].type.dtype in (float32, float64)
-
-
 def contiguous_access(value: Value, shape: Shape) -> Access:
     """Storage read in row-major order as if it had ``shape``."""
     strides: list[int] = []
@@ -160,39 +154,36 @@ def joint_batch(accesses: Sequence[Access], shape: Shape) -> list[tuple[int, tup
 
 def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Value]) -> Access | None:
     """How to read ``value`` with strides (none negative) from stored memory, or None when no such strides exist."""
-    index = loop_indices(value.type.shape)
-    found = list(leaves(value, index, definitions, inline))
-    if len(found) != 1 or _has_guards(value, definitions, inline):
-        return None
-    leaf, position = found[0]
+    chain: list[tuple[Reindex, TensorType]] = []
+    leaf = value
+    while leaf in inline:
+        node = definitions[leaf]
+        if not isinstance(node.op, Reindex):
+            return None
+        leaf = node.inputs[0]
+        chain.append((node.op, leaf.type))
     if leaf.type.dtype is not value.type.dtype:
         return None
-    access = _affine(linearize(position, leaf.type.shape), index, leaf)
-    return access if access is not None and all(surely_less(-1, stride) for stride in access.strides) else None
+    found = _strides_through(value.type.shape, tuple(chain))
+    return None if found is None else Access(leaf, *found)
 
 
-def _has_guards(value: Value, definitions: dict[Value, Node], inline: set[Value]) -> bool:
-    index = loop_indices(value.type.shape)
-    while value in inline:
-        node = definitions[value]
-        if not isinstance(node.op, Reindex):
-            return True
-        if node.op.valid(index, node.inputs[0].type):
-            return True
-        index = node.op.source_index(index, node.inputs[0].type)
-        value = node.inputs[0]
-    return False
-
-
-def _affine(address: Index, axes: tuple[Index, ...], leaf: Value) -> Access | None:
+@lru_cache(maxsize=4096)
+def _strides_through(
+    shape: Shape, chain: tuple[tuple[Reindex, TensorType], ...]
+) -> tuple[int, tuple[int, ...]] | None:
+    """(offset, strides) in the storage behind a chain of reindexing ops, each with the type that it reads."""
+    axes = index = loop_indices(shape)
+    stored = shape
+    for op, operand in chain:
+        if op.valid(index, operand):
+            return None
+        index = op.source_index(index, operand)
+        stored = operand.shape
+    address = linearize(index, stored)
     strides: dict[object, int] = {}
     for term, coefficient in address.terms:
-        if not isinstance(term, LoopVariable):
+        if not isinstance(term, LoopVariable) or not surely_less(-1, coefficient):
             return None
         strides[term] = coefficient
-    return Access(leaf, address.offset, tuple(strides.get(a.terms[0][0], 0) if a.terms else 0 for a in axes))
-
-
-def fuser_access(fuser: Fuser, value: Value) -> Access | None:
-    """``strided_access`` under a fuser's choice of inline values."""
-    return strided_access(value, fuser.definitions, fuser.inline)
+    return address.offset, tuple([strides.get(a.terms[0][0], 0) if a.terms else 0 for a in axes])

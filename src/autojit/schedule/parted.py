@@ -14,7 +14,7 @@ from autojit.core.sizes import surely_less
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise
 from autojit.ops.shape import Slice
-from autojit.schedule.pull import is_opaque
+from autojit.schedule.kinds import is_opaque
 
 
 def parted_values(graph: Graph, definitions: Mapping[Value, Node]) -> set[Value]:

@@ -8,42 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from math import prod
 
-from autojit.core.sizes import typical
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque
 from autojit.ops.base import Elementwise, Reindex, Source
-from autojit.ops.indexing import Gathering
-from autojit.ops.joining import Concatenate
 
 Indices = tuple[Index, ...]
-_NO_SCALARS = ("complex", "float8")
-MANY_BLOCKS = 8
-BLOCK_BYTES = 1024  # on average
-
-
-def is_opaque(node: Node) -> bool:
-    """Whether generated code cannot compute the node: complex numbers, floats of a byte, ops without a lowering."""
-    for value in (*node.inputs, *node.outputs):
-        if value.type.dtype.kind in _NO_SCALARS:
-            return True
-    return isinstance(node.op, Elementwise) and type(node.op).lower is Elementwise.lower
-
-
-def joins_blocks(node: Node) -> bool:
-    """Whether a node joins so many blocks of memory that copying them beats asking per element in which one it lies."""
-    if not isinstance(node.op, Concatenate) or len(node.inputs) < MANY_BLOCKS or is_opaque(node):
-        return False
-    whole = node.outputs[0].type
-    return prod(whole.shape[: node.op.axis]) == 1 and typical(whole.size_bytes) >= len(node.inputs) * BLOCK_BYTES
-
-
-def is_inline(node: Node) -> bool:
-    """Whether readers see through the node."""
-    return isinstance(node.op, Reindex | Source | Gathering) and not is_opaque(node)
-
 
 @lru_cache(maxsize=4096)
 def loop_indices(shape: Shape, prefix: str = "i") -> Indices:

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from autojit.ir.graph import Graph, Node, Value
-from autojit.ops.base import Reduction
 from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.counts import after_counting
-from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values, is_pointwise
+from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values
 from autojit.schedule.forms import Forms
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
@@ -32,12 +31,11 @@ from autojit.schedule.kernels import (
     NestedKernel,
     StructuredKernel,
     contiguous_access,
-    is_gemm,
     joint_batch,
     strided_access,
 )
+from autojit.schedule.kinds import Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
-from autojit.schedule.pull import is_inline, is_opaque
 
 NESTED = ("cond", "scan", "while_loop")
 """Ops that hold graphs."""
@@ -65,8 +63,9 @@ class Scheduler:
         self.graph = graph
         self.donated = donated  # output position -> input position
         self.definitions = graph.definitions()
+        self.kinds = kinds_of(graph)
         self.forced: set[Value] = set()
-        self.inline = inline_values(graph, self.definitions)
+        self.inline = inline_values(graph, self.definitions, self.kinds)
         self.open = set(self.inline)  # those that are not forced
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
@@ -75,7 +74,7 @@ class Scheduler:
     def run(self) -> Schedule:
         self._operand_needs()
         self._output_needs()
-        fuser = Fuser(self.graph, self.open)
+        fuser = Fuser(self.graph, self.definitions, self.kinds, self.open)
         units = fuser.run()
         stored = self._stored_values(fuser, units)
         unsafe = self._order_donations(fuser, units)
@@ -118,9 +117,10 @@ class Scheduler:
     def _operand_needs(self) -> None:
         products: list[Node] = []
         for node in self.graph.nodes:
-            if is_gemm(node):
+            kind = self.kinds[node]
+            if kind is Kind.PRODUCT:
                 products.append(node)
-            elif is_opaque(node) or not (is_pointwise(node) or is_inline(node) or isinstance(node.op, Reduction)):
+            elif kind is Kind.SINGLE:
                 self._force(node.inputs[1:] if self._clears(node) else node.inputs)
         before = -1
         while before != len(self.forced):  # what is forced later may cut short what a product reads through
@@ -197,7 +197,7 @@ class Scheduler:
         if unit.op.name in NESTED:
             operands = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs)
             return NestedKernel(unit, operands, tuple(schedule(g) for g in unit.op.graphs()))  # type: ignore[attr-defined]
-        if is_gemm(unit):
+        if self.kinds[unit] is Kind.PRODUCT:
             a, b = (self._access(x, fuser) for x in unit.inputs[:2])
             init = self._reshape_root_of(unit.inputs[2], fuser) if len(unit.inputs) == 3 else None
             return MatmulKernel(unit, a, b, init)
@@ -228,7 +228,7 @@ class Scheduler:
             writer = fuser.owner.get(self.outputs[position])
             if writer is None:
                 continue
-            for reader in fuser.readers.get(self.graph.inputs[source], ()):
+            for reader in fuser.readers_of_value(self.graph.inputs[source]):
                 if reader == writer:
                     continue
                 if fuser.dependencies[reader] >> writer & 1:

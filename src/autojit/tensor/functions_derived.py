@@ -16,7 +16,25 @@ from autojit.core.errors import UsageError
 from autojit.core.sizes import agree, is_symbolic
 from autojit.ops.matmul import require_base
 from autojit.tensor.factories import finish
-from autojit.tensor.functions_elementwise import add, clamp, clone, div, eq, exp2, log, mul, pow, where
+from autojit.tensor.functions_elementwise import (
+    abs,
+    add,
+    clamp,
+    clone,
+    div,
+    eq,
+    exp2,
+    isfinite,
+    isnan,
+    le,
+    log,
+    logical_and,
+    logical_or,
+    mul,
+    pow,
+    sub,
+    where,
+)  # fmt: skip
 from autojit.tensor.functions_indexing import index_select
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
@@ -58,6 +76,11 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     """``input + value * tensor1 / tensor2``."""
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
         return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")  # type: ignore[no-any-return]
+    if all(isinstance(t, Tensor) and type_of(t).dtype.category < 2 for t in (tensor1, tensor2)):
+        raise UsageError(
+            "Integer division with addcdiv is not supported", {"tensor1": tensor1, "tensor2": tensor2},
+            "convert to floats: addcdiv(input, tensor1.float(), tensor2)",
+        )
     quotient = div(tensor1, tensor2)
     return add(input, quotient if _is_one(value) else mul(quotient, value))
 

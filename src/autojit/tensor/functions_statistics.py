@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from autojit import ops
 from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.ops.base import normalize_axis
+from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import (
     add,
     clamp,

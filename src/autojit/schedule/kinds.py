@@ -1,0 +1,75 @@
+"""Kinds of nodes: what may become of each when kernels are formed.
+
+- INLINE: reindexing, sources, gathers; readers follow them to the values behind.
+- POINTWISE: an element is computed from elements of the operands at positions known before running.
+- REDUCTION: folds axes, in a loop nest.
+- PRODUCT: a matrix product with tile code of its own.
+- SINGLE: anything else has a kernel of its own.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import prod
+
+from autojit.core.dtypes import float32, float64
+from autojit.core.sizes import typical
+from autojit.ir.graph import Graph, Node
+from autojit.ops.base import Elementwise, Reduction, Reindex, Source
+from autojit.ops.indexing import Gathering
+from autojit.ops.joining import Concatenate
+
+_NO_SCALARS = ("complex", "float8")
+_ALSO_POINTWISE = ("concatenate", "random_bits", "slice_update")
+_PRODUCTS = ("matmul", "matmul_add")
+MANY_BLOCKS = 8
+BLOCK_BYTES = 1024  # on average
+
+
+class Kind(Enum):
+    """See the module."""
+
+    INLINE = "inline"
+    POINTWISE = "pointwise"
+    REDUCTION = "reduction"
+    PRODUCT = "product"
+    SINGLE = "single"
+
+    __hash__ = object.__hash__
+
+
+def kinds_of(graph: Graph) -> dict[Node, Kind]:
+    """The kind of every node. Time O(nodes)."""
+    return {node: _kind(node) for node in graph.nodes}
+
+
+def is_opaque(node: Node) -> bool:
+    """Whether generated code cannot compute the node: complex numbers, floats of a byte, ops without a lowering."""
+    for value in (*node.inputs, *node.outputs):
+        if value.type.dtype.kind in _NO_SCALARS:
+            return True
+    return isinstance(node.op, Elementwise) and type(node.op).lower is Elementwise.lower
+
+
+def _kind(node: Node) -> Kind:
+    op = node.op
+    if op.name in _PRODUCTS:
+        return Kind.PRODUCT if node.outputs[0].type.dtype in (float32, float64) else Kind.SINGLE
+    is_pointwise = isinstance(op, Elementwise) or (op.name in _ALSO_POINTWISE and not _joins_blocks(node))
+    if is_pointwise:
+        found = Kind.POINTWISE
+    elif isinstance(op, Reindex | Source | Gathering):
+        found = Kind.INLINE
+    elif isinstance(op, Reduction):
+        found = Kind.REDUCTION
+    else:
+        return Kind.SINGLE
+    return Kind.SINGLE if is_opaque(node) else found
+
+
+def _joins_blocks(node: Node) -> bool:
+    """Whether a node joins so many blocks of memory that copying them beats asking per element in which one it lies."""
+    if not isinstance(node.op, Concatenate) or len(node.inputs) < MANY_BLOCKS:
+        return False
+    whole = node.outputs[0].type
+    return prod(whole.shape[: node.op.axis]) == 1 and typical(whole.size_bytes) >= len(node.inputs) * BLOCK_BYTES
