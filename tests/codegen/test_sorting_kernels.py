@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from autojit.compiler import compile
 from autojit.core.dtypes import (
-    DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8,
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
 )  # fmt: skip
 from autojit.core.sizes import named_size
 from autojit.core.types import TensorType

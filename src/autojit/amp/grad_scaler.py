@@ -1,20 +1,37 @@
-"""Losses scaled up before ``backward`` so that gradients of half precision do not vanish, and down before the step."""
+"""Losses scaled up before ``backward`` so that gradients of half precision do not vanish, and down before the step.
+
+The factor, its counter and what was found in the gradients are tensors, so a compiled function that scales, steps and
+updates carries them on as any other state; only whether the optimizer steps is a decision of Python.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autojit.core.device import device as device_of
-from autojit.core.errors import UsageError
+from autojit.core.dtypes import bool_, float16, float32, float64, int32
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.tensor import Tensor
-from autojit.tensor.state import grad_mode
+from autojit.tensor.factories import full
+from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_shape import stack
+from autojit.tensor.state import bump_guard_epoch, grad_mode, is_tracing, outside_trace
+
+
+class _SettingError(ArgumentError, AssertionError):
+    """A factor that does not grow or shrink."""
+
+
+class _TurnError(UsageError, AssertionError):
+    """A method that is called before what it builds on."""
 
 
 class GradScaler:
     """Scales losses by a factor that grows while gradients stay finite and shrinks when they do not.
 
-    Call it outside of compiled functions: whether a step is taken depends on the gradients' values.
+    Inside a compiled function ``step`` splits it once: whether the optimizer steps depends on the gradients' values.
 
     Args:
         device: "cpu"; another one is accepted with a warning, and the scaler is off.
@@ -53,14 +70,17 @@ class GradScaler:
             warnings.warn(f"GradScaler is enabled, but {device} is not available. Disabling.", stacklevel=2)
             self._enabled = False
         if not growth_factor > 1.0:
-            raise ValueError("The growth factor must be > 1.0.")
+            raise _SettingError("The growth factor must be > 1.0.", facts={"growth_factor": growth_factor})
         if not backoff_factor < 1.0:
-            raise ValueError("The backoff factor must be < 1.0.")
-        self._scale, self._growth_tracker = float(init_scale), 0
+            raise _SettingError("The backoff factor must be < 1.0.", facts={"backoff_factor": backoff_factor})
+        self._scale = full((), float(init_scale), dtype=float32)
+        self._growth_tracker = full((), 0, dtype=int32)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval = growth_interval
-        self._found_inf: dict[int, bool] = {}  # by optimizer, since the last update
+        self._found_inf: dict[int, Tensor] = {}  # by optimizer: whether the update must shrink the factor
+        self._unscaled: set[int] = set()  # since the last update
         self._stepped: set[int] = set()
+        self._was_traced = False  # then compiled steps look at gradients without this object's knowledge
 
     def scale(self, outputs: Any) -> Any:
         """A tensor, or those in a list or tuple, times the factor."""
@@ -70,35 +90,47 @@ class GradScaler:
             return outputs * self._scale
         if isinstance(outputs, list | tuple):
             return type(outputs)([self.scale(output) for output in outputs])
-        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+        if isinstance(outputs, Iterable) and not isinstance(outputs, str):
+            return map(self.scale, outputs)
+        raise ArgumentError("outputs must be a Tensor or an iterable of Tensors", facts={"outputs": outputs})
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of an optimizer's parameters by the factor, once between two updates.
 
         Raises:
             RuntimeError: it was done already, or the step was taken.
+            ValueError: gradients are float16, where dividing may lose them.
         """
         if not self._enabled:
             return
         if id(optimizer) in self._stepped:
             raise UsageError("unscale_() is being called after step().")
-        if id(optimizer) in self._found_inf:
+        if id(optimizer) in self._unscaled:
             raise UsageError("unscale_() has already been called on this optimizer since the last update().")
-        finite = True
+        self._unscaled.add(id(optimizer))
+        self._was_traced = self._was_traced or is_tracing()
         with grad_mode(False):
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    if parameter.grad is None:
-                        continue
-                    parameter.grad.mul_(1.0 / self._scale)
-                    finite = finite and bool(parameter.grad.isfinite().all())
-        self._found_inf[id(optimizer)] = not finite
+            inverse = self._scale.to(float64).reciprocal().to(float32)
+            gradients = list(_gradients(optimizer))
+            for gradient in gradients:
+                gradient.mul_(inverse)
+            if gradients:
+                all_finite = stack([gradient.isfinite().all() for gradient in gradients]).all()
+                self._found(optimizer).copy_(all_finite.logical_not())
+
+    def _found(self, optimizer: Any) -> Tensor:
+        """Where it is noted whether an optimizer's gradients were not finite; it outlives the step that asks first."""
+        if id(optimizer) not in self._found_inf:
+            with outside_trace():
+                self._found_inf[id(optimizer)] = full((), False, dtype=bool_)
+        return self._found_inf[id(optimizer)]
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """``optimizer.step()`` with gradients unscaled, unless one of them is infinite or NaN.
 
         Raises:
             RuntimeError: the step was taken already since the last update, or a closure is given.
+            AssertionError: no parameter of the optimizer has a gradient.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -106,35 +138,48 @@ class GradScaler:
             raise UsageError("Closure use is not currently supported if GradScaler is enabled.")
         if id(optimizer) in self._stepped:
             raise UsageError("step() has already been called since the last update().")
-        if id(optimizer) not in self._found_inf:
+        if id(optimizer) not in self._unscaled:
             self.unscale_(optimizer)
+        if id(optimizer) not in self._found_inf:
+            raise _TurnError("No inf checks were recorded for this optimizer.", fix="call backward() before")
+        result = None if self._found_inf[id(optimizer)] else optimizer.step(*args, **kwargs)
         self._stepped.add(id(optimizer))
-        return None if self._found_inf[id(optimizer)] else optimizer.step(*args, **kwargs)
+        return result
 
     def update(self, new_scale: Any = None) -> None:
         """Let the factor grow or shrink by what the steps found, or be ``new_scale``.
 
         Raises:
-            RuntimeError: no gradients were looked at since the last update.
+            AssertionError: no gradients were looked at since the last update.
         """
         if not self._enabled:
             return
-        if new_scale is not None:
-            self._scale = float(new_scale)
-        elif not self._found_inf:
-            raise UsageError("No inf checks were recorded prior to update.", fix="call step(optimizer) before")
-        elif any(self._found_inf.values()):
-            self._scale, self._growth_tracker = self._scale * self._backoff_factor, 0
-        else:
-            self._growth_tracker += 1
-            if self._growth_tracker == self._growth_interval:
-                self._scale, self._growth_tracker = self._scale * self._growth_factor, 0
-        self._found_inf.clear()
+        with grad_mode(False):
+            if new_scale is None:
+                self._follow_gradients()
+            elif isinstance(new_scale, Tensor):
+                self._scale.copy_(new_scale)
+            else:
+                self._scale.fill_(float(new_scale))
+            for found in self._found_inf.values():
+                found.zero_()
+        self._unscaled.clear()
         self._stepped.clear()
+
+    def _follow_gradients(self) -> None:
+        if not self._found_inf or not (self._unscaled or self._was_traced):
+            raise _TurnError("No inf checks were recorded prior to update.", fix="call step(optimizer) before")
+        shrinks = stack(list(self._found_inf.values())).any()
+        larger = self._scale * self._growth_factor
+        count = self._growth_tracker + 1
+        is_due = count == self._growth_interval
+        grown = where(is_due.logical_and(larger.isfinite()), larger, self._scale)
+        self._scale.copy_(where(shrinks, self._scale * self._backoff_factor, grown))
+        self._growth_tracker.copy_(count.masked_fill(shrinks.logical_or(is_due), 0))
 
     def get_scale(self) -> float:
         """The factor; 1 while the scaler is off."""
-        return self._scale if self._enabled else 1.0
+        return float(self._scale.item()) if self._enabled else 1.0
 
     def is_enabled(self) -> bool:
         """Whether losses are scaled at all."""
@@ -147,6 +192,7 @@ class GradScaler:
     def set_growth_factor(self, new_factor: float) -> None:
         """By what the factor shall grow."""
         self._growth_factor = new_factor
+        bump_guard_epoch()
 
     def get_backoff_factor(self) -> float:
         """By what the factor shrinks."""
@@ -155,6 +201,7 @@ class GradScaler:
     def set_backoff_factor(self, new_factor: float) -> None:
         """By what the factor shall shrink."""
         self._backoff_factor = new_factor
+        bump_guard_epoch()
 
     def get_growth_interval(self) -> int:
         """After how many steps the factor grows."""
@@ -163,17 +210,18 @@ class GradScaler:
     def set_growth_interval(self, new_interval: int) -> None:
         """After how many steps the factor shall grow."""
         self._growth_interval = new_interval
+        bump_guard_epoch()
 
     def state_dict(self) -> dict[str, Any]:
         """What continues the scaler; empty while it is off."""
         if not self._enabled:
             return {}
         return {
-            "scale": self._scale,
+            "scale": self.get_scale(),
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": int(self._growth_tracker.item()),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -186,6 +234,20 @@ class GradScaler:
             return
         if not state_dict:
             raise UsageError("The source state dict is empty, possibly as it was saved from a disabled GradScaler.")
-        self._scale, self._growth_tracker = state_dict["scale"], state_dict["_growth_tracker"]
+        self._scale.fill_(state_dict["scale"])
+        self._growth_tracker.fill_(state_dict["_growth_tracker"])
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
+        bump_guard_epoch()
+
+
+def _gradients(optimizer: Any) -> Iterator[Tensor]:
+    """The gradients of an optimizer's parameters; of a sparse one its values."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.dtype == float16:
+                raise ArgumentError("Attempting to unscale FP16 gradients.", fix="keep parameters in float32")
+            yield gradient._values() if gradient.is_sparse else gradient

@@ -300,7 +300,7 @@ def as_size(n: Any) -> int:
     if type(n) is int or type(n) is SymbolicSize:
         return n
     sized = getattr(n, "as_size", None)
-    return int(n) if sized is None else sized()  # type: ignore[no-any-return]
+    return as_extent(n) if sized is None else sized()
 
 
 def size_min(a: int, b: int) -> int:

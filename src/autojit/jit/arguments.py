@@ -1,7 +1,7 @@
 """Arguments of a jitted call: their signature, and the traced stand-ins (shells) a capture gives the function.
 
-Tensors and arrays become graph inputs; a float seen with a second value too; everything else is baked in and part of
-the signature. An argument whose memory the step also changes by another way (it is a parameter the step updates, or
+Tensors and arrays become graph inputs, and so do numbers that change (``open_numbers.py``); everything else is baked in
+and part of the signature. An argument whose memory the step also changes by another way (it is a parameter the step updates, or
 overlaps another argument that is written) is *bound*: the capture treats it as state, and holds for this very tensor.
 """
 
@@ -16,11 +16,13 @@ import numpy as np
 
 from autojit.autograd.engine import zeros_of
 from autojit.core.device import Device
-from autojit.core.dtypes import DType, float64
+from autojit.core.dtypes import DType, float64, int64
 from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Value
+from autojit.jit.open_numbers import number_kind
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
+from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.functions_elementwise import add
 from autojit.tensor.gradients import hook_keys
@@ -60,15 +62,16 @@ class ArgumentNode(Node):
 class ArgumentLeaf:
     """One leaf of the call's arguments.
 
-    ``kind`` is "tensor" or "array" (``value`` and ``shell`` set), "float" (``value`` and ``cell`` set), "twin" (the
-    same tensor as leaf ``twin``), "bound" or "object" (``original`` is baked in).
+    ``kind`` is "tensor" or "array" (``value`` and ``shell`` set), "number" (``value``, ``number`` and ``cell`` set),
+    "twin" (the same tensor as leaf ``twin``), "bound" or "object" (``original`` is baked in).
     """
 
     kind: str
     original: Any = None
     value: Value | None = None
     shell: Tensor | None = None
-    cell: Any = None  # 0-d float64 of a dynamic float
+    cell: Any = None  # 0-d float64 or int64 of an open number
+    number: TracedNumber | None = None
     twin: int = -1
     grad_value: Value | None = None  # the ``.grad`` the tensor had at the call
     grad_shell: Tensor | None = None
@@ -89,7 +92,7 @@ class ArgumentLeaf:
 def make_leaves(
     trace: Trace,
     leaves: Sequence[Any],
-    dynamic_floats: Collection[int],
+    open_numbers: Collection[int],
     bound: Collection[int],
     shapes: Mapping[int, Shape],
 ) -> list[ArgumentLeaf]:
@@ -109,13 +112,19 @@ def make_leaves(
             found = _tensor_leaf(trace, wrap(leaf), shapes.get(k))
             found.kind = "array"
             made.append(found)
-        elif type(leaf) is float and k in dynamic_floats:
-            value = trace.builder.input(TensorType((), float64))
-            cell = trace.known[value] = np.array(leaf)
-            made.append(ArgumentLeaf("float", leaf, value, wrap_value(value), cell))
+        elif k in open_numbers and (kind := number_kind(leaf)) is not None:
+            made.append(_number_leaf(trace, leaf, kind))
         else:
             made.append(ArgumentLeaf("object", leaf))
     return made
+
+
+def _number_leaf(trace: Trace, leaf: Any, kind: type) -> ArgumentLeaf:
+    dtype = float64 if kind is float else int64
+    value = trace.builder.input(TensorType((), dtype))
+    cell = trace.known[value] = np.array(leaf, dtype.numpy)
+    number = TracedNumber(trace, wrap_value(value), kind)
+    return ArgumentLeaf("number", leaf, value, cell=cell, number=number)
 
 
 def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLeaf:
@@ -151,6 +160,8 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
     for leaf, given in zip(made, leaves, strict=True):
         if leaf.kind == "twin":
             found.append(made[leaf.twin].shell)
+        elif leaf.number is not None:
+            found.append(leaf.number)
         elif leaf.shell is None:
             found.append(given)
         else:
@@ -159,7 +170,7 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
 
 
 def signature(
-    leaves: Sequence[Any], tree: TreeSpec, dynamic_floats: Collection[int], shapes: Mapping[int, Shape]
+    leaves: Sequence[Any], tree: TreeSpec, open_numbers: Collection[int], shapes: Mapping[int, Shape]
 ) -> tuple[Any, ...]:
     """What two calls must share to share a capture: structure, types, baked-in values, gradients in place.
 
@@ -180,15 +191,16 @@ def signature(
         elif k in shapes:
             parts.append(("array", shapes[k], leaf.dtype))
         else:
-            parts.append(_plain_signature(leaf, k in dynamic_floats))
+            parts.append(_plain_signature(leaf, k in open_numbers))
     return tree, tuple(parts)
 
 
-def _plain_signature(leaf: Any, dynamic: bool) -> Any:
+def _plain_signature(leaf: Any, is_open: bool) -> Any:
     if isinstance(leaf, np.ndarray):
         return "array", leaf.shape, leaf.dtype
-    if type(leaf) is float:
-        return "float" if dynamic else ("float", repr(leaf))
+    kind = number_kind(leaf)
+    if kind is not None:
+        return kind.__name__ if is_open else (kind.__name__, repr(leaf))
     if isinstance(leaf, BAKED):
         return type(leaf), leaf
     return "object", id(leaf)

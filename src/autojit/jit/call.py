@@ -92,9 +92,7 @@ class CompiledCall(GraphOp):
         call = self.adjoint_call(wanted)
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
         results = (result,) if self.n_outputs == 1 else result
-        filled = [
-            primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in self._with_history()
-        ]
+        filled = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in self._with_history()]
         found = bind(call, *primals, *filled)
         found = (found,) if call.n_outputs == 1 else found
         for k, bar in zip(wanted, found, strict=True):

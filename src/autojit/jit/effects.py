@@ -187,7 +187,7 @@ class Effects:
 
 def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     shell = leaf.shell
-    if shell is None or leaf.kind == "float":
+    if shell is None:
         return []
     found: list[ArgumentWrite] = []
     if shell._storage is not None and shell._storage.value is not leaf.value:

@@ -27,12 +27,15 @@ from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, collect, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
+from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
 from autojit.jit.rebinding import Rebinding, Rebinds, Snapshot, take_changing_numbers
 from autojit.jit.report import explain_function, show_stage
+from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
+from autojit.jit.traced_math import traced_math
 from autojit.jit.uncollected import uncollected
 from autojit.jit.verify import run_verified
 from autojit.runtime.ahead import compile_ahead
@@ -71,7 +74,7 @@ class JitFunction:
         self.name = getattr(function, "__name__", type(function).__name__)
         self.verify = verify
         self.roots: dict[Any, Captures] = {}
-        self.dynamic_floats: set[int] = set()
+        self.open_numbers = OpenNumbers()
         self.open_sizes = OpenSizes(dynamic)
         self.rebinding: Rebinding | None = None
         self.gathering = Gathering()
@@ -145,7 +148,7 @@ class JitFunction:
         known = () if self.rebinding is None else self.rebinding.locations
         self.rebinding = Rebinding(self.function, (*known, *found.locations))
         self.roots.clear()
-        self.dynamic_floats.clear()
+        self.open_numbers.clear()
         self._entries = [None] * 4
         self.counts.note(f"{found.why}: {', '.join(place.name for place in found.locations)}")
 
@@ -204,7 +207,7 @@ class JitFunction:
     def _key(self, call: Call) -> Any:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive
         return (self._mode(), state.autocast, bound), signature(
-            call.leaves, call.tree, self.dynamic_floats, call.shapes
+            call.leaves, call.tree, self.open_numbers.of(call.tree), call.shapes
         )
 
     def _root(self, call: Call) -> Captures:
@@ -216,9 +219,10 @@ class JitFunction:
             key = self._key(call) if call.shapes else key
             found = self.roots.get(key)
         if found is None:
-            if self._notice_changing_floats(call):
-                return self._root(call)
             alike = [old for mode, old in self.roots if mode == key[0]]
+            if self.open_numbers.notice(alike, key[1], call.leaves):
+                self.counts.note(self._difference(key))
+                return self._root(call)
             if not call.is_fixed and self.open_sizes.notice(alike, key[1]):
                 self.counts.note(self._difference(key))
                 call.has_opened = True
@@ -238,24 +242,6 @@ class JitFunction:
             return "gradient mode changed"
         names = leaf_names(self.function, new[0]) if self.rebinding is None else self.rebinding.leaf_names(new[0])
         return describe_difference(old, new, names)
-
-    def _notice_changing_floats(self, call: Call) -> bool:
-        """A float argument seen with a second value becomes an input."""
-        new = signature(call.leaves, call.tree, self.dynamic_floats, call.shapes)
-        changed: set[int] = set()
-        for _, old in self.roots:
-            if old[0] == new[0]:
-                changed |= {
-                    k
-                    for k, (a, b) in enumerate(zip(old[1], new[1], strict=True))
-                    if a != b
-                    and k not in self.dynamic_floats
-                    and type(call.leaves[k]) is float
-                    and isinstance(a, tuple)
-                    and a[0] == "float"
-                }
-        self.dynamic_floats |= changed
-        return bool(changed)
 
     def _find(self, branch: Branch, call: Call, is_root: bool) -> Decision | CompiledStep | None:
         for node in branch:
@@ -286,6 +272,10 @@ class JitFunction:
             root.captures -= 1  # what raises is not kept
             raise
         traced = time.perf_counter()
+        if self.open_numbers.give_up(call.tree, capture, self.counts.note):
+            root.captures -= 1
+            capture.trace.finish()
+            raise Conflict(set())
         try:
             made = build_path(capture, branch, call.path)
             step = made[-1]
@@ -311,7 +301,7 @@ class JitFunction:
 
     def _trace(self, call: Call, shift: int = 0) -> Capture:
         trace = call.trace = Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift)
-        made = make_leaves(trace, call.leaves, self.dynamic_floats, call.bound, call.shapes)
+        made = make_leaves(trace, call.leaves, self.open_numbers.of(call.tree), call.bound, call.shapes)
         args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
         objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
         rebinding = self.rebinding
@@ -321,11 +311,13 @@ class JitFunction:
         try:
             set_trace(trace)
             with recording(trace):
-                result = (rebinding or self.function)(*args, **kwargs)
+                with traced_math():
+                    result = (rebinding or self.function)(*args, **kwargs)
                 changed = snapshot.take_back()
                 if changed:
                     raise Rebinds(changed)
                 outputs, output_tree = flatten(result)
+                output_tree = with_plain_keys(output_tree)
                 capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
             if modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference

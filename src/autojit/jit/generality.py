@@ -19,7 +19,7 @@ from autojit.core.errors import AutojitError, SpecializeSize
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import SizeGuard
 from autojit.core.source import SourceLocation, is_own
-from autojit.ir.graph import Value
+from autojit.ir.graph import Node, Value
 from autojit.jit.calls import Call, Fixed
 from autojit.jit.guards import same
 from autojit.jit.open_sizes import OpenSizes
@@ -101,7 +101,7 @@ class _Unheard:
 @contextmanager
 def _unheard() -> Iterator[None]:
     """Inside, this thread's prints are dropped: the function said the same when it was first recorded."""
-    with redirect_stdout(_Unheard(sys.stdout)):  # type: ignore[type-var]
+    with redirect_stdout(_Unheard(sys.stdout)):
         yield
 
 
@@ -143,7 +143,7 @@ def first_difference(a: Capture, b: Capture) -> str | None:
         fits = node.op == twin_node.op and operands == list(twin_node.inputs)
         pairs = list(zip(node.outputs, twin_node.outputs, strict=True)) if fits else []
         if not fits or any(v.type != w.type for v, w in pairs):
-            return f"{node.op} at {node.source}, which becomes {twin_node.op}"
+            return _changed_course(a, b, node, twin_node)
         known.update(pairs)
     if len(a.trace.builder.nodes) != len(b.trace.builder.nodes):
         return "the number of operations"
@@ -153,6 +153,18 @@ def first_difference(a: Capture, b: Capture) -> str | None:
     if [known.get(v) for v in _left(a)] != list(_left(b)):
         return "what it leaves"
     return _different_result(a, b)
+
+
+def _changed_course(a: Capture, b: Capture, node: Node, twin: Node) -> str:
+    """What to say of the first ops that differ; more ops for other sizes are nearly always a loop."""
+    counts = len(a.trace.builder.nodes), len(b.trace.builder.nodes)
+    if counts[0] == counts[1]:
+        return f"{node.op} at {node.source}, which becomes {twin.op}"
+    source = node.source if counts[0] > counts[1] else twin.source
+    return (
+        f"the number of operations from {counts[0]} to {counts[1]} at {source}: Python takes a loop over an open size "
+        "step by step (aj.scan and layers such as nn.LSTM keep it open)"
+    )
 
 
 def _different_derivative(a: Capture, b: Capture) -> str | None:

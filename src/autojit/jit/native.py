@@ -28,6 +28,7 @@ from autojit.runtime.entry_spec import (
     EntrySpec,
     EqualIntArgument,
     FloatArgument,
+    IntArgument,
     ObjectArgument,
     Output,
     OutputRing,
@@ -199,9 +200,9 @@ class NativeStep:
     def _input(self, k: int, leaf: ArgumentLeaf, index: int) -> Argument:
         assert leaf.value is not None
         check = ArrayCheck(leaf.value.type.shape, leaf.value.type.dtype.numpy)
-        if leaf.kind == "float":
+        if leaf.kind == "number":
             self.step.segment.executable.set_pointer(index, leaf.cell.__array_interface__["data"][0])
-            return FloatArgument(leaf.cell)
+            return IntArgument(leaf.cell) if leaf.cell.dtype == np.int64 else FloatArgument(leaf.cell)
         if leaf.kind == "array":
             return ArrayArgument(check, index)
         assert leaf.shell is not None

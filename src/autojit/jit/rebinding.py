@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 from types import CellType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,8 @@ import numpy as np
 
 from autojit.jit.arguments import BAKED, leaf_names
 from autojit.jit.guards import CONTAINER_LIMIT, Collector, same
+from autojit.jit.number_ranges import Range
+from autojit.jit.open_numbers import number_kind
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
@@ -110,6 +113,12 @@ class Number(NamedTuple):
     tensor: Any
 
 
+class Count(NamedTuple):
+    """A number that is not negative on its way into a step, as counters are: the step is for such only."""
+
+    tensor: Any
+
+
 class Remade(NamedTuple):
     """A parameter on its way out of a step: its class, and what it is made of."""
 
@@ -161,18 +170,29 @@ class Snapshot:
 
     def _changes(self) -> Iterable[tuple[Location, Any]]:
         for location, before in self.single:
-            if isinstance(location.holder, Tensor) and not location.holder.is_leaf:
+            holder = location.holder
+            if type(holder) is dict and holder.get(location.key, MISSING) is before:
+                continue  # most places
+            if isinstance(holder, Tensor) and not holder.is_leaf:
                 continue  # an in-place change gave it a history
             if not same(location.read(), before):
                 yield location, before
         for name, holder, before in self.tables:
             table = _table(holder)
+            if _is_untouched(table, before):
+                continue  # most tables
             if isinstance(holder, list) and len(table) != len(before):
                 continue  # it grows with every call
             for key in dict.fromkeys((*table, *before)):
                 old, new = before.get(key, MISSING), table.get(key, MISSING)
                 if not same(new, old) and (id(holder) not in self.of_own or key == "training" or _is_traced(new)):
                     yield Location(f"{name}.{key}" if isinstance(key, str | int) else name, holder, key), old
+
+
+def _is_untouched(table: Mapping[Any, Any], before: Mapping[Any, Any]) -> bool:
+    """Whether two tables hold the very same items in the same order: quick to see for those that nobody touched."""
+    same_keys = len(table) == len(before) and all(map(is_, table, before))
+    return same_keys and all(map(is_, table.values(), before.values()))
 
 
 def _table(holder: Any) -> Mapping[Any, Any]:
@@ -214,7 +234,7 @@ class Rebinding:
     def __call__(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The function called with these values in their places; the places are left as they were."""
         before = [location.read() for location in self.locations]
-        given = [_mapped(value, lambda v: v.tensor.item() if type(v) is Number else v) for value in values]
+        given = [_mapped(value, _entered) for value in values]
         try:
             for location, value in zip(self.locations, given, strict=True):
                 location.write(value)
@@ -283,11 +303,19 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _entering(value: Any) -> Any:
-    if type(value) is int:
-        return Number(wrap(np.array(value, np.int64)))
-    if type(value) is float:
-        return Number(wrap(np.array(value)))
-    return value
+    if number_kind(value) is None:
+        return value
+    number = wrap(np.array(value, np.int64 if isinstance(value, int | np.integer) else np.float64))
+    return Count(number) if value >= 0 else Number(number)
+
+
+def _entered(value: Any) -> Any:
+    if type(value) not in (Number, Count):
+        return value
+    found = value.tensor.item()
+    if type(value) is Count and isinstance(found, TracedNumber):
+        found.span = Range(0.0, found.span.high)
+    return found
 
 
 def _leaving(value: Any, given: Any) -> Any:

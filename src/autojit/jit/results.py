@@ -224,6 +224,12 @@ def has_history(t: Tensor) -> bool:
     return True
 
 
+def with_plain_keys(tree: TreeSpec) -> TreeSpec:
+    """The structure of results whose dictionaries have no traced numbers as keys: the step holds for these digits."""
+    keys = tuple([key.concrete() if isinstance(key, TracedNumber) else key for key in tree.keys])
+    return replace(tree, children=tuple([with_plain_keys(child) for child in tree.children]), keys=keys)
+
+
 def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
     """TraceError for outputs that a later call could not give again."""
     known: set[Value] | None = None

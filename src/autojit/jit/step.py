@@ -74,7 +74,7 @@ class Capture:
         found: dict[str, int] = {}
         if self.trace.sizes:
             for leaf, given in zip(self.arguments, leaves, strict=True):
-                if leaf.value is not None and leaf.kind != "float":
+                if leaf.value is not None and leaf.kind != "number":
                     pairs = zip(leaf.value.type.shape, given.shape, strict=True)
                     found.update((str(n), extent) for n, extent in pairs if is_symbolic(n))
         return found

@@ -225,11 +225,10 @@ class Trace(TraceSizes):
     def history_before(self, t: Tensor) -> Edge | None:
         """Where the gradient of an outside tensor went when the capture began; None when it needed none."""
         before = self._before.get(id(t))
-        slots = {} if before is None else dict(before.slots)
-        if not slots.get("_requires_grad", t._requires_grad):
+        requires_grad, node, number = _Before.of_tensor(t).slots if before is None else before.slots
+        if not requires_grad:
             return None
-        node = slots.get("_grad_fn", t._grad_fn)
-        return (accumulator_of(t), 0) if node is None else (node, slots.get("_output_nr", t._output_nr))
+        return (accumulator_of(t), 0) if node is None else (node, number)
 
     def _remember(self, storage: Storage, owner: Tensor | None) -> None:
         if id(storage) not in self._before:
@@ -339,6 +338,10 @@ class Trace(TraceSizes):
 
     def check(self) -> None:
         """TraceError if a node reads a value of another capture."""
+        nodes = self.builder.nodes
+        known = set(self.builder.inputs).union(*[node.outputs for node in nodes])
+        if known.issuperset(set().union(*[node.inputs for node in nodes])):
+            return
         known = set(self.builder.inputs)
         for node in self.builder.nodes:
             for value in node.inputs:
@@ -354,31 +357,31 @@ def _begun_with(array: Any) -> Op:
 
 @dataclass(eq=False)
 class _Before:
-    """Slots of an object as they were before the capture."""
+    """What changes of an object as they were before the capture."""
 
-    target: Any
-    slots: tuple[tuple[str, Any], ...]
+    target: Any  # a storage or a tensor
+    slots: tuple[Any, ...]
 
     @staticmethod
     def of_storage(storage: Storage) -> _Before:
-        return _slots_of(storage, "version", "changed_at", "changed_by")
+        return _Before(storage, (storage.version, storage.changed_at, storage.changed_by))
 
     @staticmethod
     def of_tensor(t: Tensor) -> _Before:
-        return _slots_of(t, "_requires_grad", "_grad_fn", "_output_nr")
+        return _Before(t, (t._requires_grad, t._grad_fn, t._output_nr))
 
     def exchange(self) -> _Before:
         """Put the slots back; what they held is returned."""
-        after = _slots_of(self.target, *(name for name, _ in self.slots))
-        if isinstance(self.target, Tensor) and self.target._grad_fn is dict(self.slots)["_grad_fn"]:
-            return after  # its history did not move; ``requires_grad_`` inside the step is the user's own doing
-        for name, value in self.slots:
-            setattr(self.target, name, value)
+        target = self.target
+        if isinstance(target, Storage):
+            after = self.of_storage(target)
+            target.version, target.changed_at, target.changed_by = self.slots
+            return after
+        after = self.of_tensor(target)
+        if target._grad_fn is not self.slots[1]:
+            # else its history did not move; ``requires_grad_`` inside the step is the user's own doing
+            target._requires_grad, target._grad_fn, target._output_nr = self.slots
         return after
-
-
-def _slots_of(target: Any, *names: str) -> _Before:
-    return _Before(target, tuple((name, getattr(target, name)) for name in names))
 
 
 def source_of(value: Value) -> SourceLocation | None:

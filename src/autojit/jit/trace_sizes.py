@@ -18,10 +18,11 @@ from autojit.core.errors import UsageError
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import SizeGuard, expression_of, hint_of, size
 from autojit.core.source import SourceLocation, here
-from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.builder import GraphBuilder
+from autojit.ir.concrete import concrete, symbols_of
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
+from autojit.jit.number_ranges import INT64, Range
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.counted_positions import Counting, Extent, Positions
 from autojit.ops.sources import Iota, SizeValue
@@ -106,8 +107,9 @@ class TraceSizes:
         if not self._is_counted(expression):
             known = size(expression.evaluate(self.sizes), expression)
             value = self.apply(SizeValue(known, int64), ())[0]
-            is_positive = (expression.lower_bound() or 0) > 0
-            return TracedNumber(self, wrap_value(value), int, is_positive)  # type: ignore[arg-type]
+            least = expression.lower_bound()
+            span = INT64 if least is None else Range(float(least), INT64.high)
+            return TracedNumber(self, wrap_value(value), int, span)  # type: ignore[arg-type]
         total: Any = 0
         for monomial, coefficient in expression.terms:
             product: Any = coefficient

@@ -1,8 +1,9 @@
 """TracedNumber: what ``tensor.item()`` gives while a step is captured.
 
-It stands for a Python number that changes from call to call. Arithmetic and comparisons stay in the graph; returned
-from the step it is a fresh number at every call. Only when Python needs the digits (``float``, ``int``, ``hash``,
-formatting, ``math.sqrt``) the capture splits on the value; a comparison used in an ``if`` splits on its outcome alone.
+It stands for a Python number that changes from call to call: one taken from a tensor, or an argument. Arithmetic, the
+functions of ``math`` (``traced_math.py``) and comparisons stay in the graph; returned from the step it is a fresh number
+at every call. Only when Python needs the digits (``float``, ``int``, ``hash``, formatting) the capture splits on the
+value; a comparison used in an ``if`` splits on its outcome alone.
 
 It is no subclass of ``float``: C code reads a float's digits without asking, and would bake in those of the first call.
 """
@@ -21,6 +22,7 @@ from autojit.core.dtypes import default_dtype, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
+from autojit.jit.number_ranges import ANY, INT64, Range, combined, power
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
@@ -32,15 +34,20 @@ if TYPE_CHECKING:
 class TracedNumber:
     """An int or float of a captured step; ``tensor`` is its 0-d float64 or int64 tensor, ``kind`` int or float.
 
-    ``is_positive``: it is known to be greater than 0, so that dividing by it and its powers need no look at its digits.
+    ``span`` is what is known of its value, so that dividing by it and its powers need no look at its digits.
     """
 
     __array_priority__ = 2000
-    __slots__ = ("is_positive", "kind", "source", "tensor", "trace")
+    __slots__ = ("kind", "source", "span", "tensor", "trace")
 
-    def __init__(self, trace: Trace, tensor: Tensor, kind: type, is_positive: bool = False) -> None:
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        """``isinstance`` tells what it stands for, as well as what it is."""
+        return self.kind
+
+    def __init__(self, trace: Trace, tensor: Tensor, kind: type, span: Range = ANY) -> None:
         self.trace = trace
-        self.is_positive = is_positive
+        self.span = span if kind is float else INT64 if span is ANY else span
         self.tensor = tensor
         self.kind = kind
         self.source: SourceLocation = here()
@@ -93,12 +100,13 @@ class TracedNumber:
         theirs = other.kind if isinstance(other, TracedNumber) else (int if isinstance(other, int) else float)
         wide = kind or (int if self.kind is int and theirs is int else float)
         divisor = self if swapped else other
-        if function is operator.truediv and not getattr(divisor, "is_positive", False) and divisor == 0:
+        if function is operator.truediv and _span(divisor).low <= 0.0 <= _span(divisor).high and divisor == 0:
             raise ZeroDivisionError("division by zero")
         with grad_mode(False):
             a, b = _operand(self, wide), _operand(other, wide)
             found = function(b, a) if swapped else function(a, b)
-        return TracedNumber(self.trace, found, wide)
+        spans = (_span(other), self.span) if swapped else (self.span, _span(other))
+        return TracedNumber(self.trace, found, wide, combined(function.__name__, *spans))
 
     def _compare(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
         if isinstance(other, Tensor):
@@ -134,13 +142,13 @@ class TracedNumber:
         return bool(self._compare(0, operator.ne))
 
     def __neg__(self) -> TracedNumber:
-        return TracedNumber(self.trace, -self.as_operand(), self.kind)
+        return TracedNumber(self.trace, -self.as_operand(), self.kind, Range(-self.span.high, -self.span.low))
 
     def __pos__(self) -> TracedNumber:
         return self
 
     def __abs__(self) -> TracedNumber:
-        return TracedNumber(self.trace, self.as_operand().abs(), self.kind)
+        return TracedNumber(self.trace, self.as_operand().abs(), self.kind, Range(0.0, self.span.high))
 
     def __float__(self) -> float:
         return float(self.concrete())
@@ -157,14 +165,24 @@ class TracedNumber:
     def __trunc__(self) -> int:
         return int(self)
 
-    def __floor__(self) -> int:
-        return math.floor(self.concrete())  # type: ignore[no-any-return]
+    def __floor__(self) -> Any:
+        return self._whole(math.floor)
 
-    def __ceil__(self) -> int:
-        return math.ceil(self.concrete())  # type: ignore[no-any-return]
+    def __ceil__(self) -> Any:
+        return self._whole(math.ceil)
 
     def __round__(self, digits: int | None = None) -> Any:
-        return round(self.concrete(), digits)
+        return self._whole(round) if digits is None else round(self.concrete(), digits)
+
+    def _whole(self, function: Callable[[Any], int]) -> Any:
+        """The next int by ``floor``, ``ceil`` or ``round``; Python's error for what has none."""
+        if self.kind is int:
+            return self
+        if not (self.span.is_finite or (-math.inf < self and self < math.inf)):
+            return function(self.concrete())
+        with grad_mode(False):
+            found = getattr(self.as_operand(), function.__name__)().to(int64)
+        return TracedNumber(self.trace, found, int, self.span.image(function))
 
     def __complex__(self) -> complex:
         return complex(self.concrete())
@@ -196,6 +214,13 @@ class TracedNumber:
     def item(self) -> TracedNumber:
         """Itself, as NumPy's scalars."""
         return self
+
+
+def _span(x: Any) -> Range:
+    """What is known of a number."""
+    if isinstance(x, TracedNumber):
+        return x.span
+    return ANY if is_symbolic(x) or x != x else Range(float(x), float(x))
 
 
 def _operand(x: Any, kind: type) -> Any:
@@ -246,11 +271,24 @@ _power_by_digits: Callable[[Any, Any], Any] = getattr(TracedNumber, _POWER)
 
 
 def _power(self: TracedNumber, exponent: Any) -> Any:
-    if not self.is_positive or not isinstance(exponent, float):
-        return _power_by_digits(self, exponent)
+    """``self ** exponent`` where its type does not hang on the digits: a float to a whole power, or not negative."""
+    is_whole = type(exponent) is int and exponent >= 0
+    if self.kind is int and is_whole:
+        span = power(Range(0.0, max(abs(self.span.low), abs(self.span.high))), _span(exponent))
+        if span.high < INT64.high:
+            return _raised(self, exponent, int)
+    elif isinstance(exponent, int | float) and (
+        (is_whole and self.kind is float) or self.span.low > 0 or (self.span.low == 0 and exponent > 0)
+    ):
+        return _raised(self, exponent, float)
+    return _power_by_digits(self, exponent)
+
+
+def _raised(self: TracedNumber, exponent: Any, kind: type) -> TracedNumber:
     self._check()
     with grad_mode(False):
-        return TracedNumber(self.trace, self.tensor.to(float64) ** exponent, float)
+        found = self.tensor.to(int64 if kind is int else float64) ** exponent
+    return TracedNumber(self.trace, found, kind, power(self.span, _span(exponent)))
 
 
 setattr(TracedNumber, _POWER, _power)
@@ -258,11 +296,12 @@ setattr(TracedNumber, _POWER, _power)
 
 def _power_of(self: TracedNumber, base: Any) -> Any:
     """``base ** self``, as in ``1 - beta ** step``: a float whatever the digits if the base is a positive one."""
-    if type(base) is not float or base <= 0.0:
+    if not isinstance(base, float) or base <= 0.0:
         return base ** (self._beside(base) if isinstance(base, Tensor) else self.concrete())
     self._check()
     with grad_mode(False):
-        return TracedNumber(self.trace, base ** self.tensor.to(float64), float)
+        found = float(base) ** self.tensor.to(float64)
+    return TracedNumber(self.trace, found, float, power(_span(base), self.span))
 
 
 setattr(TracedNumber, "__rpow__", _power_of)  # noqa: B010  # as the operators above

@@ -11,6 +11,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.autocast import converted, in_full_precision
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_elementwise import maximum
+from autojit.tensor.functions_matrix import complete_qr, completed
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand
 from autojit.tensor.state import grad_mode, state
@@ -152,37 +153,29 @@ def tolerances(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[float 
 
 
 def qr(A: Tensor, mode: str = "reduced") -> Qr:
-    """Orthonormal columns times upper triangle."""
-    if mode not in ("reduced", "r"):
-        raise ArgumentErrorAsRuntime(f"qr: mode {mode!r} is not supported; 'reduced' and 'r' are")
-    found = Qr(*ops.qr(require_floating(A, "qr")))
+    """Orthonormal columns times upper triangle.
+
+    Args:
+        mode: ``"reduced"``; ``"complete"``: ``Q`` is square (without a derivative for tall matrices, as in torch);
+            ``"r"``: without ``Q``, which is empty, and without a derivative.
+    """
+    if mode not in ("reduced", "complete", "r"):
+        raise ArgumentErrorAsRuntime(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    x = require_floating(A, "qr")
+    if mode == "r":
+        return Qr(x.new_zeros(0), ops.qr(x.detach())[1])
+    found = Qr(*(ops.qr(x) if mode == "reduced" else complete_qr(x)))
     rename_node(found.Q, "LinalgQrBackward0", mode=mode)
     return found
 
 
 @in_full_precision
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Svd:
-    """Singular value decomposition. ``full_matrices`` needs a square matrix here; pass False otherwise."""
-    shape = type_of(require_floating(A, "svd")).shape
-    if full_matrices and shape[-1] != shape[-2]:
-        return _full_svd(A)
-    return Svd(*ops.svd(A))
-
-
-def _full_svd(a: Tensor) -> Svd:
-    """Complete the reduced factors to square ones by the QR of their complement (no derivative in the completion)."""
-    u, s, vh = ops.svd(a)
-    return Svd(_completed(u), s, _completed(vh.mH).mH)
-
-
-def _completed(q: Tensor) -> Tensor:
-    shape = type_of(q).shape
-    rows, columns = shape[-2:]
-    if rows == columns:
-        return q
-    whole = q.detach() @ q.detach().mH
-    _, vectors = ops.eigh(whole)
-    return ops.concatenate([q, vectors[..., : rows - columns].detach()], -1)  # type: ignore[no-any-return]
+    """Singular value decomposition; ``full_matrices`` completes the factors to square ones, without a derivative."""
+    u, s, vh = ops.svd(require_floating(A, "svd"))
+    return Svd(completed(u), s, completed(vh.mH).mH) if full_matrices else Svd(u, s, vh)
 
 
 @in_full_precision
@@ -200,6 +193,11 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """``solve`` that reads one triangle of ``A``."""
     return ops.triangular_solve(require_floating(A, "solve_triangular"), B, upper, left, unitriangular)  # type: ignore[no-any-return]
+
+
+def _is_everywhere(rank: Tensor, n: int) -> bool:
+    """Whether all ranks are ``n``; along a batch of ``vmap``, where nothing can be looked at, they count as full."""
+    return (rank._array is None and bool(state.layers)) or bool(rank.eq(n).all())
 
 
 @in_full_precision
@@ -235,7 +233,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     x = pinv(A, rtol=rcond) @ right
     rank, empty = ops.matrix_rank(A, rcond), zeros(0, dtype=type_of(A).dtype.to_real())
     residuals = x.reshape(-1)[:0].real
-    if m > n and driver in ("gels", "gelsd", "gelss") and (driver == "gels" or bool(rank.eq(n).all())):
+    if m > n and driver in ("gels", "gelsd", "gelss") and (driver == "gels" or _is_everywhere(rank, n)):
         residuals = (A @ x - right).abs().square().sum(-2)
     values = svdvals(A).detach() if driver in ("gelsd", "gelss") else empty
     solution = x.squeeze(-1) if is_vector else x

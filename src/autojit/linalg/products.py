@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import DType, int64
-from autojit.core.errors import ShapeError, UsageError
+from autojit.core.errors import UsageError
 from autojit.linalg.factorizations import inv, require_floating, svdvals, tolerances
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
+from autojit.tensor.functions_derived import cross as vector_product
 from autojit.tensor.functions_reduction import norm as vector_p_norm
 from autojit.tensor.functions_shape import matmul as matmul
 from autojit.tensor.functions_views import diagonal as diagonal_view
@@ -71,15 +72,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
 @with_numpy_names
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """The vector product along an axis of extent 3."""
-    if type_of(input).ndim != type_of(other).ndim:
-        raise ShapeError(
-            "linalg.cross: inputs must have the same number of dimensions.", {"input": input, "other": other}
-        )
-    if type_of(input).shape[dim] != 3 or type_of(other).shape[dim] != 3:
-        raise ShapeError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
-    a1, b1 = input.roll(-1, dim), other.roll(-1, dim)
-    a2, b2 = input.roll(-2, dim), other.roll(-2, dim)
-    return a1 * b2 - a2 * b1  # type: ignore[no-any-return]
+    return vector_product(input, other, dim)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:

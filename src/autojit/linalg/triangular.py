@@ -154,6 +154,26 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     shape = type_of(require_floating(LU, "lu_solve")).shape
     if shape[-1] != shape[-2]:
         raise ShapeError("linalg.lu_solve: LU must be batches of square matrices", {"LU": LU})
+    if type_of(pivots).shape[-1:] != shape[-1:]:
+        raise ShapeError(
+            "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix",
+            {"LU": LU, "pivots": pivots},
+        )
+    if type_of(B).dtype is not type_of(LU).dtype:
+        raise UsageError(
+            "linalg.lu_solve: Expected LU and B to have the same dtype, but found LU of type "
+            f"{type_of(LU).dtype} and B of type {type_of(B).dtype} instead"
+        )
+    if (
+        pivots._array is not None
+        and pivots._array.size
+        and not 1 <= pivots._array.min() <= pivots._array.max() <= shape[-1]
+    ):
+        raise UsageError(
+            f"Pivots given to lu_solve must all be from 1 to LU.size(-1) ({shape[-1]})",
+            {"pivots": pivots},
+            "give the pivots that lu_factor returned",
+        )
     order = ops.pivot_order(pivots, shape[-1])
     batch = ops.base.broadcast_shapes(shape[:-2], type_of(B).shape[:-2])
     factors = LU.expand(*batch, *shape[-2:])

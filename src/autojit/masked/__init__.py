@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.core.dtypes import DType, int64
-from autojit.core.errors import ArgumentError
+from autojit.core.errors import ArgumentError, UnsupportedDTypeError
 from autojit.tensor import Tensor
 from autojit.tensor import functions_elementwise as elementwise
 from autojit.tensor import functions_reduction as reduction
@@ -56,6 +56,8 @@ def _axes(input: Tensor, dim: Axes) -> tuple[int, ...]:
 
 def _least(dtype: DType, greatest: bool = False) -> Any:
     """The smallest (or greatest) number of a dtype, infinities included."""
+    if dtype.is_complex:
+        raise UnsupportedDTypeError(f"masked: complex numbers have no order: {dtype}")
     if dtype.is_floating_point:
         return math.inf if greatest else -math.inf
     if dtype.name == "bool":
@@ -226,7 +228,8 @@ def var(
     squares = elementwise.mul(apart, apart.conj()).real if type_of(apart).dtype.is_complex else apart.square()
     freedom = elementwise.clamp(elementwise.sub(count, less), min=0)
     found = elementwise.div(reduction.sum(squares, axes, True), freedom)
-    found = cast(found, type_of(x).dtype)  # also complex, as in torch
+    if type_of(x).dtype.category >= 2:
+        found = cast(found, type_of(x).dtype)  # also complex, as in torch
     return _shaped(found, axes, keepdim)
 
 

@@ -1,7 +1,7 @@
-"""Recurrent layers: several layers, both directions, plain loops over time.
+"""Recurrent layers: several layers, both directions, a scan over time.
 
-The input's part of the gates of all steps is one matrix product before the loop. Under ``@aj.jit`` the loop is traced
-step by step.
+The input's part of the gates of all steps is one matrix product before the loop. Under ``@aj.jit`` the scan is one op
+whose body is compiled once, so that one compiled step serves every length.
 """
 
 from __future__ import annotations
@@ -120,6 +120,8 @@ class RNNBase(Module):
         weight_ih = getattr(self, f"weight_ih_{suffix}")
         weights = tuple(self._weight(name, suffix) for name in ("weight_hh", "bias_hh", "weight_hr"))
         gates = F.linear(x, weight_ih, self._weight("bias_ih", suffix))
+        if self.mode != "GRU":  # of mixed precision: in a GRU the state's dtype wins
+            state = tuple(part.to(gates.dtype) for part in state)
 
         def step(state: _State, given: tuple[Tensor, ...]) -> tuple[_State, Tensor]:
             new = self._step(given[0], state, weights)
@@ -133,6 +135,8 @@ class RNNBase(Module):
         return output, final
 
     def _run_layers(self, x: Tensor, states: _State, live: Tensor | None) -> tuple[Tensor, _State]:
+        if x.shape[0] == 0:
+            raise ShapeError("Expected sequence length to be larger than 0 in RNN", {"input": x})
         finals: list[_State] = []
         for layer in range(self.num_layers):
             outputs = []

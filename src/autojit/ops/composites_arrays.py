@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autojit.core.dtypes import DType
 from autojit.ir.op import Operand
 from autojit.ops.composites_loss import cross_entropy, reduced
 from autojit.ops.composites_normalization import standardize
@@ -15,14 +16,16 @@ from autojit.ops.elementwise_exponential import exp, rsqrt
 from autojit.ops.elementwise_logic import isnan
 from autojit.ops.elementwise_selection import clamp_min
 from autojit.ops.fused import COMPOSITES
+from autojit.ops.joining import stack
 from autojit.ops.matmul import matmul, swap_last
+from autojit.ops.random import normal, random_bits, uniform
 from autojit.ops.reductions import sum
 from autojit.ops.shape import reshape
 
 __all__ = [
-    "class_losses", "distances", "distances_by_products", "log_softmax_cotangent", "logsumexp", "nansum", "norm",
+    "bits_like", "class_losses", "distances", "distances_by_products", "log_softmax_cotangent", "logsumexp", "nansum", "norm", "normal_like",
     "normalized", "normalized_with_moments", "pointwise_losses", "rms_normalized", "shifted_and_scaled", "softmax_cotangent",
-    "squared_errors", "std", "unit_vectors", "var",
+    "squared_errors", "std", "uniform_like", "unit_vectors", "var",
 ]  # fmt: skip
 
 
@@ -109,3 +112,18 @@ def distances_by_products(x: Operand, y: Operand) -> Any:
     """
     lengths = add(sum(square(x), -1, keep=True), swap_last(sum(square(y), -1, keep=True)))
     return safe_sqrt(clamp_min(sub(lengths, mul(matmul(x, swap_last(y)), 2)), 0))
+
+
+def bits_like(seed: Operand, offset: Operand, like: Operand) -> Any:
+    """Random words for the key ``(seed, offset)`` in the shape of ``like``."""
+    return random_bits(stack((seed, offset)), like.spec.shape)
+
+
+def uniform_like(seed: Operand, offset: Operand, like: Operand, dtype: DType) -> Any:
+    """Uniform numbers for the key ``(seed, offset)`` in the shape of ``like``."""
+    return uniform(stack((seed, offset)), like.spec.shape, dtype)
+
+
+def normal_like(seed: Operand, offset: Operand, like: Operand, dtype: DType) -> Any:
+    """Standard normal numbers for the key ``(seed, offset)`` in the shape of ``like``."""
+    return normal(stack((seed, offset)), like.spec.shape, dtype)

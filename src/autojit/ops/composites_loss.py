@@ -16,7 +16,7 @@ from autojit.ops.elementwise_exponential import exp, log, logaddexp
 from autojit.ops.elementwise_logic import eq, le, logical_and, logical_or, lt
 from autojit.ops.elementwise_selection import clamp_min
 from autojit.ops.reductions import amax, restore_axes, sum
-from autojit.ops.sources import iota, literal
+from autojit.ops.sources import iota, is_one, literal
 
 __all__ = [
     "addcdiv", "addcmul", "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber",
@@ -126,9 +126,9 @@ def kl_div(log_p: Operand, target: Operand, log_target: bool = False) -> Any:
 def addcmul(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
     """``x + value * a * b``."""
     product = mul(a, b)
-    return add(x, product if value == 1 else mul(product, value))
+    return add(x, product if is_one(value) else mul(product, value))
 
 
 def addcdiv(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
     """``x + value * a / b``."""
-    return add(x, div(a if value == 1 else mul(a, value), b))
+    return add(x, div(a if is_one(value) else mul(a, value), b))

@@ -13,6 +13,7 @@ from autojit.ops.elementwise_exponential import log, logaddexp
 from autojit.ops.elementwise_logic import lt
 from autojit.ops.elementwise_rounding import trunc
 from autojit.ops.elementwise_selection import clamp, lerp, nan_to_num
+from autojit.ops.sources import is_one
 
 __all__ = [
     "addcdiv", "addcmul", "clamp", "fraction", "huber", "lerp", "logit", "logit_loss", "nan_to_num", "probability_loss",
@@ -23,13 +24,13 @@ __all__ = [
 def addcmul(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
     """``x + value * a * b``."""
     product = mul(a, b)
-    return add(x, product if value == 1 else mul(product, value))
+    return add(x, product if is_one(value) else mul(product, value))
 
 
 def addcdiv(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
     """``x + value * a / b``."""
     quotient = div(a, b)
-    return add(x, quotient if value == 1 else mul(quotient, value))
+    return add(x, quotient if is_one(value) else mul(quotient, value))
 
 
 def logit(x: Operand) -> Any:

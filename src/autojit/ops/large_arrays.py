@@ -19,3 +19,11 @@ def large_floats(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
     if by_kernel is None or first.size < LARGE or last.dtype.kind != "f" or last.dtype.itemsize < 4:
         return None
     return by_kernel(op, arrays)
+
+
+def large_sums(op: Any, base: NDArray[Any], addends: NDArray[Any], places: Sequence[NDArray[Any]]) -> Any:
+    """Many float32 or float64 elements added to others by a compiled kernel; None: NumPy computes it."""
+    by_kernel = ports.by_kernel
+    if by_kernel is None or addends.size < LARGE or base.dtype.char not in "fd":
+        return None
+    return by_kernel(op, (base, addends, *places))

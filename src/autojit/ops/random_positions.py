@@ -14,12 +14,22 @@ from autojit.ops.scans import cumsum
 from autojit.ops.shape import broadcast_to, reshape
 from autojit.ops.sorting import searchsorted, sort, topk
 
-__all__ = ["multinomial", "randperm"]
+__all__ = ["multinomial", "randperm", "words_per_place"]
 
 
 def randperm(key: Operand, count: int) -> Any:
-    """A permutation of 0, 1, .., count - 1: the order of 64-bit random numbers."""
+    """A permutation of 0, 1, .., count - 1: the order of random numbers, which nearly all differ.
+
+    Of ``words_per_place(count)`` words each; equal ones keep their order, a bias of 2**-33 per pair at most.
+    """
+    if words_per_place(count) == 1:
+        return sort(random_bits(key, (count,)), 0, stable=True)[1]
     return sort(apply("cast", sixty_four(random_bits(key, (count, 2))), dtype=int64), 0, stable=True)[1]
+
+
+def words_per_place(count: int) -> int:
+    """32-bit words behind one element of a permutation."""
+    return 1 if count <= 1 << 24 else 2
 
 
 def multinomial(key: Operand, weights: Operand, count: int, replacement: bool = False) -> Any:

@@ -129,6 +129,9 @@ class LinearRecurrence(Structured):
     def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         if b.dtype in _HALVES:
             return self.eager(a.astype(np.float32), b.astype(np.float32)).astype(b.dtype)
+        found = large_floats(self, (a, b))
+        if found is not None:
+            return found  # type: ignore[no-any-return]
         order = -1 if self.reverse else 1
         if b.size == b.shape[self.axis] and b.dtype.kind == "f":
             line = _recur(a.reshape(-1)[::order].tolist(), b.reshape(-1)[::order].tolist())

@@ -10,14 +10,16 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, TraceError
+from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
-from autojit.ops.indexing import Gather, gather_nd
 from autojit.ops.elementwise_base import Pointwise
+from autojit.ops.indexing import Gather, gather_nd
 from autojit.ops.joining import select, stack
+from autojit.ops.large_arrays import LARGE
 from autojit.ops.samples import Samples, draws, ramp
 from autojit.ops.shape import batch_all, broadcast_to, reshape
 
@@ -25,12 +27,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Bincount", "DataDependent", "DistinctValues", "Nonzero", "RowOrder", "Searchsorted", "Sort", "Unique",
-    "UniqueConsecutive", "argsort", "bincount", "kthvalue", "masked_select", "median", "msort", "nonzero", "row_order",
+    "Bincount", "DataDependent", "Nonzero", "RowOrder", "Searchsorted", "Sort", "Unique", "UniqueConsecutive",
+    "UniqueValues", "argsort", "bincount", "kthvalue", "masked_select", "median", "msort", "nonzero", "row_order",
     "searchsorted", "sort", "topk", "unique", "unique_consecutive",
 ]  # fmt: skip
 
 _HALVES = (float16.numpy, bfloat16.numpy)
+_BLOCK = 32  # elements of which the extreme is found at once
 _SHORT_LINE = 256  # below, sorting all lines at once beats selecting in each
 
 
@@ -57,12 +60,20 @@ class Sort(Structured):
     def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         if self.ranks is not None:
             start, stop = self.ranks
-            if stop > start and x.shape[self.axis] >= max(_SHORT_LINE, 4 * (stop - start)):
+            by_kernel = x.size >= LARGE and ports.by_kernel is not None and x.dtype not in _HALVES
+            few = _first_few(x, self.descending, start, stop) if by_kernel and x.ndim == 1 and stop > start else None
+            if few is not None:
+                return x[few], few
+            if not by_kernel and stop > start and x.shape[self.axis] >= max(_SHORT_LINE, 4 * (stop - start)):
                 order = _selected(x, self.axis, self.descending, start, stop)
                 return np.take_along_axis(x, order, self.axis), order
             values, order = Sort(self.axis, self.descending).eager(x)
             piece = (slice(None),) * self.axis + (slice(start, stop),)
-            return values[piece], order[piece]
+            return values[piece].copy(), order[piece].copy()
+        if x.size >= LARGE and ports.by_kernel is not None:
+            found = ports.by_kernel(self, (x,))
+            if found is not None:
+                return found  # type: ignore[no-any-return]
         keys = x.astype(np.float32) if x.dtype in _HALVES else x
         if self.descending:  # the reverse of a stable sort of the reversed keys is stable, NaN first
             order = np.argsort(np.flip(keys, self.axis), self.axis, kind="stable")
@@ -109,6 +120,31 @@ def _sort_keys(x: NDArray[Any]) -> NDArray[Any]:
     most = int(np.iinfo(integer).max)
     keys = bits ^ ((bits >> (bits.dtype.itemsize * 8 - 1)) & most)
     return np.where(np.isnan(wide), integer(most), keys)  # type: ignore[no-any-return]
+
+
+def _first_few(line: NDArray[Any], descending: bool, start: int, stop: int) -> NDArray[Any] | None:
+    """Places start .. stop - 1 of the stable order where few are asked for; None: they are not, or there are NaNs.
+
+    The first ``stop`` of the blocks' extremes bound what is asked for, which leaves few candidates.
+    """
+    blocks = len(line) // _BLOCK
+    if blocks < 4 * stop or line.dtype.kind not in "fiu":
+        return None
+    whole = line[: blocks * _BLOCK].reshape(blocks, _BLOCK)
+    if descending:
+        extremes = np.maximum.reduce(whole, 1)
+        bound = np.partition(extremes, blocks - stop)[blocks - stop]
+        candidates = np.flatnonzero(line >= bound)
+    else:
+        extremes = np.minimum.reduce(whole, 1)
+        bound = np.partition(extremes, stop - 1)[stop - 1]
+        candidates = np.flatnonzero(line <= bound)
+    if line.dtype.kind == "f" and (np.isnan(extremes).any() or np.isnan(line[blocks * _BLOCK :]).any()):
+        return None
+    keys = line[candidates]
+    if descending:
+        keys = -keys if line.dtype.kind == "f" else ~keys
+    return candidates[np.argsort(keys, kind="stable")[start:stop]]
 
 
 def _selected(x: NDArray[Any], axis: int, descending: bool, start: int, stop: int) -> NDArray[Any]:
@@ -251,7 +287,7 @@ class RowOrder(Structured):
         return [(RowOrder(), (np.concatenate([rows, rows[1:3]]),)), (RowOrder(), (draws((0, 2), dtype),))]
 
 
-class DistinctValues(Pointwise):
+class UniqueValues(Pointwise):
     """The operand: what ``unique`` has found. Its derivative is missing, as in torch."""
 
     ufunc = np.positive

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Constant", "Full", "Iota", "SizeValue", "arange", "constant", "full", "full_like", "iota", "literal", "ones",
+    "Constant", "Full", "Iota", "SizeValue", "arange", "constant", "full", "full_like", "iota", "is_one", "literal", "ones",
     "ones_like", "pair", "zeros", "zeros_like",
 ]  # fmt: skip
 
@@ -201,6 +201,11 @@ def literal(like: Operand, value: object) -> Any:
     if scalar is None:
         scalar = _SCALAR_TYPES[key] = TensorType((), type.dtype, type.device)
     return like._literal(value, scalar)
+
+
+def is_one(value: object) -> bool:
+    """Whether a factor is 1 for good: a number of a step is not, and asking it would decide on its digits."""
+    return type(value) in (int, float) and value == 1
 
 
 def pair(x: Any, y: Any) -> tuple[Any, Any]:

@@ -135,12 +135,13 @@ def lasting(make: Callable[[], Tensor]) -> Tensor:
 
 def zeros_like(p: Tensor) -> Tensor:
     """Zeros that outlive the step."""
-    return full_like(p, 0.0)
+    return full_like(p, 0)
 
 
 def full_like(p: Tensor, value: float) -> Tensor:
     """State filled with ``value``, that outlives the step."""
-    return lasting(lambda: aj.full(tuple(p.shape), value, dtype=p.dtype, device=p.device))
+    kind = type_of(p)
+    return lasting(lambda: aj.full(kind.shape, value, dtype=kind.dtype, device=kind.device))
 
 
 def step_counter() -> Tensor:

@@ -2,17 +2,19 @@
 
 A derivative's loop gets the carries of every step and would compute from them what the step had computed. What both
 compute becomes a stacked result of the earlier scan (or a tape of the earlier sweep) where the later one reads it:
-these are the residuals. Views and constants are made again.
+these are the residuals. Views and constants are made again, but of a part of a computed value the part is handed over.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from autojit.core.sizes import typical
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ops.base import Reindex, Source
 from autojit.ops.scan_steps import Scan
+from autojit.ops.shape import Slice
 from autojit.ops.while_sweeps import WhileLoop
 
 EXPANSION = 4
@@ -101,7 +103,7 @@ def common(first: Graph, later: Graph, same: dict[Value, Value]) -> Shared:
         maker = made_by.get(value)
         if maker is None or value in taken or maker in again:
             continue
-        if _is_made_again(maker):
+        if _is_made_again(maker) and not _is_part(maker, made_by):
             again.add(maker)
             wanted += maker.inputs
         else:
@@ -109,6 +111,14 @@ def common(first: Graph, later: Graph, same: dict[Value, Value]) -> Shared:
     kept = set(rest) | again
     order = [v for node in later.nodes for v in node.outputs if v in taken]
     return Shared(tuple((v, taken[v]) for v in order), tuple(n for n in later.nodes if n in kept))
+
+
+def _is_part(node: Node, made_by: dict[Value, Node]) -> bool:
+    """Whether a node takes a part of what would have to be handed over whole."""
+    if not isinstance(node.op, Slice) or typical(node.outputs[0].type.size) >= typical(node.inputs[0].type.size):
+        return False
+    whole = made_by.get(node.inputs[0])
+    return whole is not None and not _is_made_again(whole)
 
 
 def _is_made_again(node: Node) -> bool:

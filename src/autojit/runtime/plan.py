@@ -10,7 +10,7 @@ import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,8 +50,11 @@ from autojit.runtime.nested_plans import NestedMemory
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import get_num_threads, parallel_for_address
 from autojit.runtime.size_program import SizeProgram
-from autojit.schedule.counts import count_bounds, late_sizes, upper_bound
-from autojit.schedule.memory import aligned
+from autojit.schedule.counts import count_bounds, upper_bound
+from autojit.schedule.memory import aligned, is_late
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 WORD = 0xFFFFFFFFFFFFFFFF
 """Numbers modulo this one more are what words hold."""
@@ -163,13 +166,13 @@ class PlanBuilder:
         table = {v: k for k, v in enumerate(self.graph.inputs)}
         count = len(self.graph.inputs)
         for k, value in enumerate(self.lowered.schedule.outputs):
-            if not late_sizes(value.type.size, self.bounds):
+            if not is_late(value, self.bounds):
                 table.setdefault(value, count + k)
         return table
 
     def place(self, value: Value) -> int | None:
         """The slot of the address of a value in memory of symbolic size, where its size is late."""
-        if not late_sizes(value.type.size, self.bounds):
+        if not is_late(value, self.bounds):
             return None
         return self.regions[self.memory.region_of[self.memory.home(value)]]
 
@@ -222,9 +225,7 @@ class PlanBuilder:
 
     def words(self, values: Sequence[int]) -> int:
         """Address of words, constant but for symbolic sizes."""
-        block = np.zeros(len(values), np.uint64)
-        self.keep.append(block)
-        base = int(block.ctypes.data)
+        block, base = self._zeros(len(values))
         block[:] = [self._word(v, base + 8 * k) & WORD for k, v in enumerate(values)]
         return base
 
@@ -267,12 +268,15 @@ class PlanBuilder:
         if entry.arguments and isinstance(entry.arguments[0], Recount):
             assert self.sizes is not None
             return self.sizes.stage(entry.arguments[0].name)
-        block = np.zeros(max(len(entry.arguments), 1), np.uint64)
-        self.keep.append(block)
-        base = int(block.ctypes.data)
-        for position, argument in enumerate(entry.arguments):
-            block[position] = self._argument(argument, base + 8 * position) & WORD
+        block, base = self._zeros(max(len(entry.arguments), 1))
+        block[:] = [self._argument(a, base + 8 * k) & WORD for k, a in enumerate(entry.arguments)] or 0
         return base
+
+    def _zeros(self, count: int) -> tuple[NDArray[np.uint64], int]:
+        """Words that live as long as the plan, and their address."""
+        block = np.zeros(count, np.uint64)
+        self.keep.append(block)
+        return block, int(block.__array_interface__["data"][0])
 
     def _batch(self, batch: BatchEntry) -> int:
         words = [len(batch.entries)]
@@ -289,22 +293,21 @@ class PlanBuilder:
         return self.words(words)
 
     def _band_rows(self, entry: Entry, band: BandEntry) -> int:
-        block = np.zeros((max(len(entry.arguments), 1), 3), np.int64)
-        self.keep.append(block)
-        base = int(block.ctypes.data)
-        for position, argument in enumerate(entry.arguments):
-            slot = base + 24 * position
+        block, base = self._zeros(3 * max(len(entry.arguments), 1))
+        words: list[int] = []
+        for slot, argument in zip(range(base, base + block.nbytes, 24), entry.arguments):
             if not isinstance(argument, Sliced):
-                block[position] = (self._argument(argument, slot), 0, 0)
+                words += [self._argument(argument, slot), 0, 0]
                 continue
             step = self._word(argument.per_slice_bytes, slot + 8)
             if argument.is_local:
-                block[position] = (self._local(argument, band, slot), step, self._word(band.local_bytes, slot + 16))
+                words += [self._local(argument, band, slot), step, self._word(band.local_bytes, slot + 16)]
             elif isinstance(argument.base, Scratch):
-                block[position] = (self._argument(argument.base, slot), step, 0)
+                words += [self._argument(argument.base, slot), step, 0]
             else:
                 whole = Offset(argument.base, argument.offset_bytes)
-                block[position] = (self._argument(whole, slot), step, 0)
+                words += [self._argument(whole, slot), step, 0]
+        block[: len(words)] = [word & WORD for word in words]
         return base
 
     def _local(self, argument: Sliced, band: BandEntry, slot: int) -> int:
@@ -320,8 +323,16 @@ class PlanBuilder:
         return max(map(self._scratch_bytes, scratch), default=0)
 
     def _argument(self, argument: Argument, slot: int) -> int:
+        if isinstance(argument, Value):  # most are
+            return self._address(argument, 0, slot)
+        if isinstance(argument, Offset):
+            assert isinstance(argument.value, Value)
+            return self._address(argument.value, argument.offset_bytes, slot)
         if isinstance(argument, Immediate):
             return self._word(argument.word, slot)
+        return self._other_argument(argument, slot)
+
+    def _other_argument(self, argument: Argument, slot: int) -> int:
         if isinstance(argument, Scratch):
             if argument in self.open_scratch:
                 return self._in_region(self.open_scratch[argument], 0, slot)
@@ -340,11 +351,11 @@ class PlanBuilder:
             return 0
         if isinstance(argument, Tape):
             return self.nested.tape(argument).address
-        if isinstance(argument, Nested):
-            return self._table(argument)
-        assert not isinstance(argument, Recount)
-        value, offset = (argument.value, argument.offset_bytes) if isinstance(argument, Offset) else (argument, 0)
-        assert isinstance(value, Value)
+        assert isinstance(argument, Nested)
+        return self._table(argument)
+
+    def _address(self, value: Value, offset: int, slot: int) -> int:
+        """The address of an operand or result, or 0 where it is known at the call or at its sizes only."""
         value = self.memory.home(value)
         if value in self.fixed:
             return self._word(self.fixed[value] + offset, slot)

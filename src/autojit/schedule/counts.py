@@ -45,7 +45,7 @@ def count_bounds(graph: Graph) -> dict[str, Expression]:
 
 
 def late_sizes(n: int, bounds: Bounds) -> frozenset[str]:
-    """The late sizes that the most that ``n`` can be depends on."""
+    """The late sizes that decide on the most that ``n`` can be."""
     most = upper_bound(n, bounds)
     return frozenset(expression_of(most).symbols()) & bounds.keys() if is_symbolic(most) else frozenset()
 
@@ -85,7 +85,10 @@ def _bounded_atom(atom: Atom, bounds: Bounds) -> Expression:
         return right
     if atom.kind == "quotient":
         return left if not bounds.keys().isdisjoint(atom.operands[1].symbols()) else expressions.quotient(left, right)
-    return (expressions.minimum if atom.kind == "minimum" else expressions.maximum)(left, right)
+    if atom.kind == "maximum":
+        return expressions.maximum(left, right)
+    known = [side for side in (left, right) if bounds.keys().isdisjoint(side.symbols())]
+    return known[0] if len(known) == 1 else expressions.minimum(left, right)  # no late size where there is a bound
 
 
 class CountReaders:

@@ -69,7 +69,7 @@ def plan_memory(
     ``overwriting`` are outputs that take an input's memory, which may still be read before they are written.
     """
     bounds = count_bounds(graph)
-    late = {v for v in outputs if late_sizes(v.type.size, bounds)}  # their memory is not the caller's
+    late = {v for v in outputs if is_late(v, bounds)}
     outside = {*graph.inputs, *outputs} - late
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
@@ -90,6 +90,11 @@ def plan_memory(
     offsets, arena_bytes = _place(fixed)
     regions, region_of = _share_regions([block for block in blocks if is_symbolic(block.size_bytes)], bounds)
     return MemoryPlan(offsets, arena_bytes, aliases, regions, region_of)
+
+
+def is_late(value: Value, bounds: Bounds) -> bool:
+    """Whether memory for a result can be had only when the step has counted its size: the caller then copies it."""
+    return bool(late_sizes(aligned(upper_bound(value.type.size_bytes, bounds)), bounds))
 
 
 def _share_regions(blocks: list[_Block], bounds: Bounds) -> tuple[tuple[int, ...], dict[Value, int]]:

@@ -10,6 +10,7 @@ from autojit.core.ports import ports
 from autojit.jit import pytree as _pytree
 from autojit.sparse import construct, methods, rules  # noqa: F401  (methods attaches itself)
 from autojit.sparse.construct import sparse_coo_tensor, sparse_csr_tensor
+from autojit.sparse.products import mm, sampled_addmm
 from autojit.sparse.tensor import SparseTensor, make
 from autojit.tensor import Tensor
 from autojit.tensor import functions_shape as _shape
@@ -19,19 +20,6 @@ from autojit.tensor.tensor import type_of as _type_of
 _LEGACY = {
     "FloatTensor": float32, "DoubleTensor": float64, "HalfTensor": float16, "IntTensor": int32, "LongTensor": int64,
 }  # fmt: skip
-
-
-def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """Product of two matrices of which at least one is sparse; differentiable by both.
-
-    Example:
-        >>> import autojit as aj
-        >>> s = aj.sparse_coo_tensor([[0, 1], [1, 0]], [2.0, 3.0], (2, 2))
-        >>> aj.sparse.mm(s, aj.eye(2))
-        tensor([[0., 2.],
-                [3., 0.]])
-    """
-    return _shape.mm(mat1, mat2)
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -78,6 +66,6 @@ ports.sparse = _Port()
 _pytree.register(SparseTensor, _taken_apart, _put_together)
 
 __all__ = [
-    "SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "sparse_csr",
+    "SparseTensor", "addmm", "mm", "sampled_addmm", "sparse_coo", "sparse_coo_tensor", "sparse_csr",
     "sparse_csr_tensor", "sum",
 ]  # fmt: skip

@@ -37,7 +37,7 @@ def apply(op: Op, operands: Sequence[Tensor]) -> Any:
     if rule is not None:
         return rule(op, operands)
     if isinstance(op, Elementwise) and len(operands) == 1 and _keeps_zero(op, operands[0]):
-        s = _once(operands[0])
+        s = once(operands[0])
         return s.with_values(apply_dense(op, s._values_part))
     layouts = ", ".join(f"{t.layout!r} {type_of(t)}" for t in operands)
     raise UnsupportedError(
@@ -53,7 +53,7 @@ def _keeps_zero(op: Op, x: Tensor) -> bool:
     return bool(at_zero == 0)
 
 
-def _once(s: Tensor) -> SparseTensor:
+def once(s: Tensor) -> SparseTensor:
     """A sparse tensor with each place once, as functions that are not linear need it."""
     assert isinstance(s, SparseTensor)
     return s if s._is_coalesced or s._layout is not sparse_coo else s.coalesce()
@@ -185,7 +185,7 @@ def _product_of_both(x: SparseTensor, y: SparseTensor) -> Tensor:
         raise ShapeError("mul: sparse operands must have the same shape", {"self": type_of(x), "other": type_of(y)})
     if x._index_part is y._index_part and x._is_coalesced:
         return x.with_values(x._values_part * y._values_part)
-    x, y = _once(x), _once(y)
+    x, y = once(x), once(y)
     extents = type_of(x).shape[: x.sparse_dim()]
     of_x, of_y = (np.ravel_multi_index(tuple(concrete_indices(s, "mul")), extents) for s in (x, y))
     _, left, right = np.intersect1d(of_x, of_y, assume_unique=True, return_indices=True)
@@ -201,7 +201,7 @@ def _power(op: Op, operands: Sequence[Tensor]) -> Tensor:
     x, exponent = operands
     if not isinstance(x, SparseTensor) or type_of(exponent).size != 1:
         raise UsageError("pow: only a sparse base with one number as exponent", {"exponent": type_of(exponent)})
-    s = _once(x)
+    s = once(x)
     return s.with_values(apply_dense(op, s._values_part, exponent.reshape(())))
 
 
@@ -252,7 +252,7 @@ def _require_matrix(s: SparseTensor) -> None:
 
 def _sparse_product(x: SparseTensor, y: SparseTensor) -> Tensor:
     """Every pair of an element (i, k) of x and an element (k, j) of y adds to place (i, j)."""
-    y = _once(y)
+    y = once(y)
     of_x, of_y = concrete_indices(x, "matmul"), concrete_indices(y, "matmul")
     starts = np.searchsorted(of_y[0], np.arange(type_of(y).shape[0] + 1))
     counts = np.diff(starts)[of_x[1]]

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from autojit.tensor import Tensor
@@ -14,6 +14,7 @@ from autojit.tensor.factories import ones_like
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import floating, floating_together, refuse_numbers
+from autojit.tensor.state import holders
 
 Next = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # (x, k, p[k], p[k - 1]) to p[k + 1]
 
@@ -25,25 +26,37 @@ def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc:
             return _of_degree(floating(input, name), int(n))
         x, degrees = floating_together(input, n, name)
         degrees = degrees.detach().trunc()
-        most = int(degrees.max().item()) if degrees.numel() else 0
         found = where(degrees.eq(0), ones_like(x), 0.0)
-        for degree in range(1, most + 1):
-            found = where(degrees.eq(degree), _of_degree(x, degree), found)
+        for degree, value in enumerate(_values(x, _greatest(degrees)), 1):
+            found = where(degrees.eq(degree), value, found)
         return found  # type: ignore[no-any-return]
 
     def _of_degree(x: Tensor, n: int) -> Tensor:
-        before = ones_like(x)
         if n < 1:
-            return before if n == 0 else before * 0
-        now = first(x)
-        for k in range(1, n):
-            now, before = follow(x, k, now, before), now
-        return now
+            return ones_like(x) if n == 0 else ones_like(x) * 0
+        *_, last = _values(x, n)
+        return last
+
+    def _values(x: Tensor, most: int) -> Iterator[Tensor]:
+        """The polynomials of the degrees from 1 to ``most``."""
+        before, now = ones_like(x), first(x)
+        for k in range(1, most + 1):
+            yield now
+            if k < most:
+                now, before = follow(x, k, now, before), now
 
     polynomial.__name__ = polynomial.__qualname__ = name
     polynomial.__doc__ = doc
     wrapped: Callable[..., Tensor] = with_out(polynomial)
     return wrapped
+
+
+def _greatest(degrees: Tensor) -> int:
+    """The greatest degree, of all elements of a batch."""
+    whole = [degrees, *holders(degrees)][-1]
+    if whole._array is not None:
+        return int(whole._array.max(initial=0))
+    return int(degrees.max().item()) if degrees.numel() else 0
 
 
 def _chebyshev(kind: str, first: Callable[[Tensor], Tensor]) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:

@@ -1,8 +1,8 @@
 """What a failed call is reported by when an argument is not of the kind that its parameter takes.
 
-Functions do not look at the kinds of their arguments before they start: that would cost every call. A call that fails is
-looked at afterwards instead. If an argument does not fit what the function's signature says, that is the error, as in
-torch a TypeError that names function and argument; else the failure stands as it is.
+Functions do not look at the kinds of their arguments before they start: that would cost every call. A call that fails
+is looked at afterwards instead. If an argument does not fit what the function's signature says, that is the error, as
+in torch a TypeError that names function and argument; else the failure stands as it is.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _refusing(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[.
 
 
 def name_arguments_in_errors(namespace: dict[str, Any], names: Iterable[str]) -> None:
-    """Put ``with_argument_errors`` of the functions ``names`` into a namespace and into the modules that define them."""
+    """Put ``with_argument_errors`` of the functions ``names`` into a namespace and into the modules they are from."""
     for name in names:
         function = namespace[name]
         is_plain = type(function) is FunctionType and not hasattr(function, "__wrapped__")
@@ -99,6 +99,8 @@ def raise_for_kinds(
     for place, (name, value) in enumerate(given.items(), 1):
         kind = parameters[name].annotation
         if parameters[name].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            if isinstance(error, AttributeError) and any(item is None for item in value):
+                raise ArgumentKindError(f"{function.__name__}(): an operand in '{name}' is None") from error
             return
         if isinstance(kind, str) and not _fits(value, kind):
             at = f" (position {place})" if parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY else ""

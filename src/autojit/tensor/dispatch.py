@@ -325,7 +325,7 @@ def literal_of(value: object, type: TensorType) -> Tensor:
     if state.trace is not None:
         if not type.shape:
             return number(value, type.dtype)
-        if is_symbolic(value):
+        if is_symbolic(value) or hasattr(value, "as_operand"):
             return apply(BroadcastTo(type.shape), number(value, type.dtype))  # type: ignore[no-any-return]
         op = Full(_plain(value), type.dtype, type.shape)
         return wrap_value(state.trace.apply(op, ())[0])
@@ -341,6 +341,8 @@ def number(value: Any, dtype: DType) -> Tensor:
     if state.trace is not None:
         if is_symbolic(value):
             made = wrap_value(state.trace.size_value(value, dtype))
+        elif hasattr(value, "as_operand"):  # a number of the step
+            made = wrap_value(value_of(value.as_operand().to(dtype)))
         else:
             made = wrap_value(state.trace.apply(Full(_plain(value), dtype, ()), ())[0])
         made.__dict__["is_number"] = True
@@ -361,7 +363,9 @@ def _exact(value: Any, dtype: DType) -> Any:
         low, high = (1 - span, span) if dtype.kind == "uint" else (-span // 2, span // 2)
         if not low <= int(value) < high:
             raise UsageError(
-                f"value cannot be converted to type {dtype.name} without overflow", {"value": value}, "use a wider dtype"
+                f"value cannot be converted to type {dtype.name} without overflow",
+                {"value": value},
+                "use a wider dtype",
             )
         value = int(value) % span if dtype.kind == "uint" else int(value)
     array = quietly(np.asarray, value)

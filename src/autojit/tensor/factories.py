@@ -10,8 +10,8 @@ import numpy as np
 
 from autojit.core.device import CPU, default_device, device, require_available
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_numpy, float64, int64
-from autojit.core.errors import ArgumentError, UsageError
-from autojit.core.sizes import as_extent, is_symbolic
+from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
+from autojit.core.sizes import as_extent, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.device_layer import placed
@@ -181,6 +181,8 @@ def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
         return literal_of(value, TensorType(shape, dtype))
     if dtype.category == 1 and type(value) is int and value:
         value = number(value, dtype)._array  # checked, and wrapped around where it is negative
+    if type(value) is int and value == 0:
+        return wrap(np.zeros(shape, dtype.numpy))  # the system gives zeros: no pass over the memory
     return wrap(quietly(np.full, shape, value, dtype.numpy))
 
 
@@ -311,11 +313,13 @@ def arange(
     start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
     if end is None:
         start, end = 0, start
+    if start is None or end is None or isinstance(start, str) or isinstance(end, str):
+        raise ArgumentKindError(f"arange(): the ends of a range must be numbers, not {start!r} and {end!r}")
     is_whole = all(isinstance(v, int) or _counts(v) for v in (start, end))
     if type(step) is int and step and is_whole and (_counts(start) or _counts(end)):
         return finish(_counted_arange(start, end, step, dtype or int64), requires_grad, device)
     start, end, step = _plain(start), _plain(end), _plain(step)
-    if not all(isfinite(v) for v in (start, end)):
+    if not all(isinstance(v, int) or isfinite(v) for v in (start, end)):
         raise UsageError(f"unsupported range: {start} -> {end}")
     if dtype is int64:
         start, end, step = map(_whole, (start, end, step))  # torch counts in int64, else in float64
@@ -325,7 +329,7 @@ def arange(
         raise UsageError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(v, int | np.integer) for v in (start, end, step))
     wanted = dtype or (int64 if whole else default_dtype())
-    count = max(0, ceil((end - start) / step) if not whole else -((start - end) // step))
+    count = size_max(0, -((start - end) // step)) if whole else max(0, ceil((end - start) / step))
     if wanted.category == 1:
         start, step = _whole(start), _whole(step)
     return finish(_ramp(start, step, count, wanted), requires_grad, device)

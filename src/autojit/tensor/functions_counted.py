@@ -47,7 +47,7 @@ def extent(number: Tensor, most: int | None, refusal: str) -> int:
     ``refusal``: the message of the error if the number is negative.
     """
     assert state.trace is not None
-    return state.trace.size_of_number(value_of(number), most, refusal)  # type: ignore[no-any-return]
+    return state.trace.size_of_number(value_of(number), most, refusal)
 
 
 # -- what a mask chooses
@@ -55,10 +55,10 @@ def extent(number: Tensor, most: int | None, refusal: str) -> int:
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask holds, as a vector."""
+    if type_of(mask).dtype is not bool_:
+        raise UsageError("masked_select: expected BoolTensor for mask", {"mask": mask})
+    shape = broadcast_shapes(type_of(input).shape, type_of(mask).shape, op="masked_select")
     if state.trace is not None:
-        if type_of(mask).dtype is not bool_:
-            raise UsageError("masked_select: expected BoolTensor for mask", {"mask": mask})
-        shape = broadcast_shapes(type_of(input).shape, type_of(mask).shape, op="masked_select")
         places = true_positions(mask if type_of(mask).shape == shape else mask.expand(shape))
         return index_select(input.expand(shape).reshape(-1), 0, places)
     return ops.masked_select(input, mask)  # type: ignore[no-any-return]
@@ -157,7 +157,7 @@ def _captured_unique(
     place = arange(count)
     before = index_select(line, 0, clamp(place - 1, min=0))
     differs = line.ne(before)
-    starts = (differs if type_of(differs).ndim == 1 else differs.any(1)) | (place == 0)
+    starts = (differs if type_of(differs).ndim == 1 else differs.any(1)) | place.eq(0)
     first = true_positions(starts)
     numbers = cast(starts, int64).cumsum(0) - 1
     chosen = first if order is None else index_select(order, 0, first)
@@ -165,7 +165,7 @@ def _captured_unique(
     inverse = numbers if order is None else scatter(numbers, 0, order, numbers)
     inverse = inverse.reshape(type_of(input).shape) if dim is None else inverse
     counts = index_add(first * 0, 0, numbers, numbers * 0 + 1) if wanted[1] else None
-    return _chosen((bind(ops.DistinctValues(), values), inverse, counts), *wanted)
+    return _chosen((bind(ops.UniqueValues(), values), inverse, counts), *wanted)
 
 
 # -- counts

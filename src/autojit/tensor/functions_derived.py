@@ -12,9 +12,11 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, int64
-from autojit.core.errors import UsageError
+from autojit.core.errors import DTypeError, UsageError
 from autojit.core.sizes import agree, is_symbolic
+from autojit.ops.base import normalize_axis
 from autojit.ops.matmul import require_base
+from autojit.ops.sources import is_one
 from autojit.tensor.factories import finish
 from autojit.tensor.functions_elementwise import (
     abs,
@@ -69,7 +71,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
         return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")  # type: ignore[no-any-return]
     product = mul(tensor1, tensor2)
-    return add(input, product if _is_one(value) else mul(product, value))
+    return add(input, product if is_one(value) else mul(product, value))
 
 
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
@@ -82,7 +84,7 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
             "convert to floats: addcdiv(input, tensor1.float(), tensor2)",
         )
     quotient = div(tensor1, tensor2)
-    return add(input, quotient if _is_one(value) else mul(quotient, value))
+    return add(input, quotient if is_one(value) else mul(quotient, value))
 
 
 def _all_floats(*operands: Any) -> bool:
@@ -91,10 +93,6 @@ def _all_floats(*operands: Any) -> bool:
         return False
     dtype = type_of(operands[0]).dtype
     return dtype.is_floating_point and all(type_of(t).dtype is dtype for t in operands[1:])
-
-
-def _is_one(value: Any) -> bool:
-    return not isinstance(value, Tensor) and value == 1
 
 
 def nan_to_num(input: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Tensor:
@@ -249,10 +247,16 @@ def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1)
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The vector product along an axis of extent 3, by default the first such axis."""
+    x, y = type_of(input), type_of(other)
     if dim is None:
-        dim = next((axis for axis, n in enumerate(type_of(input).shape) if n == 3), 0)
-    if type_of(input).shape[dim] != 3 or type_of(other).shape[dim] != 3:
+        dim = next((axis for axis, n in enumerate(x.shape) if n == 3), 0)
+    if x.ndim != y.ndim:
+        raise UsageError("linalg.cross: inputs must have the same number of dimensions.", {"other": other})
+    dim = normalize_axis(dim, x.ndim, "linalg.cross")
+    if x.shape[dim] != 3 or y.shape[dim] != 3:
         raise UsageError("linalg.cross: inputs dimension must have length 3", {"input": input, "other": other})
+    if x.dtype is not y.dtype or x.dtype is bool_:
+        raise DTypeError(f"linalg.cross: expected scalar type {x.dtype} but found {y.dtype}", {"other": other})
     ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
     return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead  # type: ignore[no-any-return]
 

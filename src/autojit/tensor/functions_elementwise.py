@@ -13,6 +13,7 @@ from autojit.core.dtypes import bool_, complex128, float16, float32, float64, in
 from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.elementwise_exponential import PowNumber
+from autojit.ops.sources import is_one
 from autojit.tensor.dispatch import apply, apply_single, number
 from autojit.tensor.kernels import in_one_pass
 from autojit.tensor.op_node import rename_node
@@ -69,7 +70,7 @@ def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
     op = _op(op_name)
     bring = floating_together if floats else together
     accepted = getattr(op, "accepts", _ALL_KINDS)
-    is_picky = accepted != _ALL_KINDS and not accepted[0] == "bool" or "complex" not in accepted  # NumPy is not
+    is_picky = accepted != _ALL_KINDS  # NumPy takes more, or converts
 
     def function(input: Any, other: Any) -> Tensor:
         x, y = bring(input, other, name)
@@ -84,7 +85,7 @@ def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
 
 
 def _scaled(other: Any, alpha: Any) -> Any:
-    if alpha == 1 and not isinstance(alpha, Tensor):
+    if is_one(alpha):
         return other
     if isinstance(other, Tensor) and isinstance(alpha, float) and type_of(other).dtype.category < 2:
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
@@ -277,9 +278,7 @@ def neg(input: Any) -> Tensor:
     return neg_op(t)
 
 
-def _through_ops(
-    name: str, function: Callable[..., Any], floats: bool = False, refuses_bool: bool = False
-) -> Unary:
+def _through_ops(name: str, function: Callable[..., Any], floats: bool = False, refuses_bool: bool = False) -> Unary:
     """A unary function whose composite lives in ``ops``."""
 
     def wrapper(input: Any) -> Tensor:
@@ -437,6 +436,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     """Limit the elements to [min, max]; bounds are numbers or tensors, at least one is given."""
     if isinstance(input, NUMBERS):
         refuse_numbers("clamp", input, min)
+    input = as_operand(input, "clamp")
     if isinstance(input, Tensor) and type_of(input).dtype.is_complex:
         raise UnsupportedDTypeError("clamp is not supported for complex types", {"input": input})
     if min is None and max is None:

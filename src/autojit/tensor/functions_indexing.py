@@ -11,6 +11,7 @@ from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
+from autojit.ops.sources import is_one
 from autojit.tensor.dispatch import number
 from autojit.tensor.functions_elementwise import add, clamp, mul, where
 from autojit.tensor.indexing import put as put_at
@@ -97,7 +98,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
-    scaled = source if not isinstance(alpha, Tensor) and alpha == 1 else mul(source, alpha)
+    scaled = source if is_one(alpha) else mul(source, alpha)
     if type_of(scaled).ndim == 0 and type_of(index).ndim == 1:
         scaled = scaled.reshape(1)
     if type_of(input).ndim == 0:

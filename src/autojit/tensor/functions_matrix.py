@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32, int64
-from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.errors import ShapeError
 from autojit.tensor.composite_nodes import Addmm, in_one_node
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
@@ -44,7 +44,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
     Shapes: ``f[..., m, n] -> f[..., m, k], f[..., k], f[..., n, k]`` with k the smaller of m and n.
 
     Args:
-        some: the reduced form; the full one needs a square matrix here.
+        some: the reduced form; the full one completes ``U`` and ``V`` to square matrices, without a derivative there.
         compute_uv: without it ``U`` and ``V`` are zeros, and only ``S`` is differentiable.
 
     Example:
@@ -60,20 +60,34 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
         shapes = ((*lead, rows, rows), (*lead, columns, columns))
         zeros = [input.detach().new_zeros(shape) for shape in shapes]
         return SvdFactors(zeros[0], singular, zeros[1])
-    if not some and rows != columns:
-        raise ArgumentError("svd: the full form needs a square matrix", {"input": input}, "use linalg.svd")
     u, s, vh = ops.svd(input)
-    return SvdFactors(u, s, vh.mH)
+    return SvdFactors(u, s, vh.mH) if some else SvdFactors(completed(u), s, completed(vh.mH))
+
+
+def completed(q: Tensor) -> Tensor:
+    """Orthonormal columns completed to a square matrix; the new ones have no derivative."""
+    rows, columns = type_of(q).shape[-2:]
+    if rows == columns:
+        return q
+    _, vectors = ops.eigh(q.detach() @ q.detach().mH)
+    return ops.concatenate([q, vectors[..., : rows - columns].detach()], -1)  # type: ignore[no-any-return]
 
 
 def qr(input: Tensor, some: bool = True) -> QrFactors:
-    """Orthonormal columns times upper triangle, in the reduced form."""
+    """Orthonormal columns times upper triangle; the form that is not reduced has no derivative for tall matrices."""
     if state.autocast is not None:
         return state.autocast.full(qr, input, some)  # type: ignore[no-any-return]
-    *_, rows, columns = type_of(input).shape
-    if not some and rows > columns:
-        raise ArgumentError("qr: only the reduced form is supported", {"input": input}, "use some=True")
-    return QrFactors(*ops.qr(input))
+    return QrFactors(*(ops.qr(input) if some else complete_qr(input)))
+
+
+def complete_qr(a: Tensor) -> tuple[Tensor, Tensor]:
+    """``Q`` square and ``R`` of the shape of ``a``; for tall matrices without a derivative, as in torch."""
+    rows, columns = type_of(a).shape[-2:]
+    if rows <= columns:
+        return ops.qr(a)
+    q, r = ops.qr(a.detach())
+    below = r.new_zeros((*type_of(r).shape[:-2], rows - columns, columns))
+    return completed(q), ops.concatenate([r, below], -2)
 
 
 def matrix_exp(input: Tensor) -> Tensor:

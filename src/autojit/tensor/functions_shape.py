@@ -138,7 +138,7 @@ def expand(input: Tensor, *args: Any, size: Any = None, implicit: bool = False) 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """``expand`` to the shape of another tensor."""
-    return expand(input, other.shape)
+    return expand(input, type_of(other).shape)
 
 
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
@@ -148,7 +148,7 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors broadcast against each other."""
-    shape = broadcast_shapes(*[x.shape for x in tensors])
+    shape = broadcast_shapes(*[type_of(x).shape for x in tensors])
     return tuple(expand(x, shape) for x in tensors)
 
 
@@ -234,7 +234,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Join along an axis; dtypes are promoted; empty vectors are skipped."""
-    if type(tensors) is Tensor:
+    if isinstance(tensors, Tensor):
         raise tensors_expected("cat")
     op = _concatenation(tensors, dim)
     if op is not None:

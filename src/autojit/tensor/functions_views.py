@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import DType
-from autojit.core.errors import UsageError
+from autojit.core.dtypes import DType, float16, float32, float64
+from autojit.core.errors import DTypeError, UsageError
 from autojit.core.sizes import as_extent
 from autojit.ir.op import Op, bind
 from autojit.ops.base import normalize_axis
@@ -93,6 +93,8 @@ def view_as_real(input: Tensor) -> Tensor:
         >>> aj.view_as_real(aj.tensor([1 + 2j]))
         tensor([[1., 2.]])
     """
+    if not type_of(input).dtype.is_complex:
+        raise DTypeError("view_as_real is only supported for complex tensors", {"input": input})
     return apply(ops.ViewAsReal(), input)  # type: ignore[no-any-return]
 
 
@@ -105,6 +107,12 @@ def view_as_complex(input: Tensor) -> Tensor:
     if state.autocast is not None:
         return state.autocast.full(view_as_complex, input)  # type: ignore[no-any-return]
     t = type_of(input)
+    if t.dtype not in (float16, float32, float64):
+        raise DTypeError(
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+            f"{t.dtype.name}",
+            {"input": input},
+        )
     if t.ndim and t.shape[-1] == 2 and t.size:
         layout = layout_of(input)
         steps = [step // layout.itemsize for step in layout.strides]
@@ -136,6 +144,8 @@ def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storag
     size, stride = tuple(map(as_extent, size)), tuple(map(as_extent, stride))
     if len(size) != len(stride):
         raise UsageError("mismatch in length of strides and shape", {"size": size, "stride": stride})
+    if any(n < 0 for n in size):
+        raise UsageError(f"as_strided: Storage size calculation overflowed with sizes={list(size)}", {"input": input})
     if any(n < 0 for n in stride):
         raise UsageError(
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}",

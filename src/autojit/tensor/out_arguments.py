@@ -267,7 +267,8 @@ def _refuse_shared_memory(given: Sequence[Any], places: Sequence[Any]) -> None:
     members = [t for item in given for t in (item if isinstance(item, list | tuple) else (item,))]
     arrays = [t._array for t in members if isinstance(t, Tensor) and t._array is not None]
     for place in places:
-        if any(t is place for t in members) or any(np.may_share_memory(place._array, array) for array in arrays if place._array is not None):
+        overlaps = place._array is not None and any(np.may_share_memory(place._array, array) for array in arrays)
+        if overlaps or any(t is place for t in members):
             raise UsageError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                 "memory location. Please clone() the tensor before performing the operation.",

@@ -20,7 +20,9 @@ from autojit.core.device import require_available
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.sizes import is_symbolic
+from autojit.core.types import TensorType
 from autojit.ops import random as draws
+from autojit.ops.large_arrays import LARGE
 from autojit.tensor.dispatch import number
 from autojit.tensor.factories import constant, finish
 from autojit.tensor.functions_elementwise import add, ceil, clamp, exp, log1p, mul, neg, sub, tan, where
@@ -122,7 +124,14 @@ def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None) ->
         both = _uniform((*shape, 2), dtype.to_real(), generator)
         return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
     key = source._take(prod(shape) * draws.words_per_uniform(dtype))
+    if _by_kernel(shape, dtype):
+        return wrap(draws.drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
     return draws.uniform(key, tuple(shape), dtype)  # type: ignore[no-any-return]
+
+
+def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
+    """Whether so many numbers are drawn, at once, that a kernel is faster than NumPy."""
+    return state.divert is None and dtype in (float32, float64) and prod(shape) >= LARGE
 
 
 def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> Tensor:
@@ -131,6 +140,8 @@ def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> 
         both = _normal((*shape, 2), dtype.to_real(), generator) * 0.5**0.5
         return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
     key = source._take(prod(shape) * draws.words_per_normal(dtype))
+    if _by_kernel(shape, dtype):
+        return wrap(draws.drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
     return draws.normal(key, tuple(shape), dtype)  # type: ignore[no-any-return]
 
 
@@ -196,7 +207,7 @@ def randperm(
     """A random permutation of 0 .. n - 1."""
     if n < 0:
         raise UsageError(f"n must be non-negative, got {n}")
-    key = (generator or default_generator)._take(2 * n)
+    key = (generator or default_generator)._take(ops.words_per_place(n) * n)
     return finish(cast(ops.randperm(key, n), dtype or int64), requires_grad, device)
 
 
@@ -353,20 +364,31 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None
     return _fill(self, cast(bernoulli(chance, generator=generator), t.dtype), "bernoulli_")
 
 
+def _continuous(self: Tensor, name: str) -> TensorType:
+    """The type of a tensor that is filled with real numbers."""
+    t = type_of(self)
+    if not t.dtype.is_floating_point:
+        raise UnsupportedDTypeError(
+            f"{name}: the distribution is continuous: dtype must be a floating point but you specified {t.dtype}",
+            {"self": self},
+        )
+    return t
+
+
 def exponential_(self: Tensor, lambd: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fill with exponential numbers of a rate."""
-    if lambd <= 0:
+    if not lambd > 0:
         raise UsageError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    t = type_of(self)
+    t = _continuous(self, "exponential_")
     key = (generator or default_generator)._take(t.size * draws.words_per_uniform(t.dtype))
     return _fill(self, mul(draws.exponential(key, t.shape, t.dtype), 1.0 / lambd), "exponential_")
 
 
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
     """Fill with numbers of the Cauchy distribution."""
-    if sigma <= 0:
+    if not sigma > 0:
         raise UsageError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    t = type_of(self)
+    t = _continuous(self, "cauchy_")
     angle = mul(sub(_uniform(t.shape, t.dtype, generator), 0.5), pi)
     return _fill(self, add(mul(tan(angle), sigma), median), "cauchy_")
 
@@ -375,7 +397,7 @@ def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Gen
     """Fill with numbers whose logarithms are normal."""
     if not std > 0:
         raise UsageError(f"log_normal_ expects std > 0.0, but found std={std}")
-    t = type_of(self)
+    t = _continuous(self, "log_normal_")
     return _fill(self, exp(add(mul(_normal(t.shape, t.dtype, generator), std), mean)), "log_normal_")
 
 
@@ -384,6 +406,8 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
     if not 0 < p < 1:
         raise UsageError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     t = type_of(self)
+    if t.dtype.kind in ("bool", "complex"):
+        raise UnsupportedDTypeError(f'"geometric_" not implemented for {t.dtype}', {"self": self})
     wide = t.dtype if t.dtype.is_floating_point else float32
     trials = ceil(mul(log1p(neg(_uniform(t.shape, wide, generator))), 1.0 / log(1.0 - p)))
     return _fill(self, cast(clamp(trials, min=1), t.dtype), "geometric_")

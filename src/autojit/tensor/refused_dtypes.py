@@ -15,7 +15,7 @@ from autojit.tensor.tensor import Tensor, type_of
 
 _BY_KINDS = {
     "bool int complex": """
-        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d batch_norm celu ctc_loss elu embedding_bag gelu
+        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d batch_norm celu ctc_loss elu gelu
         glu group_norm hardshrink hardsigmoid hardswish igamma igammac instance_norm layer_norm leaky_relu logaddexp2
         max_unpool1d max_unpool2d max_unpool3d multi_margin_loss multilabel_margin_loss prelu selu cdist""",
     "bool complex": """

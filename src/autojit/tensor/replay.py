@@ -188,5 +188,6 @@ def _again(known: Recording, operands: Sequence[Tensor | None], place: SourceLoc
     for number, view, base in known.tensors:
         made = tensors[number] = wrap_value(values[number])
         if view is not None:
-            attach_view(view, operands[base] if base < len(operands) else tensors[base], made)
+            shown: Any = operands[base] if base < len(operands) else tensors[base]
+            attach_view(view, shown, made)
     return [tensors[r] if r in tensors else None if r is None else operands[r] for r in known.results]

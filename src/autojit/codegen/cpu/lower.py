@@ -282,7 +282,7 @@ class _Lowering:
     def _counting(self, kernel: StructuredKernel, text: KernelText) -> None:
         """A kernel that counts a size, then what depends on the size."""
         name = counted_by(kernel.node)
-        arguments = (*kernel.operands, *kernel.node.outputs, Count(name))
+        arguments: tuple[Argument, ...] = (*kernel.operands, *kernel.node.outputs, Count(name))
         arguments = (*arguments, *self._report_arguments(text, kernel.nodes, ()), *_size_arguments(text))
         self.entries.append(Entry(text.text, "kernel", arguments, 1, text.estimate_ns, kernel.node.op.name))
         self.entries.append(Entry("@aj_sizes", "", (Recount(name),), 1, 50.0, "sizes"))

@@ -17,7 +17,7 @@ from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.state import is_tracing, state
+from autojit.tensor.state import state
 
 
 def _check_classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, UnsupportedError
+from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UnsupportedError
 from autojit.tensor import Tensor
 from autojit.tensor.op_node import rename_node
 
@@ -58,15 +58,22 @@ def interpolate(
     _check_mode(input, mode)
     if recompute_scale_factor:
         scales = [None] * axes
+    dtype = input.dtype
+    if not dtype.is_floating_point and (dtype is not aj.uint8 or mode not in _OF_BYTES):
+        raise UnsupportedDTypeError(f'"interpolate" with mode {mode!r} not implemented for {dtype}', {"input": input})
     if mode == "area":
         return rename_node(_averaged(input, sizes), f"AdaptiveAvgPool{axes}DBackward0")
-    found = input
-    for k in range(axes):
+    found, is_bytes = input, dtype is aj.uint8 and mode in ("bilinear", "bicubic")
+    for k in range(axes) if not is_bytes else reversed(range(axes)):
         old = input.shape[2 + k]
+        found = found.float() if is_bytes else found
         if antialias:
-            found = _smoothed(found, 2 + k, _step(input, old, sizes[k], scales[k], bool(align_corners)), sizes[k], mode)
+            step = _step(found, old, sizes[k], scales[k], bool(align_corners))
+            found = _smoothed(found, 2 + k, step, sizes[k], mode)
         else:
             found = _along(found, 2 + k, old, sizes[k], scales[k], mode, bool(align_corners))
+        if is_bytes:  # as in torch: rounded after each axis, rows first
+            found = (found + 0.5).floor().clamp(0, 255).to(dtype)
     arguments: dict[str, Any] = {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
     given = None if size is None else tuple(sizes)
@@ -75,6 +82,7 @@ def interpolate(
     return rename_node(found, name, output_size=given, scale_factors=scale_factors, **arguments)
 
 
+_OF_BYTES = ("nearest", "nearest-exact", "bilinear", "bicubic")
 _SCALE_NAMES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
 
 

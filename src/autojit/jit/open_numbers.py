@@ -1,0 +1,114 @@
+"""Which numbers among a jitted function's arguments are inputs of its steps, since they change from call to call.
+
+A number is baked in at first. The second value of a float opens it, the fifth of an int: ints are often choices
+(an axis, a count of layers), and a step that knows them is faster. What a function takes the digits of (``range(n)``)
+cannot stay open: it is fixed again, with the reason, and every value gets its own step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.dtypes import bool_
+from autojit.ir.graph import Value
+from autojit.jit.pytree import TreeSpec
+
+if TYPE_CHECKING:
+    from autojit.jit.step import Capture
+
+INTS_BEFORE = 4  # values of an int argument that get steps of their own, until it counts as changing
+_INT64 = np.iinfo(np.int64)
+
+
+def number_kind(leaf: Any) -> type | None:
+    """float or int for a number of Python or NumPy that a step can take in; None for others, bools among them."""
+    if type(leaf) is float or isinstance(leaf, np.floating):
+        return float
+    if type(leaf) is int or isinstance(leaf, np.integer):
+        return int if _INT64.min <= leaf <= _INT64.max else None
+    return None
+
+
+class OpenNumbers:
+    """The open numbers of one jitted function: leaves by the structure of the arguments."""
+
+    def __init__(self) -> None:
+        self._open: dict[TreeSpec, frozenset[int]] = {}
+        self._fixed: set[tuple[TreeSpec, int]] = set()
+
+    def of(self, tree: TreeSpec) -> Collection[int]:
+        """The leaves that are open in arguments of this structure."""
+        return self._open.get(tree, frozenset())
+
+    def clear(self) -> None:
+        """Forget them: the function has other arguments now."""
+        self._open.clear()
+        self._fixed.clear()
+
+    def notice(self, known: Iterable[tuple[Any, ...]], new: tuple[Any, ...], leaves: Sequence[Any]) -> bool:
+        """Open the numbers that a call's signature shows to change, by the signatures that are known."""
+        tree, parts = new
+        alike = [old[1] for old in known if old[0] == tree]
+        changed = {
+            k
+            for k, leaf in enumerate(leaves)
+            if (kind := number_kind(leaf)) is not None
+            and k not in self.of(tree)
+            and (tree, k) not in self._fixed
+            and _is_changing(kind, {old[k] for old in alike if _is_baked(old[k], kind)} | {parts[k]})
+        }
+        if changed:
+            self._open[tree] = frozenset(self.of(tree)) | changed
+        return bool(changed)
+
+    def give_up(self, tree: TreeSpec, capture: Capture, note: Callable[[str], None]) -> bool:
+        """Fix the numbers again whose digits a capture has taken; whether there are any."""
+        taken = _taken(capture)
+        if taken:
+            self._open[tree] = frozenset(self.of(tree)) - taken.keys()
+            self._fixed.update((tree, k) for k in taken)
+            note(f"numbers were fixed: {'; '.join(taken.values())}")
+        return bool(taken)
+
+
+def _is_baked(part: Any, kind: type) -> bool:
+    return isinstance(part, tuple) and len(part) == 2 and part[0] == kind.__name__
+
+
+def _is_changing(kind: type, values: Collection[Any]) -> bool:
+    return len(values) > (1 if kind is float else INTS_BEFORE)
+
+
+def _taken(capture: Capture) -> dict[int, str]:
+    """Leaf -> why, for the open numbers whose digits Python decided on: a split that hangs on numbers alone."""
+    open_leaves = {leaf.value: k for k, leaf in enumerate(capture.arguments) if leaf.kind == "number"}
+    found: dict[int, str] = {}
+    if not open_leaves:
+        return found
+    for split in capture.trace.splits:
+        if split.value.type.dtype is not bool_:
+            sources = _sources(capture, split.value)
+            if sources and sources <= open_leaves.keys():
+                found.update((open_leaves[v], f"their digits are used at {split.source}") for v in sources)
+    return found
+
+
+def _sources(capture: Capture, value: Value) -> set[Value | None]:
+    """The inputs that a value is computed from."""
+    inputs = set(capture.trace.builder.inputs)
+    found: set[Value | None] = set()
+    seen: set[Value] = set()
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if current in inputs:
+            found.add(current)
+        elif (node := capture.trace.definition.get(current)) is not None:
+            stack.extend(node.inputs)
+    return found

@@ -1,0 +1,192 @@
+"""Functions of Python's ``math`` and NumPy's of the same meaning, on numbers of a captured step.
+
+C code asks a number for its digits, and a step that gives them away holds for these digits only. So while a function
+is captured, the functions of ``math`` are replaced by ones that record what they compute of traced numbers and pass on
+everything else. Where Python raises an error (``math.sqrt(-1.0)``), the step asks whether this is such a case, unless
+the number's range tells.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autojit.core.dtypes import float64
+from autojit.jit.number_ranges import Range
+from autojit.jit.traced_number import TracedNumber
+from autojit.tensor import functions_elementwise as elementwise
+from autojit.tensor import functions_special as special
+from autojit.tensor.state import grad_mode, state
+from autojit.tensor.tensor import Tensor
+
+_LARGEST_EXPONENT = math.log(np.finfo(np.float64).max)  # above it ``math.exp`` overflows
+_LEAST_POSITIVE = 5e-324
+
+
+class Rule(NamedTuple):
+    """How a function is computed in a step: of floats, with float results, from ``low`` to ``high`` without an error."""
+
+    function: Callable[..., Any]
+    low: float = -math.inf
+    high: float = math.inf
+    is_increasing: bool = False
+    needs_finite: bool = False  # infinity is an error
+    values: Range = Range()
+
+
+_UNIT = Range(-1.0, 1.0)
+_EXP = {"high": _LARGEST_EXPONENT, "is_increasing": True}
+RULES: dict[str, Rule] = {
+    "sqrt": Rule(elementwise.sqrt, low=0.0, is_increasing=True),
+    "exp": Rule(elementwise.exp, **_EXP, values=Range(0.0)),  # type: ignore[arg-type]
+    "expm1": Rule(elementwise.expm1, **_EXP, values=Range(-1.0)),  # type: ignore[arg-type]
+    "exp2": Rule(elementwise.exp2, high=1023.9, is_increasing=True, values=Range(0.0)),
+    "log": Rule(elementwise.log, low=_LEAST_POSITIVE, is_increasing=True),
+    "log2": Rule(elementwise.log2, low=_LEAST_POSITIVE, is_increasing=True),
+    "log10": Rule(elementwise.log10, low=_LEAST_POSITIVE, is_increasing=True),
+    "log1p": Rule(elementwise.log1p, low=math.nextafter(-1.0, 0.0), is_increasing=True),
+    "sin": Rule(elementwise.sin, needs_finite=True, values=_UNIT),
+    "cos": Rule(elementwise.cos, needs_finite=True, values=_UNIT),
+    "tan": Rule(elementwise.tan, needs_finite=True),
+    "asin": Rule(elementwise.asin, low=-1.0, high=1.0, is_increasing=True),
+    "acos": Rule(elementwise.acos, low=-1.0, high=1.0, values=Range(0.0, math.pi)),
+    "atan": Rule(elementwise.atan, is_increasing=True, values=Range(-2.0, 2.0)),
+    "sinh": Rule(elementwise.sinh, low=-_LARGEST_EXPONENT, high=_LARGEST_EXPONENT, is_increasing=True),
+    "cosh": Rule(elementwise.cosh, low=-_LARGEST_EXPONENT, high=_LARGEST_EXPONENT, values=Range(1.0)),
+    "tanh": Rule(elementwise.tanh, is_increasing=True, values=_UNIT),
+    "fabs": Rule(elementwise.abs, values=Range(0.0)),
+    "erf": Rule(special.erf, values=_UNIT),
+    "erfc": Rule(special.erfc, values=Range(0.0, 2.0)),
+}
+_OF_ARRAYS = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "absolute": "fabs"}
+
+
+def traced_function(name: str, x: TracedNumber, original: Callable[..., Any] | None) -> Any:
+    """A function of ``math`` on a traced number; ``original`` raises Python's error, None: NumPy's rules, NaN."""
+    rule = RULES[name]
+    span = x.span
+    if original is not None:
+        is_defined = (span.low >= rule.low or x >= rule.low) and (span.high <= rule.high or x <= rule.high)
+        if is_defined and rule.needs_finite and not span.is_finite:
+            is_defined = -math.inf < x and x < math.inf
+        if not is_defined:
+            return original(x.concrete())
+        span = Range(max(span.low, rule.low), min(span.high, rule.high))
+    values = rule.values
+    if rule.is_increasing and original is not None:
+        known = span.image(getattr(math, name))
+        values = Range(max(values.low, known.low), min(values.high, known.high))
+    with grad_mode(False):
+        return TracedNumber(x.trace, rule.function(x.as_operand().to(float64)), float, values)
+
+
+def _is_traced(x: Any) -> bool:
+    return isinstance(x, TracedNumber) or (isinstance(x, Tensor) and x._array is None)
+
+
+def _number(x: Any) -> Any:
+    """A tensor of one element that a step computes as a number."""
+    return x.item() if isinstance(x, Tensor) else x
+
+
+def _replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def replaced(x: Any, *others: Any) -> Any:
+        if others or not _is_traced(x) or state.trace is None:
+            return original(x, *others)
+        number = _number(x)
+        return traced_function(name, number, original) if isinstance(number, TracedNumber) else original(number)
+
+    return replaced
+
+
+def _log(original: Callable[..., Any], by_itself: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def replaced(x: Any, *base: Any) -> Any:
+        if len(base) == 1 and (_is_traced(x) or _is_traced(base[0])) and state.trace is not None:
+            return by_itself(x) / by_itself(base[0])
+        return by_itself(x, *base)
+
+    return replaced
+
+
+def _pow(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def replaced(x: Any, y: Any) -> Any:
+        if (_is_traced(x) or _is_traced(y)) and state.trace is not None:
+            x, y = _number(x), _number(y)
+            if isinstance(x, int) and x > 0:
+                x = float(x)
+            found = x**y
+            return found * 1.0
+        return original(x, y)
+
+    return replaced
+
+
+def _replacements() -> dict[str, Callable[..., Any]]:
+    made = {name: _replacement(name, getattr(math, name)) for name in RULES if hasattr(math, name)}
+    made["log"] = _log(math.log, made["log"])
+    made["pow"] = _pow(math.pow)
+    return made
+
+
+_ORIGINALS: dict[str, Callable[..., Any]] = {}
+_REPLACEMENTS = _replacements()
+_lock = threading.Lock()
+_depth = [0]
+
+
+@contextmanager
+def traced_math() -> Iterator[None]:
+    """Inside, ``math`` knows traced numbers; captures in several threads may overlap."""
+    with _lock:
+        _depth[0] += 1
+        if _depth[0] == 1:
+            _ORIGINALS.update((name, getattr(math, name)) for name in _REPLACEMENTS)
+            vars(math).update(_REPLACEMENTS)
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth[0] -= 1
+            if _depth[0] == 0:
+                vars(math).update(_ORIGINALS)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "power": operator.pow,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
+
+
+def _array_ufunc(self: TracedNumber, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """A NumPy function of numbers, some of them traced; with arrays the digits are used."""
+    name = _OF_ARRAYS.get(ufunc.__name__, ufunc.__name__)
+    if method == "__call__" and not options and not any(isinstance(x, np.ndarray) and x.ndim for x in inputs):
+        numbers = [x.item() if isinstance(x, np.ndarray | np.generic) else x for x in inputs]
+        if len(numbers) == 1 and name in RULES:
+            return traced_function(name, numbers[0], None)
+        if len(numbers) == 2 and name in _OPERATORS:
+            return _OPERATORS[name](*numbers)
+    digits = [x.concrete() if isinstance(x, TracedNumber) else x for x in inputs]
+    return getattr(ufunc, method)(*digits, **options)
+
+
+setattr(TracedNumber, "__array_ufunc__", _array_ufunc)  # noqa: B010  # this module knows the functions
