@@ -1,6 +1,6 @@
 """One step compiled for all sizes, against a step compiled for the very size it runs with.
 
-    python -m benchmarks.symbolic_sizes [--programs mlp,gpt,pinn,cnn,lstm] [--pairs 40]
+    python -m benchmarks.symbolic_sizes [--programs mlp,gpt,pinn,cnn,lstm,lengths] [--pairs 40]
 
 Whole training steps: forward, backward, optimiser. Both forms are called in turns; a row gives the best time of each,
 and the median over pairs of calls of their ratio (1.08 is the limit the project sets itself). ``captures`` counts what
@@ -52,6 +52,10 @@ class Reader(nn.Module):
 
 def lstm() -> tuple[Step, Data]:
     return classifier(Reader()), lambda n: (aj.randn(n, 16, 32), aj.randint(0, 10, (n,)))
+
+
+def lengths() -> tuple[Step, Data]:
+    return classifier(Reader()), lambda n: (aj.randn(16, n, 32), aj.randint(0, 10, (16,)))
 
 
 def classifier(model: nn.Module) -> Step:
@@ -141,6 +145,7 @@ PROGRAMS = {
     "pinn": (pinn, (256, 1024, 8192)),
     "cnn": (cnn, (16, 64)),
     "lstm": (lstm, (16, 64)),
+    "lengths": (lengths, (16, 64, 256)),
 }
 
 
@@ -166,8 +171,8 @@ def compare(name: str, pairs: int) -> None:
         times = [(timed(special, given), timed(general, given)) for _ in range(pairs)]
         ratio = statistics.median(b / a for a, b in times)
         best = [1e3 * min(side) for side in zip(*times, strict=True)]
-        print(f"{name:5} {n:5}  fixed {best[0]:8.3f} ms  open {best[1]:8.3f} ms  ratio {ratio:.3f}", flush=True)
-    print(f"{name:5} captures {general.stats()['captures']}, fixed again {general.stats()['specialised_sizes']}")
+        print(f"{name:7} {n:5}  fixed {best[0]:8.3f} ms  open {best[1]:8.3f} ms  ratio {ratio:.3f}", flush=True)
+    print(f"{name:7} captures {general.stats()['captures']}, fixed again {general.stats()['specialised_sizes']}")
     alternate(name, general, [data(n) for n in sizes[:2]], pairs)
 
 
@@ -177,7 +182,7 @@ def alternate(name: str, step: Step, inputs: list[tuple[Any, ...]], pairs: int) 
     changing = statistics.mean(statistics.median(times) for times in zip(
         *([timed(step, given) for given in inputs] for _ in range(pairs)), strict=True
     ))  # fmt: skip
-    print(f"{name:5} changing {1e3 * changing:8.3f} ms, steady {1e3 * steady:8.3f} ms")
+    print(f"{name:7} changing {1e3 * changing:8.3f} ms, steady {1e3 * steady:8.3f} ms")
 
 
 def main() -> None:

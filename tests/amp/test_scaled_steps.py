@@ -1,5 +1,7 @@
 """`GradScaler` inside compiled functions: the factor, its counter and skipped steps go on as in eager mode."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

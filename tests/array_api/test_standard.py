@@ -145,6 +145,8 @@ def check_same(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("name", [n for n in UNARY.split() if "unique" not in n and n != "nonzero"])
 @pytest.mark.parametrize("dtype", EVERY)
 def test_functions_of_one_array(name: str, dtype: str) -> None:
+    if dtype == "bool" and name in ("abs", "ceil", "floor", "trunc"):
+        return  # of numbers only
     x = values(dtype)
     try:
         wanted = getattr(np, name)(x)
@@ -161,6 +163,8 @@ def test_functions_of_two_arrays(name: str, dtype: str) -> None:
     x, y = values(dtype), values(dtype)[::-1].copy()
     if dtype == "bool" and name in ("floor_divide", "remainder"):
         return  # not defined
+    if dtype in COMPLEX and name in ("greater", "greater_equal", "less", "less_equal", "maximum", "minimum"):
+        return  # complex numbers have no order
     try:
         wanted = getattr(np, name)(x, y)
     except TypeError:

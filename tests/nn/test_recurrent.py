@@ -97,6 +97,60 @@ def test_compiled_derivatives_are_right_to_second_order(name: str) -> None:
     assert aj.autograd.gradgradcheck(compiled, given)
 
 
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+@pytest.mark.parametrize("name", ["lstm of two layers, both ways", "gru"])
+def test_one_step_serves_packed_sequences_of_all_lengths(name: str, enforce_sorted: bool) -> None:
+    net = LAYERS[name]()
+    utils = nn.utils.rnn
+
+    @aj.jit
+    def step(x: aj.Tensor, lengths: aj.Tensor) -> tuple[aj.Tensor, ...]:
+        output, final = net(utils.pack_padded_sequence(x, lengths, enforce_sorted=enforce_sorted))
+        padded, counts = utils.pad_packed_sequence(output)
+        loss = (padded**2).sum() + sum((part**3).sum() for part in flat((x, final))[1:])
+        return loss, counts, *aj.autograd.grad(loss, (x, *net.parameters()))
+
+    for lengths in ([5, 4, 1], [6, 6, 2], [9, 3, 3], [2, 2, 1], [12, 1, 1]):
+        order = lengths if enforce_sorted else lengths[1:] + lengths[:1]
+        x = aj.randn(lengths[0], 3, 3).requires_grad_()
+        found = step(x, aj.tensor(order))
+        alone = [flat(net(x[:length, k : k + 1])) for k, length in enumerate(order)]
+        loss = sum((y[0] ** 2).sum() + sum((part**3).sum() for part in y[1:]) for y in alone)
+        wanted = [loss, aj.tensor(order), *aj.autograd.grad(loss, (x, *net.parameters()))]
+        check_equal(found, wanted, order)
+    stats = step.stats()
+    assert (stats["captures"], stats["fallbacks"], stats["specialised_sizes"]) == (2, 0, 0), step.explain()
+
+
+def test_lengths_that_do_not_fill_the_time_axis_and_wrong_ones() -> None:
+    pack = nn.utils.rnn.pack_padded_sequence
+    compiled = aj.jit(lambda x, lengths: tuple(pack(x, lengths)[:2]))
+    x = aj.randn(6, 2, 3)
+    for lengths in ([4, 2], [6, 3], [3, 3]):
+        wanted = aj.cat([x[t, : sum(size > t for size in lengths)] for t in range(lengths[0])])
+        for run in (compiled, pack):
+            data, batch_sizes = run(x, aj.tensor(lengths))[:2]
+            check_equal([data], [wanted])
+            assert batch_sizes.tolist() == [sum(size > t for size in lengths) for t in range(lengths[0])]
+    for run in (compiled, pack):
+        for lengths, message in (
+            ([3, 5], "sorted in decreasing order"),
+            ([3, 0], "greater than 0"),
+            ([7, 1], "time axis"),
+        ):
+            with pytest.raises(RuntimeError, match=message):
+                run(x, aj.tensor(lengths))
+        with pytest.raises(RuntimeError, match="batch_size=2"):
+            run(x, aj.tensor([3]))
+
+
+def test_packed_integers_keep_their_dtype() -> None:
+    packed = nn.utils.rnn.pack_sequence([aj.tensor([1, 2, 3]), aj.tensor([4])])
+    padded, lengths = nn.utils.rnn.pad_packed_sequence(packed, padding_value=-1, total_length=4)
+    assert padded.dtype is aj.int64 and lengths.tolist() == [3, 1]
+    assert padded.tolist() == [[1, 4], [2, -1], [3, -1], [-1, -1]]
+
+
 def test_training_with_dropout_on_any_length_and_batch() -> None:
     steps, nets = [], []
     for _ in range(2):

@@ -95,6 +95,40 @@ def test_a_sum_of_short_products_is_one_product_of_what_is_stacked_already() -> 
     check_compiled(found, drawn(found))
 
 
+def two_sums(count: int, rows: int, narrow: int) -> str:
+    """``sum of a_k.T @ b_k`` and ``sum of a_k.T @ c_k``."""
+    names = range(count)
+    parts = [f"{x}{k}: f32[{rows}, {n}]" for k in names for x, n in (("a", 64), ("b", 48), ("c", narrow))]
+    lines = [f"t{k}: f32[64, {rows}] = permute[axes=(1, 0)](a{k})" for k in names]
+    for x, n in (("b", 48), ("c", narrow)):
+        lines += [f"p{x}{k}: f32[64, {n}] = matmul(t{k}, {x}{k})" for k in names]
+        lines += [f"q{x}{k}: f32[64, {n}] = add({'p' if k == 1 else 'q'}{x}{k - 1}, p{x}{k})" for k in names if k]
+    return f"({', '.join(parts)}) {{ {'; '.join(lines)}; return qb{count - 1}, qc{count - 1} }}"
+
+
+def test_what_one_sum_joins_serves_the_others() -> None:
+    graph = parse_graph(two_sums(5, 40, 12))  # alone, the narrow products would copy more than they save
+    found = eliminate_dead_code(eliminate_common_subexpressions(join_products(graph)))
+    assert str(found).count("matmul(") == 2
+    assert str(found).count("concatenate") == 3
+    check(graph, found)
+    check_compiled(found, drawn(found))
+
+
+def test_products_of_open_length_are_joined_where_their_operands_are_stacked_already() -> None:
+    text = products(5, 3).replace(", 3, ", ", s0, ").replace("[3, ", "[s0, ").replace(", 3]", ", s0]")
+    text = text.replace("8", "384").replace("6]", "128]")
+    graph = parse_graph(text)
+    found = eliminate_dead_code(eliminate_common_subexpressions(join_products(graph)))
+    assert str(found).count("matmul(") == 1
+    rng = np.random.default_rng(5)
+    for n in (2, 31):
+        shapes = [(n, 384)] * 5 + [(n, 128)] * 5
+        check_compiled(found, [rng.standard_normal(shape).astype(np.float32) for shape in shapes])
+    unstacked = parse_graph(text.replace(", stack }", " }"))
+    assert str(join_products(eliminate_dead_code(unstacked))) == str(eliminate_dead_code(unstacked))
+
+
 def test_few_or_long_products_stay() -> None:
     for count, rows in ((3, 2), (5, 40)):
         graph = parse_graph(products(count, rows))

@@ -114,3 +114,42 @@ def test_the_derivative_of_a_loop_goes_on_from_its_tapes() -> None:
     plain = str(optimize_bodies(graph, lambda g: g))
     assert "kept=0" in plain
     assert "resumes=0" in plain
+
+
+def test_the_gradient_of_a_weight_used_transposed_is_one_product() -> None:
+    text = CELL.replace("matmul(h, w)", "matmul(h, t)").replace(
+        "{\n    a:", "{ t: f64[3, 3] = permute[axes=(1, 0)](w);\n    a:"
+    )
+    assert "permute" in text
+    graph = optimize(adjoint(parse_graph(text)))
+    for node in graph.nodes:
+        if node.op.name == "scan" and "reverse=True" in str(node.op):
+            assert str(node.op).count("matmul") == 1  # that of the recurrence
+    assert "f64[4, 3, 3]" not in str(graph), "a product per step was kept"
+
+
+def test_what_is_the_same_in_every_step_is_computed_once() -> None:
+    graph = parse_graph(
+        "(c: f32[2, 3], xs: f32[4, 2, 3], w: f32[3, 3]) { last: f32[2, 3], ys: f32[4, 2, 3] = "
+        "scan[body=(c: f32[2, 3], x: f32[2, 3], w: f32[3, 3]) { e: f32[3, 3] = exp(w); "
+        "t: f32[3, 3] = permute[axes=(1, 0)](e); a: f32[2, 3] = matmul(c, t); one: f32[] = full[value=1, dtype=f32, "
+        "shape=()](); b: f32[2, 3] = add(a, x); d: f32[2, 3] = add(b, one); return d, d }, carries=1, stacks=1, "
+        "length=4, reverse=False](c, xs, w); return last, ys }"
+    )
+    found = verify(hoist_steps(graph))
+    (left,) = scans(found)
+    assert "exp" not in left and "permute" not in left and "full" in left  # a constant costs nothing
+    for a, b in zip(evaluate(found, arrays(graph)), evaluate(graph, arrays(graph)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_of_what_a_step_reads_in_part_the_part_is_handed_over() -> None:
+    graph = parse_graph(
+        "(c: f64[3], xs: f64[4, 6]) { last: f64[3] = scan[body=(c: f64[3], x: f64[6]) { a: f64[6] = sin(x); "
+        "b: f64[3] = slice[starts=(0,), stops=(3,), steps=(1,)](a); d: f64[3] = mul(b, c); return d }, "
+        "carries=1, stacks=1, length=4, reverse=False](c, xs); return last }"
+    )
+    found = prune_bodies(share_steps(prune_bodies(open_bodies(adjoint(graph)))))
+    forward, backward = (node for node in found.nodes if node.op.name == "scan")
+    handed = {v.type.shape for v in forward.outputs[1:] if v in backward.inputs}
+    assert handed == {(4, 3)}  # the carries and the part

@@ -31,6 +31,22 @@ def test_a_softmax_is_one_loop_kernel() -> None:
     assert found.memory.arena_bytes == 0
 
 
+GATES = """(x: f32[8, 64], h: f32[8, 16], w: f32[16, 64], b: f32[64]) {
+  p: f32[8, 64] = matmul(h, w); q: f32[8, 64] = add(p, b); g: f32[8, 64] = add(x, q);
+  i: f32[8, 32] = slice[starts=(0, 0), stops=(8, 32), steps=(1, 1)](g);
+  o: f32[8, 32] = slice[starts=(0, 32), stops=(8, 64), steps=(1, 1)](g);
+  s: f32[8, 32] = sigmoid(i); t: f32[8, 32] = tanh(o); y: f32[8, 32] = mul(s, t); return RESULTS
+}"""
+
+
+def test_a_sum_that_is_read_in_parts_is_computed_where_it_is_read() -> None:
+    product, loops = scheduled(GATES.replace("RESULTS", "y")).kernels
+    assert isinstance(product, MatmulKernel) and isinstance(loops, LoopKernel)
+    assert len(scheduled(GATES.replace("RESULTS", "y, g")).kernels) == 3  # the whole is wanted as well
+    overlapping = GATES.replace("starts=(0, 32), stops=(8, 64)", "starts=(0, 16), stops=(8, 48)")
+    assert len(scheduled(overlapping.replace("RESULTS", "y")).kernels) == 3
+
+
 def _kernels(found: Schedule) -> list[LoopKernel | MatmulKernel | StructuredKernel | CopyKernel]:
     flat = []
     for item in found.kernels:

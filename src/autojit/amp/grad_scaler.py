@@ -1,7 +1,7 @@
 """Losses scaled up before ``backward`` so that gradients of half precision do not vanish, and down before the step.
 
-The factor, its counter and what was found in the gradients are tensors, so a compiled function that scales, steps and
-updates carries them on as any other state; only whether the optimizer steps is a decision of Python.
+The factor, its counter, the settings and what was found in the gradients are tensors, so a compiled function that
+scales, steps and updates carries them on as any other state; only whether the optimizer steps is decided by Python.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.factories import full
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.functions_shape import stack
-from autojit.tensor.state import bump_guard_epoch, grad_mode, is_tracing, outside_trace
+from autojit.tensor.state import grad_mode, is_tracing, outside_trace
 
 
 class _SettingError(ArgumentError, AssertionError):
@@ -75,8 +75,9 @@ class GradScaler:
             raise _SettingError("The backoff factor must be < 1.0.", facts={"backoff_factor": backoff_factor})
         self._scale = full((), float(init_scale), dtype=float32)
         self._growth_tracker = full((), 0, dtype=int32)
-        self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
-        self._growth_interval = growth_interval
+        self._growth_factor = full((), growth_factor, dtype=float64)
+        self._backoff_factor = full((), backoff_factor, dtype=float64)
+        self._growth_interval = full((), growth_interval, dtype=int32)
         self._found_inf: dict[int, Tensor] = {}  # by optimizer: whether the update must shrink the factor
         self._unscaled: set[int] = set()  # since the last update
         self._stepped: set[int] = set()
@@ -187,30 +188,27 @@ class GradScaler:
 
     def get_growth_factor(self) -> float:
         """By what the factor grows."""
-        return self._growth_factor
+        return float(self._growth_factor.item())
 
     def set_growth_factor(self, new_factor: float) -> None:
         """By what the factor shall grow."""
-        self._growth_factor = new_factor
-        bump_guard_epoch()
+        self._growth_factor.fill_(new_factor)
 
     def get_backoff_factor(self) -> float:
         """By what the factor shrinks."""
-        return self._backoff_factor
+        return float(self._backoff_factor.item())
 
     def set_backoff_factor(self, new_factor: float) -> None:
         """By what the factor shall shrink."""
-        self._backoff_factor = new_factor
-        bump_guard_epoch()
+        self._backoff_factor.fill_(new_factor)
 
     def get_growth_interval(self) -> int:
         """After how many steps the factor grows."""
-        return self._growth_interval
+        return int(self._growth_interval.item())
 
     def set_growth_interval(self, new_interval: int) -> None:
         """After how many steps the factor shall grow."""
-        self._growth_interval = new_interval
-        bump_guard_epoch()
+        self._growth_interval.fill_(new_interval)
 
     def state_dict(self) -> dict[str, Any]:
         """What continues the scaler; empty while it is off."""
@@ -218,9 +216,9 @@ class GradScaler:
             return {}
         return {
             "scale": self.get_scale(),
-            "growth_factor": self._growth_factor,
-            "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval,
+            "growth_factor": self.get_growth_factor(),
+            "backoff_factor": self.get_backoff_factor(),
+            "growth_interval": self.get_growth_interval(),
             "_growth_tracker": int(self._growth_tracker.item()),
         }
 
@@ -236,9 +234,9 @@ class GradScaler:
             raise UsageError("The source state dict is empty, possibly as it was saved from a disabled GradScaler.")
         self._scale.fill_(state_dict["scale"])
         self._growth_tracker.fill_(state_dict["_growth_tracker"])
-        self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
-        self._growth_interval = state_dict["growth_interval"]
-        bump_guard_epoch()
+        self._growth_factor.fill_(state_dict["growth_factor"])
+        self._backoff_factor.fill_(state_dict["backoff_factor"])
+        self._growth_interval.fill_(state_dict["growth_interval"])
 
 
 def _gradients(optimizer: Any) -> Iterator[Tensor]:

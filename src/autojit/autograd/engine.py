@@ -218,7 +218,7 @@ class Walk:
         if self.observer is None:
             is_plain = not state.__dict__["anomaly"]
             if is_plain and self.rules is not None and isinstance(node, OpNode):
-                results = node.run(grads, wanted, self.rules)
+                results = self.rules.run(node, grads, wanted)
             else:
                 results = node.run(grads, wanted) if is_plain else anomaly.guarded(node, grads, wanted)
         else:

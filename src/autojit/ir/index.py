@@ -33,7 +33,7 @@ class _Hashed:
             return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(self) is type(other) and self._parts() == other._parts())  # type: ignore[attr-defined]
+        return self is other or (type(self) is type(other) and self._parts() == other._parts())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}{self._parts()!r}"

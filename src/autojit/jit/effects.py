@@ -26,7 +26,7 @@ from autojit.tensor.dispatch import value_of
 from autojit.tensor.recording import edge_of
 from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
-from autojit.tensor.tensor import Tensor, step_gradient, storage_of, type_of, wrap
+from autojit.tensor.tensor import Tensor, lent_gradient, step_gradient, storage_of, type_of, wrap
 
 
 @dataclass(eq=False)
@@ -44,7 +44,8 @@ class GradResult:
 
     def failure(self, state: dict[int, StateEntry]) -> str | None:
         """Why the gradient the step reads no longer fits; another tensor of the same type is followed."""
-        entry, now = self.entry, self.leaf._grad
+        entry = self.entry
+        now = lent_gradient(self.leaf) if entry.is_kept else self.leaf._grad
         before = entry.initial
         if not entry.was_read or now is before:
             return None
@@ -63,12 +64,22 @@ class GradResult:
         """Whether the gradient is the same object before and after the step, so that native code need not set it."""
         return not self.entry.was_read or self.entry.initial is self.tensor
 
+    @property
+    def before(self) -> Tensor | None:
+        """What the leaf's ``.grad`` is when a step begins that native code may run."""
+        return self.leaf._grad if self.is_stable else self.entry.initial
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the step may write the gradient's memory as it is: nobody has read what it left there."""
+        return self.value is None or not getattr(self.tensor, "is_lent", True)
+
     def is_free(self) -> bool:
         """Whether nobody but the step and the leaf holds the gradient's memory."""
         own, shown = self.tensor, self.leaf._grad
         assert own is not None
-        if shown is own:
-            return True  # nobody has read it: readers get ``lent_gradient``, which replaces it
+        if shown is own or self.is_at_hand:
+            return True  # nobody has read it: readers get ``lent_gradient``
         held = 2  # own._array and the argument of getrefcount
         if shown is not None and shown._array is own._array:
             if sys.getrefcount(shown) > 3 or shown._requires_grad:  # the leaf's slot, `shown`, the argument
@@ -134,14 +145,15 @@ class Effects:
             self.grads = [_grad_result(g) for g in shown if g not in in_parts]
         finally:
             set_trace(before)
+        _note_kept(self.grads, [t for t in outputs if isinstance(t, Tensor)])
         self.moving = [g for g in self.grads if g.value is not None]
         self.free = [w.value for w in self.writes if w.value is not None]
         self.free += [v for g in self.in_parts for v in g.values]
 
     @property
     def is_plain(self) -> bool:
-        """Whether the native entry point can leave everything to native code."""
-        return not self.writes and not self.in_parts and all(g.is_stable for g in self.grads)
+        """Whether native code can do everything but to give leaves other gradients."""
+        return not self.writes and not self.in_parts and all(g.is_stable or g.entry.is_written for g in self.grads)
 
     def failure(self) -> str | None:
         """Why the gradients no longer fit, or None."""
@@ -221,6 +233,15 @@ def _has_new_history(leaf: ArgumentLeaf, shell: Tensor) -> bool:
     """Whether in-place operations gave an argument a history that the caller can differentiate."""
     before = None if leaf.entry is None else leaf.entry._grad_fn
     return shell._requires_grad and shell._grad_fn is not before and has_history(shell)
+
+
+def _note_kept(grads: Sequence[GradResult], results: Sequence[Tensor]) -> None:
+    """Mark gradients whose memory a result shows, or that became another leaf's gradient. Time O(all of them)."""
+    shown = {id(t) for t in results} | {id(t._storage) for t in results if t._storage is not None}
+    shown |= {id(g.tensor) for g in grads if g.tensor is not g.entry.initial}
+    for g in grads:
+        read = g.entry.initial
+        g.entry.is_kept = read is not None and (id(read) in shown or id(read._storage) in shown)
 
 
 def _is_in_parts(grad: Tensor | None) -> bool:

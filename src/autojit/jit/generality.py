@@ -19,7 +19,7 @@ from autojit.core.errors import AutojitError, SpecializeSize
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import SizeGuard
 from autojit.core.source import SourceLocation, is_own
-from autojit.ir.graph import Node, Value
+from autojit.ir.graph import Value
 from autojit.jit.calls import Call, Fixed
 from autojit.jit.guards import same
 from autojit.jit.open_sizes import OpenSizes
@@ -138,15 +138,16 @@ def first_difference(a: Capture, b: Capture) -> str | None:
         if not _same_state(entry, twin):
             return f"a tensor made at {entry.source}"
         known[entry.input] = twin.input
-    for node, twin_node in zip(a.trace.builder.nodes, b.trace.builder.nodes, strict=False):
+    nodes, twins = a.trace.builder.nodes, b.trace.builder.nodes
+    for place, (node, twin_node) in enumerate(zip(nodes, twins, strict=False)):
         operands = [known.get(v) for v in node.inputs]
         fits = node.op == twin_node.op and operands == list(twin_node.inputs)
         pairs = list(zip(node.outputs, twin_node.outputs, strict=True)) if fits else []
         if not fits or any(v.type != w.type for v, w in pairs):
-            return _changed_course(a, b, node, twin_node)
+            return _changed_course(a, b, place)
         known.update(pairs)
-    if len(a.trace.builder.nodes) != len(b.trace.builder.nodes):
-        return "the number of operations"
+    if len(nodes) != len(twins):
+        return _changed_course(a, b, min(len(nodes), len(twins)))
     outcomes = [(known.get(x.value), x.position) for x in a.trace.splits]
     if outcomes != [(x.value, x.position) for x in b.trace.splits]:
         return "what Python decides on"
@@ -155,15 +156,15 @@ def first_difference(a: Capture, b: Capture) -> str | None:
     return _different_result(a, b)
 
 
-def _changed_course(a: Capture, b: Capture, node: Node, twin: Node) -> str:
-    """What to say of the first ops that differ; more ops for other sizes are nearly always a loop."""
-    counts = len(a.trace.builder.nodes), len(b.trace.builder.nodes)
-    if counts[0] == counts[1]:
-        return f"{node.op} at {node.source}, which becomes {twin.op}"
-    source = node.source if counts[0] > counts[1] else twin.source
+def _changed_course(a: Capture, b: Capture, place: int) -> str:
+    """What to say of the first op that differs; more ops for other sizes are nearly always a loop."""
+    nodes, others = a.trace.builder.nodes, b.trace.builder.nodes
+    if len(nodes) == len(others):
+        return f"{nodes[place].op} at {nodes[place].source}, which becomes {others[place].op}"
+    source = max(nodes, others, key=len)[place].source
     return (
-        f"the number of operations from {counts[0]} to {counts[1]} at {source}: Python takes a loop over an open size "
-        "step by step (aj.scan and layers such as nn.LSTM keep it open)"
+        f"the number of operations from {len(nodes)} to {len(others)} at {source}: Python takes a loop over an open "
+        "size step by step (aj.scan and layers such as nn.LSTM keep it open)"
     )
 
 

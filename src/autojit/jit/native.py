@@ -14,6 +14,7 @@ import numpy as np
 
 from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.effects import uninterrupted
 from autojit.jit.pytree import flatten
 from autojit.jit.versions import count_calls
 from autojit.runtime.entry import Entry, make_entry
@@ -62,10 +63,13 @@ class NativeStep:
         self.listed = [g for g in capture.guards if g.native is None and not g.by_epoch]
         self.written = {id(e.array): e for e in step.effects.modified}
         self.views = self._view_positions(leaves)
-        is_layered = bool(self.is_nested or self.listed or self.views or step.twins or not step.results.is_plain)
+        self.replaced = [g for g in step.effects.grads if not g.is_stable]
+        is_layered = bool(
+            self.is_nested or self.listed or self.views or self.replaced or step.twins or not step.results.is_plain
+        )
         self.guard_places: dict[int, int] = {}
         self.grad_places: list[int] = []
-        self._address: int = step.segment.executable.table_address
+        self._bindings: int = step.segment.bindings
         self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
         self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
         self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
@@ -74,8 +78,7 @@ class NativeStep:
 
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""
-        executable = self.step.segment.executable
-        is_present = self._address == executable.table_address
+        is_present = self._bindings == self.step.segment.bindings
         return is_present and set(self._view_positions(leaves)) <= set(self.views)
 
     def _view_positions(self, leaves: list[Any]) -> list[int]:
@@ -93,14 +96,27 @@ class NativeStep:
             leaves, tree = flatten((args, kwargs))
             if tree != self.step.capture.argument_tree:
                 return self.slow(*args, **kwargs)
-            found = REFUSED if self._shares_state(leaves) else self.entry.call(*leaves)
+            found = REFUSED if self._shares_state(leaves) else self._enter(*leaves)
         else:
             leaves = [*args, *kwargs.values()] if kwargs else args  # type: ignore[assignment]
-            found = REFUSED if self._shares_state(leaves) else self.entry.call(*args, **kwargs)
+            found = REFUSED if self._shares_state(leaves) else self._enter(*args, **kwargs)
         if found is REFUSED:
             return self.slow(*args, **kwargs)
         results, capture = self.step.results, self.step.capture
         return found if results.is_plain else results.package(found, leaves, capture.sizes_of(leaves))
+
+    def _enter(self, *args: Any, **kwargs: Any) -> Any:
+        """The native call; where the step leaves another tensor as a gradient than it finds, the leaf gets it."""
+        if not self.replaced:
+            return self.entry.call(*args, **kwargs)
+        if not all(grad.is_at_hand for grad in self.replaced):
+            return REFUSED
+        with uninterrupted():
+            found = self.entry.call(*args, **kwargs)
+            if found is not REFUSED:
+                for grad in self.replaced:
+                    grad.leaf._grad = grad.tensor
+        return found
 
     def _shares_state(self, leaves: Any) -> bool:
         for k in self.views:
@@ -115,7 +131,7 @@ class NativeStep:
         for place, number in self.guard_places.items():
             self.entry.set_expected(place, self.step.capture.guards[number].read())
         for place, grad in zip(self.grad_places, self.step.effects.grads, strict=True):
-            self.entry.set_expected(place, grad.leaf._grad)
+            self.entry.set_expected(place, grad.before)
 
     # -- the call described
 
@@ -224,7 +240,7 @@ class NativeStep:
                 guards.append(SlotGuard(owner, "_requires_grad", owner._requires_grad))
         for grad in self.step.effects.grads:
             self.grad_places.append(len(guards))
-            guards.append(SlotGuard(grad.leaf, "_grad", grad.leaf._grad))
+            guards.append(SlotGuard(grad.leaf, "_grad", grad.before))
         for number, guard in enumerate(self.step.capture.guards):
             if isinstance(guard.native, CellGuard | DictGuard):
                 self.guard_places[len(guards)] = number

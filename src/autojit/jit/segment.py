@@ -19,7 +19,7 @@ from autojit.ir.graph import Graph, Node, Value
 from autojit.jit.trace import StateEntry
 from autojit.runtime.executable import data_address
 from autojit.runtime.memory import allocate_array
-from autojit.runtime.plan import build_executable
+from autojit.runtime.plan import build_executable, move_fixed
 from autojit.tensor.tensor import storage_of
 
 
@@ -87,6 +87,7 @@ class Segment:
         self._first_state = len(arguments) + len(self.carried)
         self.is_careful = False
         self.moved: dict[int, Any] = {}
+        self.bindings = 1  # how often memory was bound
         self.compiled: Compiled = self._compile()
         if self.compiled.lowered.fallbacks and self.fixed:
             # An op that is called back can raise: state is then written only after the whole segment has succeeded.
@@ -133,6 +134,9 @@ class Segment:
     def rebind(self) -> None:
         """Point to the present memory of the state; nothing is compiled."""
         _, inputs, outputs = self._places()
+        self.bindings += 1
+        if move_fixed(self.executable, inputs, outputs):
+            return
         self.executable = build_executable(self.compiled.lowered, inputs, outputs)
         for index, array in self.moved.items():
             self.move(index, array)
@@ -169,7 +173,7 @@ class Segment:
             stand_in[...] = original
         executable = self.executable
         sizes = executable.sizes_of([a.shape for a in arguments]) if executable.symbols else ()
-        shapes = executable.storage_shapes(sizes)[: self.n_free]
+        shapes = executable.storage_shapes(sizes, self.n_free)
         free = [allocate_array(shape, spec.dtype) for shape, spec in zip(shapes, executable.outputs, strict=False)]
         return list(executable.run_with(arguments, free, sizes))
 

@@ -37,7 +37,7 @@ from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, storage_of, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, lent_gradient, storage_of, wrap, wrap_value
 
 _finished: weakref.WeakSet[Trace] = weakref.WeakSet()
 
@@ -70,13 +70,17 @@ class StateEntry:
 
 @dataclass(eq=False)
 class GradEntry:
-    """``.grad`` of an outside leaf: what it was when first read (``was_read``) and what it is now."""
+    """``.grad`` of an outside leaf: what it was when first read (``was_read``) and what it is now.
+
+    ``is_kept``: the function hands on the tensor that it read, as a result or as another leaf's gradient.
+    """
 
     leaf: Tensor
     initial: Tensor | None
     was_read: bool
     current: Tensor | None
     is_written: bool = False
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +157,13 @@ class Trace(TraceSizes):
         self.state[id(storage.array)].value = value
         self.writes += 1
 
+    def forget(self, since: int) -> bool:
+        """Drop the nodes recorded from a position on, which nothing refers to any more; not what was computed."""
+        if self.indexed > since or any(split.position > since for split in self.splits):
+            return False
+        del self.builder.nodes[since:]
+        return True
+
     def item(self, value: Value) -> Any:
         """The number in a value of one element: a TracedNumber when it can change from call to call."""
         dtype = value.type.dtype
@@ -192,8 +203,9 @@ class Trace(TraceSizes):
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
-        if not entry.is_written:
+        if not entry.is_written and not entry.was_read:
             entry.was_read = True
+            entry.initial = entry.current = lent_gradient(leaf)
         return entry.current
 
     def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core import size_expressions as expressions
 from autojit.core.dtypes import DType, int64
-from autojit.core.errors import UsageError
+from autojit.core.errors import IndexOutOfRangeError, UsageError
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import SizeGuard, expression_of, hint_of, size
 from autojit.core.source import SourceLocation, here
@@ -170,22 +170,23 @@ class TraceSizes:
         self.counted[name] = found, number
         return found
 
-    def size_of_number(self, number: Value, most: int | None, refusal: str) -> int:
+    def size_of_number(self, number: Value, most: int | None, refusal: str, is_place: bool = False) -> int:
         """A size that is a number of the step (int64, 0-d); the same for numbers computed alike.
 
         Args:
             most: what it does not exceed, or None.
             refusal: the message of the error if it is negative.
+            is_place: it is a place in a tensor, and the error an IndexError.
         """
         if self.are_counts_fixed:
             fixed = int(self.concretize(number).item())
             if fixed < 0:
-                raise UsageError(refusal, {"size": fixed})
+                raise IndexOutOfRangeError(refusal) if is_place else UsageError(refusal, {"size": fixed})
             return fixed
-        alike = self._first_alike(number), most, refusal
+        alike = self._first_alike(number), most, refusal, is_place
         found = self._defining.get(alike)
         if found is None:
-            kind = partial(Extent, most=most, refusal=refusal)
+            kind = partial(Extent, most=most, refusal=refusal, is_place=is_place)
             typical_size = TYPICAL_COUNT if most is None else hint_of(most) // 2 + 1
             found = self._defining[alike] = self._defined(kind, number, wrap_value(number), typical_size)
         return found.type.shape[0]

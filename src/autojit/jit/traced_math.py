@@ -23,6 +23,7 @@ from autojit.jit.number_ranges import Range
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor import functions_elementwise as elementwise
 from autojit.tensor import functions_special as special
+from autojit.tensor.promotion import as_operand
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor
 
@@ -131,10 +132,42 @@ def _pow(original: Callable[..., Any]) -> Callable[..., Any]:
     return replaced
 
 
+def _of_two(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def replaced(*numbers: Any) -> Any:
+        if len(numbers) != 2 or not any(map(_is_traced, numbers)) or state.trace is None:
+            return original(*numbers)
+        a, b = (_number(v) for v in numbers)
+        made_by = a if isinstance(a, TracedNumber) else b
+        with grad_mode(False):
+            operands = [as_operand(v).to(float64) for v in (a, b)]
+            return TracedNumber(made_by.trace, function(*operands), float)
+
+    return replaced
+
+
+def _test(original: Callable[[Any], bool], outcome: Callable[[Any], bool]) -> Callable[..., Any]:
+    """A question that a step answers by comparing."""
+
+    @functools.wraps(original)
+    def replaced(x: Any) -> bool:
+        if not _is_traced(x) or state.trace is None:
+            return original(x)
+        number = _number(x)
+        return original(number) if not isinstance(number, TracedNumber) else outcome(number)
+
+    return replaced
+
+
 def _replacements() -> dict[str, Callable[..., Any]]:
     made = {name: _replacement(name, getattr(math, name)) for name in RULES if hasattr(math, name)}
     made["log"] = _log(math.log, made["log"])
     made["pow"] = _pow(math.pow)
+    made["atan2"] = _of_two(math.atan2, elementwise.atan2)
+    made["hypot"] = _of_two(math.hypot, elementwise.hypot)
+    made["isfinite"] = _test(math.isfinite, lambda x: x.span.is_finite or (-math.inf < x and x < math.inf))
+    made["isinf"] = _test(math.isinf, lambda x: not x.span.is_finite and abs(x) == math.inf)
+    made["isnan"] = _test(math.isnan, lambda x: not x.span.is_finite and x != x)
     return made
 
 

@@ -70,15 +70,15 @@ class TracedNumber:
         self._check()
         return self.tensor
 
-    def as_size(self, most: int | None = None, refusal: str = "a size is negative") -> int:
+    def as_size(self, most: int | None = None, refusal: str = "a size is negative", is_place: bool = False) -> int:
         """The number as an extent, at most ``most``, which the step leaves open until it has computed it.
 
-        ``refusal``: the message of the error if it is negative.
+        ``refusal``: the message of the error if it is negative; ``is_place``: it is an IndexError.
         """
         if self.kind is not int:
             raise TypeError("'float' object cannot be interpreted as an integer")
         self._check()
-        return self.trace.size_of_number(value_of(self.tensor), most, refusal)
+        return self.trace.size_of_number(value_of(self.tensor), most, refusal, is_place)
 
     def _beside(self, other: Tensor) -> Tensor:
         """As the operand of a tensor: a number does not widen the tensor's dtype within its category."""
@@ -249,9 +249,11 @@ def _on_digits(name: str) -> None:
     function = getattr(operator, name)
 
     def forward(self: TracedNumber, other: Any) -> Any:
-        if self.kind is int and type(other) is int and other != 0 and name != "pow":
-            with grad_mode(False):  # an int, and no error, whatever the digits: every tenth step
-                return TracedNumber(self.trace, function(self.as_operand(), other), int)
+        if type(other) in (int, float) and other != 0 and name != "pow":
+            kind = int if self.kind is type(other) is int else float
+            with grad_mode(False):  # a number, and no error, whatever the digits: every tenth step
+                found = function(self.as_operand().to(int64 if kind is int else float64), other)
+            return TracedNumber(self.trace, found, kind, Range(0.0, float(other)) if name == "mod" and other > 0 else ANY)
         return function(self._beside(other) if isinstance(other, Tensor) else self.concrete(), other)
 
     def reflected(self: TracedNumber, other: Any) -> Any:
@@ -278,7 +280,7 @@ def _power(self: TracedNumber, exponent: Any) -> Any:
         if span.high < INT64.high:
             return _raised(self, exponent, int)
     elif isinstance(exponent, int | float) and (
-        (is_whole and self.kind is float) or self.span.low > 0 or (self.span.low == 0 and exponent > 0)
+        (is_whole and self.kind is float) or self.span.low > 0 or (self.span.low == 0 and exponent > 0) or self > 0
     ):
         return _raised(self, exponent, float)
     return _power_by_digits(self, exponent)

@@ -11,7 +11,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.autocast import converted, in_full_precision
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_elementwise import maximum
-from autojit.tensor.functions_matrix import complete_qr, completed
+from autojit.tensor.functions_matrix import complete_qr, completed, one_triangle
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand
 from autojit.tensor.state import grad_mode, state
@@ -77,8 +77,8 @@ class ArgumentErrorAsRuntime(ArgumentError, RuntimeError):
 
 
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
-    """The lower (or upper) triangular factor of Hermitian positive definite matrices."""
-    return ops.cholesky(require_floating(A, "cholesky"), upper)  # type: ignore[no-any-return]
+    """The lower (or upper) triangular factor of Hermitian positive definite matrices, of which one triangle is read."""
+    return ops.cholesky(one_triangle(require_floating(A, "cholesky"), upper), upper)  # type: ignore[no-any-return]
 
 
 @in_full_precision
@@ -103,20 +103,15 @@ def eigvals(A: Tensor) -> Tensor:
 
 
 def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
-    """Eigenvalues and eigenvectors of Hermitian matrices."""
-    return Eigh(*ops.eigh(_one_triangle(require_floating(A, "eigh"), UPLO)))
+    """Eigenvalues and eigenvectors of Hermitian matrices, of which the triangle ``UPLO`` is read."""
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ArgumentErrorAsRuntime(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return Eigh(*ops.eigh(one_triangle(require_floating(A, "eigh"), UPLO in "Uu")))
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues of Hermitian matrices."""
     return eigh(A, UPLO).eigenvalues
-
-
-def _one_triangle(a: Tensor, which: str) -> Tensor:
-    """The op reads the lower triangle; for "U" its adjoint is the upper one."""
-    if which.upper() not in ("L", "U"):
-        raise ArgumentErrorAsRuntime(f"Expected UPLO argument to be 'L' or 'U', but got {which}")
-    return a if which.upper() == "L" else a.triu() + a.triu(1).mH
 
 
 def inv(A: Tensor) -> Tensor:

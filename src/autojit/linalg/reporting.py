@@ -17,6 +17,7 @@ from autojit.ops.linalg import LinAlgError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import eye
 from autojit.tensor.functions_elementwise import where
+from autojit.tensor.functions_matrix import one_triangle
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 
@@ -67,7 +68,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -
         >>> aj.linalg.cholesky_ex(aj.tensor([[1.0, 2.0], [2.0, 1.0]])).info
         tensor(2, dtype=autojit.int32)
     """
-    a = require_floating(A, "cholesky_ex")
+    a = one_triangle(require_floating(A, "cholesky_ex"), upper)
     info = ops.first_bad_minor(a.detach())
     if check_errors:
         _raise_first(

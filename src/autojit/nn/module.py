@@ -32,7 +32,7 @@ def _type_name(value: object) -> str:
 
 def _is_same(old: object, new: object) -> bool:
     """Whether a trace that baked ``old`` stays right with ``new``."""
-    return old is new or (type(old) is type(new) and isinstance(old, _PLAIN) and old == new)
+    return old is new or (type(old) is type(new) and type(old) in _PLAIN and old == new)
 
 
 _Destination = TypeVar("_Destination", bound=dict[str, Any])

@@ -24,7 +24,7 @@ from autojit.tensor.state import state as thread
 
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 _State = tuple[Tensor, ...]  # (h,) or (h, c), each f[n, size]
-_Weights = tuple[Tensor | None, ...]  # weight_hh, bias_hh, weight_hr
+_Weights = tuple[Tensor, Tensor | None, Tensor | None]  # weight_hh, bias_hh, weight_hr
 
 
 class RNNBase(Module):
@@ -117,9 +117,9 @@ class RNNBase(Module):
         """One layer in one direction over ``f[time, n, size]``; where ``live`` b[time, n, 1] is false, rows keep their
         state and give zeros.
         """
-        weight_ih = getattr(self, f"weight_ih_{suffix}")
-        weights = tuple(self._weight(name, suffix) for name in ("weight_hh", "bias_hh", "weight_hr"))
-        gates = F.linear(x, weight_ih, self._weight("bias_ih", suffix))
+        weight_hh: Tensor = getattr(self, f"weight_hh_{suffix}")
+        weights = weight_hh, self._weight("bias_hh", suffix), self._weight("weight_hr", suffix)
+        gates = F.linear(x, getattr(self, f"weight_ih_{suffix}"), self._weight("bias_ih", suffix))
         if self.mode != "GRU":  # of mixed precision: in a GRU the state's dtype wins
             state = tuple(part.to(gates.dtype) for part in state)
 
@@ -188,11 +188,10 @@ class RNNBase(Module):
         return (output.transpose(0, 1) if self.batch_first else output), finals
 
     def _forward_packed(self, packed: PackedSequence, hx: _State | None) -> tuple[PackedSequence, _State]:
-        padded, lengths = unpacked(packed)
+        padded, live = unpacked(packed)
         if hx is not None and packed.sorted_indices is not None:
             hx = tuple(part.index_select(1, packed.sorted_indices) for part in hx)
-        live = (aj.arange(padded.shape[0]).unsqueeze(1) < lengths).unsqueeze(2)
-        output, finals = self._run_layers(padded, self._first_states(padded, hx), live)
+        output, finals = self._run_layers(padded, self._first_states(padded, hx), live.unsqueeze(2))
         if packed.unsorted_indices is not None:
             finals = tuple(part.index_select(1, packed.unsorted_indices) for part in finals)
         return pack_like(output, packed), finals

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 _LATER = [  # those first that more programs use
     "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization", "fused_arrays",
-    "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions", "pseudo_inverse",
+    "formula", "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions", "pseudo_inverse",
     "matrix_exponential", "eigenvalues",
     "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution",
     "integer_factors", "definiteness", "indefinite", "reflections", "airy_functions",

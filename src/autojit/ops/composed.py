@@ -27,7 +27,7 @@ from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.joining import select, stack
 from autojit.ops.large_arrays import LARGE, large_floats
-from autojit.ops.reductions import restore_axes, sum
+from autojit.ops.reductions import LONG_SUM, restore_axes, sum
 from autojit.ops.samples import Samples, draws, positions, ramp
 from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, reshape
 from autojit.ops.sources import iota
@@ -73,6 +73,10 @@ class Mean(Composed):
         return x.with_shape(keep_axes(x.shape, self.axes)) if self.keepdim else x.drop(self.axes)
 
     def eager(self, x: NDArray[Any]) -> Any:
+        if x.size >= LONG_SUM:
+            found = large_floats(self, (x,))
+            if found is not None:
+                return found
         total = np.add.reduce(x, self.axes, None, None, self.keepdim)  # type: ignore[call-overload]
         count = x.size // total.size if total.size else prod([x.shape[axis] for axis in self.axes])
         return total / count

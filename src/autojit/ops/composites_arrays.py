@@ -8,7 +8,7 @@ from typing import Any
 
 from autojit.core.dtypes import DType
 from autojit.ir.op import Operand
-from autojit.ops.composites_loss import cross_entropy, reduced
+from autojit.ops.composites_loss import cross_entropy, one_hot, reduced
 from autojit.ops.composites_normalization import standardize
 from autojit.ops.composites_reduction import logsumexp, mean, norm, safe_sqrt, std, var, var_mean
 from autojit.ops.elementwise_arithmetic import add, div, mul, square, sub, where
@@ -17,15 +17,17 @@ from autojit.ops.elementwise_logic import isnan
 from autojit.ops.elementwise_selection import clamp_min
 from autojit.ops.fused import COMPOSITES
 from autojit.ops.joining import stack
-from autojit.ops.matmul import matmul, swap_last
+from autojit.ops.matmul import kron, matmul, outer, swap_last
 from autojit.ops.random import normal, random_bits, uniform
-from autojit.ops.reductions import sum
-from autojit.ops.shape import reshape
+from autojit.ops.reductions import prod, sum
+from autojit.ops.shape import pad, reshape
+from autojit.ops.triangles import diag_embed, tril, triu
 
 __all__ = [
-    "bits_like", "class_losses", "distances", "distances_by_products", "log_softmax_cotangent", "logsumexp", "nansum", "norm", "normal_like",
-    "normalized", "normalized_with_moments", "pointwise_losses", "rms_normalized", "shifted_and_scaled", "softmax_cotangent",
-    "squared_errors", "std", "uniform_like", "unit_vectors", "var",
+    "bits_like", "class_losses", "diag_embed", "distances", "distances_by_products", "inner_product", "kron",
+    "log_softmax_cotangent", "logsumexp", "nansum", "norm", "normal_like", "normalized", "normalized_with_moments",
+    "one_hot", "outer", "pad", "pointwise_losses", "prod", "rms_normalized", "shifted_and_scaled",
+    "softmax_cotangent", "squared_errors", "std", "tril", "triu", "uniform_like", "unit_vectors", "var",
 ]  # fmt: skip
 
 
@@ -112,6 +114,11 @@ def distances_by_products(x: Operand, y: Operand) -> Any:
     """
     lengths = add(sum(square(x), -1, keep=True), swap_last(sum(square(y), -1, keep=True)))
     return safe_sqrt(clamp_min(sub(lengths, mul(matmul(x, swap_last(y)), 2)), 0))
+
+
+def inner_product(x: Operand, y: Operand) -> Any:
+    """The sum of the products of two vectors' elements."""
+    return sum(mul(x, y))
 
 
 def bits_like(seed: Operand, offset: Operand, like: Operand) -> Any:

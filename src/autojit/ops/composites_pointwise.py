@@ -9,14 +9,14 @@ from typing import Any
 from autojit.ir.op import Operand
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, stop_gradient, sub, where
 from autojit.ops.elementwise_complex import abs
-from autojit.ops.elementwise_exponential import log, logaddexp
+from autojit.ops.elementwise_exponential import log, logaddexp, sigmoid
 from autojit.ops.elementwise_logic import lt
 from autojit.ops.elementwise_rounding import trunc
 from autojit.ops.elementwise_selection import clamp, lerp, nan_to_num
 from autojit.ops.sources import is_one
 
 __all__ = [
-    "addcdiv", "addcmul", "clamp", "fraction", "huber", "lerp", "logit", "logit_loss", "nan_to_num", "probability_loss",
+    "addcdiv", "addcmul", "clamp", "fraction", "gated", "huber", "lerp", "logit", "logit_loss", "nan_to_num", "probability_loss",
     "smooth_l1",
 ]  # fmt: skip
 
@@ -31,6 +31,11 @@ def addcdiv(x: Operand, a: Operand, b: Operand, value: float = 1) -> Any:
     """``x + value * a / b``."""
     quotient = div(a, b)
     return add(x, quotient if is_one(value) else mul(quotient, value))
+
+
+def gated(x: Operand, gate: Operand) -> Any:
+    """``x * sigmoid(gate)``."""
+    return mul(x, sigmoid(gate))
 
 
 def logit(x: Operand) -> Any:

@@ -349,7 +349,7 @@ def convolve_transposed(
     spans = [d * (k - 1) + 1 for d, k in zip(dilation, w.spec.shape[2:], strict=True)]
     sizes = zip(y.spec.shape[2:], stride, padding, spans, output_padding, strict=True)
     extents = tuple((n - 1) * s - 2 * p + span + extra for n, s, p, span, extra in sizes)
-    if min(extents) <= 0:
+    if any(n <= 0 for n in extents):
         raise ShapeError(
             f"Given input size per channel: ({_times(y.spec.shape[2:])}). Calculated output size per channel: "
             f"({_times(extents)}). Output size is too small",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_, int64
-from autojit.core.errors import DTypeError, ShapeError, UsageError
+from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
@@ -78,11 +78,13 @@ class Extent(Counting):
     Args:
         most: what the number does not exceed, or None: memory for what has this size is had when the number is known.
         refusal: the message of the error if the number is negative.
+        is_place: the number is a place in a tensor, so that the error is an IndexError.
     """
 
     lowering: ClassVar[str] = "extent"
     most: int | None = None
     refusal: str = "a size is negative"
+    is_place: bool = False
 
     def result_type(self, number: TensorType) -> TensorType:
         if number.dtype is not int64 or number.ndim:
@@ -96,7 +98,7 @@ class Extent(Counting):
 
     def failure(self, number: int) -> Exception:
         """The error of a negative number (``number``: which of the op's failures; there is one)."""
-        return UsageError(self.refusal)
+        return IndexOutOfRangeError(self.refusal) if self.is_place else UsageError(self.refusal)
 
 
 def true_positions(mask: Operand, count: int) -> Any:

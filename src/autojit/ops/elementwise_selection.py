@@ -146,6 +146,7 @@ class Copysign(Pointwise):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
+    many_passes: ClassVar[bool] = True
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         x, y = primals
@@ -212,6 +213,8 @@ def clamp_min(x: Operand, low: Any) -> Any:
     outside = lt(x, low)
     if not isinstance(low, NUMBERS):
         outside = logical_or(outside, isnan(low))
+    elif hasattr(low, "as_operand"):  # a number of a step: nobody knows here whether it is NaN
+        outside = logical_or(outside, isnan(literal(x, low)))
     elif low != low:
         outside = ne(x, literal(x, low))
     return where(outside, low, x)
@@ -222,6 +225,8 @@ def clamp_max(x: Operand, high: Any) -> Any:
     outside = gt(x, high)
     if not isinstance(high, NUMBERS):
         outside = logical_or(outside, isnan(high))
+    elif hasattr(high, "as_operand"):  # a number of a step: nobody knows here whether it is NaN
+        outside = logical_or(outside, isnan(literal(x, high)))
     elif high != high:
         outside = ne(x, literal(x, high))
     return where(outside, high, x)

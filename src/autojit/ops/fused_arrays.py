@@ -65,6 +65,10 @@ class FusedArrays(Op):
         """The composite as a graph of operands of these types."""
         return _graph_of(self.composite, self.options, self.adjoints, self.results, tuple(types))
 
+    def related(self, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
+        """The operands' types with those of cotangents stated by the extents of what they are cotangents of."""
+        return _related(self.composite, self.options, self.adjoints, self.results, tuple(types))
+
     def expand(self, *operands: Any) -> Any:
         """The composite on operands."""
         found = inline(self.graph([x.spec for x in operands]), operands, operands[0])
@@ -112,6 +116,20 @@ class FusedArrays(Op):
             (norm, (x, w)),
             (FusedArrays("normalized", norm.options, None, ((0, 1),)), (x, w, y)),
         ]
+
+
+def _related(
+    composite: str,
+    options: tuple[Any, ...],
+    adjoints: tuple[tuple[int, ...], ...],
+    results: int,
+    types: tuple[TensorType, ...],
+) -> tuple[TensorType, ...]:
+    if not adjoints:
+        return types
+    bars = len(adjoints[-2]) if len(adjoints) > 1 else results
+    inner = _related(composite, options, adjoints[:-1], results, types[: len(types) - bars])
+    return (*inner, *[v.type for v in _graph_of(composite, options, adjoints[:-1], results, inner).outputs])
 
 
 @lru_cache(maxsize=1024)

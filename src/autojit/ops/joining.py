@@ -12,7 +12,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, AxisError, DTypeError, IndexOutOfRangeError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import agree_on
+from autojit.core.sizes import agree_on, is_symbolic, size_min
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axes, normalize_axis
@@ -234,7 +234,17 @@ def chunk(x: Operand, count: int, axis: int = 0) -> tuple[Any, ...]:
     if count <= 0:
         raise ShapeError("chunk expects `chunks` to be greater than 0", {"x": x, "chunks": count})
     extent = x.spec.shape[normalize_axis(axis, x.spec.ndim, "chunk")]
+    if is_symbolic(extent):
+        return _open_chunks(x, count, normalize_axis(axis, x.spec.ndim, "chunk"))
     return split(x, -(-extent // count) if extent else [0] * count, axis)
+
+
+def _open_chunks(x: Operand, count: int, axis: int) -> tuple[Any, ...]:
+    """``chunk`` of an open extent: how many pieces there are is asked, not how long they are."""
+    extent = x.spec.shape[axis]
+    length = -(-extent // count)
+    starts = [k * length for k in range(count) if k == 0 or k * length < extent]
+    return tuple(slice_axis(x, axis, start, size_min(start + length, extent)) for start in starts)
 
 
 def tensor_split(x: Operand, sections: int | Sequence[int], axis: int = 0) -> tuple[Any, ...]:

@@ -17,13 +17,16 @@ import numpy as np
 from autojit.core.dtypes import DType, float32, int64
 from autojit.core.errors import AxisError, UnsupportedDTypeError
 from autojit.core.records import record
+from autojit.core.sizes import is_symbolic
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normalize_axis
+from autojit.ops.by_name import apply
 from autojit.ops.elementwise_arithmetic import cast, div, mul, where
 from autojit.ops.elementwise_base import REALS, sample_array
 from autojit.ops.elementwise_logic import eq, logical_or, ne, to_bool
 from autojit.ops.reversal import flip
+from autojit.ops.large_arrays import large_floats
 from autojit.ops.samples import Samples
 from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import ones
@@ -93,6 +96,7 @@ def _distinct(shape: Shape, dtype: DType, seed: int) -> NDArray[Any]:
 
 
 _add_up = np.add.reduce
+LONG_SUM = 1 << 15  # elements; NumPy adds up fewer before a kernel has started
 
 
 def _sum(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
@@ -108,7 +112,10 @@ class Sum(Fold):
 
     def eager(self, x: NDArray[Any]) -> Any:
         dtype = x.dtype
-        return _add_up(x, self.axes, dtype) if dtype.char in "fd" else _sum(x, self.axes)
+        if dtype.char not in "fd":
+            return _sum(x, self.axes)
+        found = large_floats(self, (x,)) if x.size >= LONG_SUM else None
+        return _add_up(x, self.axes, dtype) if found is None else found
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals  # only its shape is read, so x is not a residual
@@ -149,28 +156,47 @@ def _conjugate(x: Any) -> Any:
     return bind(Reduction.registry["conj"](), x) if x.spec.dtype.is_complex else x
 
 
+_LONG_ROW = 1024  # factors; beyond, two scans cost less than the ops of the tree
+
+
 def product_of_others(x: Operand, axes: tuple[int, ...]) -> Any:
     """At every element the product of the other elements along ``axes``, without dividing.
 
     A binary tree: products of pairs upwards, then each node passes its outside product to its two children, multiplied
-    by the sibling. O(n) multiplications in O(log n) ops.
+    by the sibling. O(n) multiplications in O(log n) ops. Where ``n`` is open or large, running products from both ends.
     """
     shape = x.spec.shape
     kept = tuple(axis for axis in range(len(shape)) if axis not in axes)
     order = kept + axes
     outer = tuple(shape[axis] for axis in kept)
     n = size_of(shape[axis] for axis in axes)
-    if n <= 1:
+    if not is_symbolic(n) and n <= 1:
         return ones(x, shape)
-    levels = _pair_levels(reshape(permute(x, order), (*outer, n)))
-    outside = ones(x, (*outer, 1))
+    rows = reshape(permute(x, order), (*outer, n))
+    products = _by_running_products(rows) if is_symbolic(n) or n > _LONG_ROW else _by_pairs(rows)
+    found = reshape(products, tuple(shape[axis] for axis in order))
+    return permute(found, tuple(order.index(axis) for axis in range(len(shape))))
+
+
+def _by_running_products(rows: Any) -> Any:
+    """What comes before an element times what comes behind it."""
+    *outer, n = rows.spec.shape
     last = len(outer)
-    for pairs in reversed(levels):
+    none, one = (0,) * (last + 1), (*(0,) * last, 1)
+    before = apply("cumulative", pad(rows, one, none, 1), kind="prod", axis=last)
+    behind = apply("cumulative", pad(rows, none, one, 1), kind="prod", axis=last, reverse=True)
+    return mul(slice_axis(before, last, 0, n), slice_axis(behind, last, 1, n + 1))
+
+
+def _by_pairs(rows: Any) -> Any:
+    *outer, n = rows.spec.shape
+    outside = ones(rows, (*outer, 1))
+    last = len(outer)
+    for pairs in reversed(_pair_levels(rows)):
         parents = pairs.spec.shape[last]
         outside = mul(reshape(outside, (*outer, parents, 1)), flip(pairs, last + 1))
         outside = reshape(outside, (*outer, 2 * parents))
-    found = reshape(slice_axis(outside, last, 0, n), tuple(shape[axis] for axis in order))
-    return permute(found, tuple(order.index(axis) for axis in range(len(shape))))
+    return slice_axis(outside, last, 0, n)
 
 
 def _pair_levels(rows: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """Derivatives of scatters that multiply or keep an extreme: linear in the number of elements.
 
-Equal extremes share the cotangent. A product's derivative leaves the factor out, also where it is zero. Where two or
-more factors of one place are zero, derivatives of the first order are 0, and so are, as in torch, those of the second.
+Equal extremes share the cotangent. A product's derivative leaves the factor out, also where it is zero. Where two
+factors of one place are zero, it is written as a multiple of the other one, so that its own derivative is right too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.ir.op import Op, Operands, bind
-from autojit.ops.elementwise_arithmetic import add, div, mul, where
+from autojit.ops.elementwise_arithmetic import add, div, mul, sub, where
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.sources import zeros_like
 
@@ -34,14 +34,20 @@ def _shares(op: Any, primals: Operands, result: Any) -> tuple[Any, Any]:
         zeros = _count(op, *is_zero, (base, src), indices)
         safe = where(is_zero[0], 1, base), where(is_zero[1], 1, src)
         product = bind(op, *safe, *indices)  # of the factors that are not zero
-        alone = where(eq(zeros, 1), product, 0)
-        of_base = where(is_zero[0], alone, div(result, safe[0]))
-        alone, whole = (bind(gathering, x, *indices) for x in (alone, result))
-        return of_base, where(is_zero[1], alone, div(whole, safe[1]))
+        sums = bind(_with(op, "add"), *(where(z, x, 0) for z, x in zip(is_zero, (base, src), strict=True)), *indices)
+        of_base = where(is_zero[0], _without(base, zeros, sums, product), div(result, safe[0]))
+        zeros, sums, product, whole = (bind(gathering, x, *indices) for x in (zeros, sums, product, result))
+        return of_base, where(is_zero[1], _without(src, zeros, sums, product), div(whole, safe[1]))
     reaches = eq(base, result), eq(src, bind(gathering, result, *indices))
     count = _count(op, *reaches, (base, src), indices)
     of_base = where(reaches[0], div(1, count), 0)
     return of_base, where(reaches[1], div(1, bind(gathering, count, *indices)), 0)
+
+
+def _without(x: Any, zeros: Any, sums: Any, product: Any) -> Any:
+    """The product of the other factors of a place for a factor ``x`` that is zero, as are ``zeros`` of them in all."""
+    other = sub(sums, x)  # of two zeros
+    return where(eq(zeros, 1), product, where(eq(zeros, 2), mul(other, product), 0))
 
 
 def fold_vjp(op: Any, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:

@@ -21,7 +21,12 @@ Slot = tuple[str, int | None]  # name of the hyper-parameter, place in it when i
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and not _is_of_step(value)
+
+
+def _is_of_step(value: object) -> bool:
+    """Whether it is a number that a captured step computes or takes as an argument."""
+    return hasattr(value, "as_operand")
 
 
 def _is_baked_change(old: object, new: object) -> bool:
@@ -75,7 +80,7 @@ class ParamGroup(dict[str, Any]):
     def _baked_part(self, name: str, value: Any) -> Any:
         if isinstance(value, tuple | list):
             return tuple(self._baked_part(name, item) for item in value)
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) or _is_of_step(value):
             return id(value)
         return ("number", value != 0) if _is_number(value) and name not in self._baked else value
 

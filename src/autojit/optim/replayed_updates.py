@@ -1,8 +1,8 @@
 """Updates of many parameters in a capture: one is recorded, those of the same kind are recorded again from it.
 
-An algorithm of autojit's says the same about two parameters of a group with equal types and equal state, so the nodes of
-the first are linked to the memory of the second. What an update may read beside its operands is the numbers that
-parameters share (``arithmetic.shared``) and the group's own; one that reads or changes anything else runs every time.
+An algorithm of autojit's says the same about two parameters of a group with equal types and state, so the nodes of the
+first are linked to the memory of the second. What an update may read beside its operands is the numbers that parameters
+share (``arithmetic.shared``) and the group's own; one that reads or changes anything else runs every time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from autojit.core.source import SourceLocation, here, is_own
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
+from autojit.ops.formula import formulas
 from autojit.optim.arithmetic import StepCall, stepping
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
@@ -57,7 +58,7 @@ def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group
         return
     operands, key = _described(p, grad, state, call)
     trace = now["trace"]
-    key = update, type(optimizer), id(group), key
+    key = update, call, type(optimizer), id(group), key  # the call: what parameters share is made anew in each
     if operands is None or trace.recordings.get(key) is NEVER:
         optimizer._update(p, grad, state, group)
         return
@@ -70,7 +71,10 @@ def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group
     watched = _Watched(operands, state, call, trace)
     optimizer._update(p, grad, state, group)
     if watched.is_complete(state, call):
-        trace.recordings[key] = watched.learnt(group, call) or NEVER
+        learnt = watched.learnt(group, call)
+        trace.recordings[key] = learnt or NEVER
+        if learnt is not None and trace.forget(watched.since):
+            _record(learnt, operands, watched.values_read(), trace, here())
 
 
 def _described(p: Tensor, grad: Tensor, state: dict[str, Any], call: StepCall) -> tuple[list[Tensor] | None, Any]:
@@ -113,14 +117,18 @@ class _Watched:
         same = list(state) == list(self.state) and all(state[name] is self.state[name] for name in state)
         return same and self.shared == (len(call.counts), len(call.numbers))
 
+    def values_read(self) -> list[Any]:
+        """The values that the operands had before."""
+        return [
+            self.trace.lifted(t._array, is_first=True) if value is None and t._array is not None else value
+            for t, value in zip(self.operands, self.values, strict=True)
+        ]
+
     def learnt(self, group: ParamGroup, call: StepCall) -> Update | None:
         """What was recorded, or None if it cannot be told from the operands."""
         trace, count = self.trace, len(self.operands)
         nodes = trace.builder.nodes[self.since :]
-        values = [
-            trace.lifted(t._array, is_first=True) if value is None and t._array is not None else value
-            for t, value in zip(self.operands, self.values, strict=True)
-        ]
+        values = self.values_read()
         numbers: dict[Value, int] = {value: place for place, value in enumerate(values) if value is not None}
         made = [v for node in nodes for v in node.outputs]
         others = list(dict.fromkeys(v for node in nodes for v in node.inputs if v not in numbers))
@@ -134,8 +142,11 @@ class _Watched:
         steps = [
             (node.op, tuple([numbers[v] for v in node.inputs]), tuple([v.type for v in node.outputs])) for node in nodes
         ]
-        reads = {place for _, places, _ in steps for place in places if place < count} | {w.operand for w in writes}
-        return Update(sorted(reads), others, steps, writes)
+        met = (*(place for _, places, _ in steps for place in places if place < count), *(w.operand for w in writes))
+        types = [None if v is None else v.type for v in (*values, *others)]
+        steps, kept = formulas(steps, types, [write.value for write in writes])
+        writes = [write._replace(value=number) for write, number in zip(writes, kept, strict=True)]
+        return Update(list(dict.fromkeys(met)), others, steps, writes)
 
     def _changes(self, numbers: dict[Value, int]) -> list[Write] | None:
         found = []
@@ -167,10 +178,16 @@ def _again(known: Update, operands: list[Tensor], trace: Any, place: SourceLocat
     values: list[Any] = [None] * len(operands)
     for number in known.reads:
         values[number] = value_of(operands[number])
+    _record(known, operands, values, trace, place)
+    for write in known.writes:
+        storage = storage_of(operands[write.operand])
+        storage.version += write.changes
+        storage.changed_by, storage.changed_at = write.method, place
+
+
+def _record(known: Update, operands: list[Tensor], values: list[Any], trace: Any, place: SourceLocation) -> None:
+    """Append the nodes and give the operands that they change their new values; ``values`` are those read."""
     values += known.others
     trace.builder.repeat(known.steps, values, place)
     for write in known.writes:
-        storage = storage_of(operands[write.operand])
-        trace.in_place(storage, values[write.value])
-        storage.version += write.changes
-        storage.changed_by, storage.changed_at = write.method, place
+        trace.in_place(storage_of(operands[write.operand]), values[write.value])

@@ -247,7 +247,9 @@ class _Hoisting:
         """What a carry adds up over all steps."""
         made_by = {v: n for n in late for v in n.outputs}
         node = made_by[share]
-        if isinstance(node.op, Permute | Reshape) and node.inputs[0] in made_by:  # the sum of views is a view of the sum
+        if (
+            isinstance(node.op, Permute | Reshape) and node.inputs[0] in made_by
+        ):  # the sum of views is a view of the sum
             return bind(node.op, self._total(node.inputs[0], late))
         if node.op.name == "matmul" and share.type.ndim == 2 and all(v.type.ndim == 2 for v in node.inputs):
             return matmul(self._rows_as_columns(node.inputs[0], late, made_by), self._rows(node.inputs[1], late))

@@ -23,19 +23,24 @@ def join_products(graph: Graph) -> Graph:
 
     Preserves results to rounding (terms are added in another order) and source locations. Time O(nodes).
     """
+    waiting = [(node, terms) for node, terms in sums(graph) if len(terms) >= FEWEST and _is_of_products(node)]
+    if not waiting:
+        return graph
+    work = _Joiner(graph)
     joined: dict[Value, list[Node]] = {}
-    work: _Joiner | None = None
-    for node, terms in sums(graph):
-        if len(terms) < FEWEST or node.outputs[0].type.dtype not in (float32, float64):
-            continue
-        work = work or _Joiner(graph)
-        found = work.joined(node, terms)
-        if found is not None:
-            joined[node.outputs[0]] = found
+    for _ in range(2):  # what the first sums join may serve the others
+        found = [(node, terms, work.joined(node, terms)) for node, terms in waiting]
+        joined.update((node.outputs[0], nodes) for node, _, nodes in found if nodes is not None)
+        waiting = [(node, terms) for node, terms, nodes in found if nodes is None]
     if not joined:
         return graph
     nodes = [new for node in graph.nodes for new in joined.get(node.outputs[0], (node,))]
     return replace(graph, nodes=tuple(nodes))
+
+
+def _is_of_products(node: Node) -> bool:
+    (total,) = node.outputs
+    return total.type.ndim == 2 and total.type.dtype in (float32, float64)
 
 
 class _Joiner:
@@ -109,6 +114,8 @@ class _Joiner:
             op = Concatenate(axis)
             whole = Value(op.result_type(*[v.type for v in values]))
             nodes.append(Node(op, tuple(values), (whole,), node.source))
+            if axis == 0:
+                self.stacks.setdefault(frozenset(values), nodes[-1])
         if not is_swapped:
             return whole
         swapped = Value(SWAPPED.result_type(whole.type))

@@ -21,7 +21,7 @@ from autojit.ir.op import Op, bind
 from autojit.ops.base import Elementwise, Reduction, Reindex
 from autojit.ops.reversal import Flip
 from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
-from autojit.ops.sources import Full, Iota
+from autojit.ops.sources import Iota
 from autojit.passes.rewrite import Rewriter, Rule
 
 MAX_FOLDED_OPERANDS = 4

@@ -109,7 +109,7 @@ class Executable:
         keep: object = None,
     ) -> None:
         self._code = code
-        self._keep = keep
+        self.keep = keep
         self._failures = failures or Failures()
         self._lowered = lowered
         self._sizes = sizes
@@ -165,10 +165,10 @@ class Executable:
         """The values of `symbols` in a call with arrays of these shapes."""
         return () if self._sizes is None else sizes_of(shapes, self._sizes.sources)
 
-    def storage_shapes(self, sizes: Sequence[int] = ()) -> list[tuple[int, ...]]:
-        """Shapes of arrays that take the outputs for values of `symbols`; flat where a call counts the elements."""
+    def storage_shapes(self, sizes: Sequence[int] = (), count: int | None = None) -> list[tuple[int, ...]]:
+        """Shapes of arrays that take the (first) outputs for values of `symbols`; flat where a call counts elements."""
         values = dict(zip(self.symbols, sizes, strict=True))
-        return [self._storage_shape(spec, values) for spec in self.outputs]
+        return [self._storage_shape(spec, values) for spec in self.outputs[:count]]
 
     def _storage_shape(self, spec: OutputSpec, values: dict[str, int]) -> tuple[int, ...]:
         names = {name for n in spec.shape for name in expression_of(n).symbols()}

@@ -155,6 +155,7 @@ class PlanBuilder:
         self.bounds: dict[str, Expression] = {**({} if parent is None else parent.bounds), **count_bounds(self.graph)}
         self.table = self._table_indices(fixed)
         self.fixed = fixed
+        self.fixed_words: dict[Value, list[tuple[int, int]]] = {}  # (where an address is written, bytes added to it)
         self.sizes: SizeProgram | None = None if parent is None else parent.sizes
         types = [v.type for v in self.graph.inputs]
         if parent is None and (self.bounds or any(is_symbolic(t.size) for t in types)):
@@ -358,6 +359,7 @@ class PlanBuilder:
         """The address of an operand or result, or 0 where it is known at the call or at its sizes only."""
         value = self.memory.home(value)
         if value in self.fixed:
+            self.fixed_words.setdefault(value, []).append((slot, offset))
             return self._word(self.fixed[value] + offset, slot)
         if value in self.table:
             if is_symbolic(offset) and self.sizes is not None:
@@ -387,6 +389,17 @@ class PlanBuilder:
         program = 0 if self.sizes is None or self.parent is not None else self.sizes.finish()
         errors = self.failures.address
         return self.words([len(self.patches), patches, count, entries, self.workers, errors, program])
+
+    def move(self, fixed: dict[Value, int]) -> bool:
+        """Write other addresses of fixed inputs and outputs; False, and nothing is written, where sizes shift them."""
+        moved = [value for value, address in fixed.items() if address != self.fixed[value]]
+        words = [(slot, fixed[value] + offset) for value in moved for slot, offset in self.fixed_words.get(value, ())]
+        if any(is_symbolic(address) for _, address in words):
+            return False
+        for slot, address in words:
+            ctypes.c_uint64.from_address(slot).value = address
+        self.fixed = fixed
+        return True
 
     def _in_region(self, region: int, offset: int, slot: int) -> int:
         """An address in memory of symbolic size, which the size program writes."""
@@ -451,11 +464,9 @@ def _array_at(address: int, type: Any) -> Any:
 def build_executable(
     lowered: LoweredStep, fixed_inputs: Mapping[int, int], fixed_outputs: Mapping[int, int]
 ) -> Executable:
-    """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) never move."""
+    """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) move by `move_fixed` only."""
     schedule = lowered.schedule
-    fixed = {schedule.graph.inputs[k]: address for k, address in fixed_inputs.items()}
-    fixed.update((schedule.outputs[k], address) for k, address in fixed_outputs.items())
-    builder = PlanBuilder(lowered, fixed)
+    builder = PlanBuilder(lowered, _fixed(lowered, fixed_inputs, fixed_outputs))
     plan = builder.plan()
     sizes = builder.sizes
     types = [v.type for v in schedule.graph.outputs]
@@ -473,3 +484,16 @@ def build_executable(
         lowered=lowered,
         keep=builder,
     )
+
+
+def move_fixed(executable: Executable, inputs: Mapping[int, int], outputs: Mapping[int, int]) -> bool:
+    """Let an executable's fixed inputs and outputs lie elsewhere; False where it has to be built anew. Not in a call."""
+    builder = executable.keep
+    return isinstance(builder, PlanBuilder) and builder.move(_fixed(builder.lowered, inputs, outputs))
+
+
+def _fixed(lowered: LoweredStep, inputs: Mapping[int, int], outputs: Mapping[int, int]) -> dict[Value, int]:
+    schedule = lowered.schedule
+    fixed = {schedule.graph.inputs[k]: address for k, address in inputs.items()}
+    fixed.update((schedule.outputs[k], address) for k, address in outputs.items())
+    return fixed

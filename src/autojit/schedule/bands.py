@@ -109,17 +109,23 @@ class _Cuts:
         """The ways to slice a kernel, or None."""
         key: Any
         if isinstance(kernel, LoopKernel):
-            key, values, cut = kernel.program.form, [*kernel.program.loads, *kernel.writes()], _cut_loops
+            key, values = kernel.program.form, [*kernel.program.loads, *kernel.writes()]
         elif isinstance(kernel, MatmulKernel):
-            values, cut = [*kernel.reads(), *kernel.writes()], _cut_matmul
+            values = [*kernel.reads(), *kernel.writes()]
             places = [(access.offset, access.strides, access.value.type) for access in (kernel.a, kernel.b)]
-            key = (*places, *[v.type for v in kernel.node.inputs], kernel.init is None, kernel.a.value is kernel.b.value)
+            key = (
+                *places,
+                *[v.type for v in kernel.node.inputs],
+                kernel.init is None,
+                kernel.a.value is kernel.b.value,
+            )
         else:
             return None
         found = self.known.get(key)
         if found is None:
-            found = self.known[key] = cut(kernel), values  # type: ignore[arg-type]
-            return found[0]
+            cut = _cut_loops(kernel) if isinstance(kernel, LoopKernel) else _cut_matmul(kernel)
+            self.known[key] = cut, values
+            return cut
         known, before = found
         if known is None:
             return None

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from autojit.ir.graph import Node, Value
-from autojit.schedule.fusion import Group
+from autojit.schedule.groups import Group
 from autojit.schedule.loops import LoopProgram, build_program
 from autojit.schedule.refine import settle
 

@@ -1,124 +1,30 @@
 """Fusion: which nodes share a loop nest.
 
-A *group* has a domain (a logical shape) whose axes are split into row axes and inner axes once a reduction asks for it.
-Members live on a level:
-
-- FULL: one element per point of the domain;
-- ROW:  one element per row (results of reductions over the inner axes and what is computed from them);
-- OUT:  reduced over the row axes (column sums, full sums); never read inside the group.
-
 A node joins the group of one of its producers when every value it reads from that group stands at its own canonical
 position and no path leaves the group and comes back. Groups are tried latest first, so chains grow long; values that
 leave a group are stored. Cost O(nodes * candidate groups).
 
-How to read: ``Group`` (what may join), then ``form_groups`` (the sweep).
+How to read: `groups.Group` (what may join), then ``Fuser.run`` (the sweep).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
-from autojit.core.sizes import typical
 from autojit.core.types import Shape
 from autojit.ir.graph import Graph, Node, Value
-from autojit.ir.index import Index, reshaped
 from autojit.ops.base import Elementwise, Reduction
 from autojit.schedule.axis_maps import map_axes
 from autojit.schedule.counts import CountReaders
+from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.kinds import Kind
-from autojit.schedule.parted import parted_values
 from autojit.schedule.pull import Indices, broadcast_index, leaves, loop_indices
 
-FULL, ROW, OUT = "full", "row", "out"
 MAX_BUFFERS = 40  # buffers one loop nest may touch before address registers spill on x86-64
 MAX_MEMBERS = 400
 CANDIDATES = 6
 SMALL_DOMAIN = 4096  # elements: below, a kernel costs less than making others wait for what it would be fused with
-EXPANSION = 8  # a cheap node this much larger than what it reads is computed where it is read
-
-
-@dataclass(eq=False)
-class Group:
-    """A loop nest under construction."""
-
-    id: int
-    shape: Shape
-    axes: Indices  # loop index per domain axis
-    row_axes: tuple[int, ...] | None = None  # None: no reduction has asked for a split yet
-    prefix: int | None = None  # leading row axes kept by column reductions
-    members: list[Node] = field(default_factory=list)
-    level: dict[Value, str] = field(default_factory=dict)
-    position: dict[Value, Indices] = field(default_factory=dict)
-    buffers: set[Value] = field(default_factory=set)
-    size: int = field(init=False)  # points of the domain
-    weight: int = field(init=False)  # what they count where costs are weighed
-
-    def __post_init__(self) -> None:
-        self.size = prod(self.shape)
-        self.weight = typical(self.size)
-
-    @property
-    def inner_axes(self) -> tuple[int, ...]:
-        rows = self.row_axes if self.row_axes is not None else tuple(range(len(self.shape)))
-        return tuple(a for a in range(len(self.shape)) if a not in rows)
-
-    def row_shape(self) -> Shape:
-        assert self.row_axes is not None
-        return tuple(self.shape[a] for a in self.row_axes)
-
-    def canonical(self, shape: Shape, level: str) -> Indices:
-        """The position a member of ``shape`` has at the current point of the loop nest."""
-        if level == FULL:
-            return reindex(self.axes, self.shape, shape)
-        assert self.row_axes is not None
-        return reindex(tuple(self.axes[a] for a in self.row_axes), self.row_shape(), shape)
-
-
-def reindex(index: Indices, shape: Shape, target: Shape) -> Indices:
-    """The position in ``target`` of the element at ``index`` of ``shape``; both hold the same row-major sequence."""
-    if shape == target:
-        return index
-    dense = [i for i, n in zip(index, shape, strict=True) if n != 1]
-    if [n for n in shape if n != 1] == [n for n in target if n != 1]:
-        remaining = iter(dense)
-        return tuple(Index() if n == 1 else next(remaining) for n in target)
-    return reshaped(index, shape, target)
-
-
-def inline_values(graph: Graph, definitions: dict[Value, Node], kinds: Mapping[Node, Kind]) -> set[Value]:
-    """Values that readers compute or address themselves: reindexing, sources, gathers, parts and cheap expansions.
-
-    An expansion is a cheap elementwise op whose operands are much smaller than its result (a mask from positions, a sum
-    of two broadcast vectors): computing it where it is read moves less memory than storing it.
-    """
-    inline: set[Value] = set()
-    parted = parted_values(graph, definitions)
-    for node in graph.nodes:
-        kind = kinds[node]
-        is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline)
-        if kind is Kind.INLINE or is_expansion or node.outputs[0] in parted:
-            inline.update(node.outputs)
-    return inline
-
-
-def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]) -> bool:
-    op = node.op
-    if not isinstance(op, Elementwise) or not op.is_cheap:
-        return False
-    size = typical(prod(node.outputs[0].type.shape))
-    read = 0
-    for operand in node.inputs:
-        if operand not in inline:
-            read += prod(operand.type.shape)
-        else:
-            index = loop_indices(operand.type.shape)
-            read += sum(prod(v.type.shape) for v, _ in leaves(operand, index, definitions, inline))
-        if typical(read) * EXPANSION > size:
-            return False
-    return True
 
 
 class Fuser:
@@ -131,7 +37,6 @@ class Fuser:
         self.definitions = definitions
         self.kinds = kinds
         self.inline = inline
-        self.groups: list[Group] = []
         self.owner: dict[Value, int] = {}
         self.dependencies: list[int] = []  # by unit: bits of the units it needs; those of merged units mean nothing
         self.alive = 0  # bits of the units that are not merged
@@ -140,7 +45,8 @@ class Fuser:
         self.merged: dict[int, int] = {}  # a merged unit -> the one that absorbed it
         self.member_reads: dict[Node, list[tuple[Value, Indices]]] = {}
         self.behind: dict[Value, tuple[Value, ...]] = {}  # an inline value -> the values that it is computed from
-        self.asked: Any = (None, None, None)
+        self.asked: tuple[Node, Indices] | None = None
+        self.answer: list[tuple[Value, Indices]] = []
         self.reads_behind: dict[tuple[Value, Indices], tuple[tuple[Value, Indices], ...]] = {}
         self.counts = CountReaders(graph)
 
@@ -341,7 +247,7 @@ class Fuser:
             return False
         position = group.canonical(shape, level)
         reads = self._reads_at(node, position)
-        if level == ROW and all([self.owner.get(v) != group.id for v, _ in reads]):
+        if level == ROW and all(self.owner.get(v) != group.id for v, _ in reads):
             return False  # unrelated: joining would only delay what others wait for
         if not self._admissible(group, reads, level):
             return False
@@ -350,10 +256,11 @@ class Fuser:
 
     def _reads_at(self, node: Node, position: Indices) -> list[tuple[Value, Indices]]:
         """What a node reads at a position; asked for the same one by several groups in turn."""
-        if self.asked[:2] != (node, position):
+        if self.asked != (node, position):
             found = self._operands_at(node, position)
-            self.asked = node, position, [*found, *self._count_reads(node)] if self.counts.made else found
-        return self.asked[2]
+            self.asked = node, position
+            self.answer = [*found, *self._count_reads(node)] if self.counts.made else found
+        return self.answer
 
     def _count_reads(self, node: Node) -> list[tuple[Value, Indices]]:
         return [(value, ()) for value in self.counts.of(node)]

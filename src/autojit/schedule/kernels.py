@@ -169,9 +169,7 @@ def strided_access(value: Value, definitions: dict[Value, Node], inline: set[Val
 
 
 @lru_cache(maxsize=4096)
-def _strides_through(
-    shape: Shape, chain: tuple[tuple[Reindex, TensorType], ...]
-) -> tuple[int, tuple[int, ...]] | None:
+def _strides_through(shape: Shape, chain: tuple[tuple[Reindex, TensorType], ...]) -> tuple[int, tuple[int, ...]] | None:
     """(offset, strides) in the storage behind a chain of reindexing ops, each with the type that it reads."""
     axes = index = loop_indices(shape)
     stored = shape

@@ -24,10 +24,14 @@ from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, linearize
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise, Reduction, Reindex, Source
-from autojit.schedule.fusion import FULL, OUT, ROW, Group
+from autojit.ops.formula import Formula
+from autojit.schedule.groups import FULL, OUT, ROW, Group
 from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 
 CACHE_COST = 5  # arithmetic steps above which storing a row element beats computing it again
+FIRST, LAST = "first", "last"
+"""Slots of guards in a chain that covers all positions: the last one holds where none before it does."""
+
 CACHE_BYTES = 96 * 1024  # row scratch that still leaves room in a second-level cache
 
 
@@ -201,9 +205,7 @@ class ExprBuilder:
         op = node.op
         if isinstance(op, Elementwise):
             args = tuple(self.value(x, broadcast_index(index, x.type.shape)) for x in node.inputs)
-            expr = self._intern("op", node.outputs[0].type.dtype, op=op, args=args)
-            expr.cost = 1 + (0 if op.is_cheap else 6) + sum(a.cost for a in args)
-            return expr
+            return self._formula(op, args) if isinstance(op, Formula) else self._applied(node, args)
         if op.name == "concatenate":
             return self._concatenate(node, index)
         if op.name == "slice_update":
@@ -211,6 +213,23 @@ class ExprBuilder:
         if op.name == "random_bits":
             return self._random(node, index)
         return self.through(node, index)
+
+    def _applied(self, node: Node, args: tuple[Expr, ...]) -> Expr:
+        op: Any = node.op
+        expr = self._intern("op", node.outputs[0].type.dtype, op=op, args=args)
+        expr.cost = 1 + (0 if op.is_cheap else 6) + sum(a.cost for a in args)
+        return expr
+
+    def _formula(self, formula: Formula, args: tuple[Expr, ...]) -> Expr:
+        body = formula.body
+        known = dict(zip(body.inputs, args, strict=True))
+        for node in body.nodes:
+            (value,) = node.outputs
+            if isinstance(node.op, Source):
+                known[value] = self._intern("source", value.type.dtype, op=node.op, index=())
+            else:
+                known[value] = self._applied(node, tuple([known[v] for v in node.inputs]))
+        return known[body.outputs[0]]
 
     def through(self, node: Node, index: Indices) -> Expr:
         """An element behind a reindexing op, a source or a gather."""
@@ -230,8 +249,8 @@ class ExprBuilder:
             return self._intern("source", node.outputs[0].type.dtype, op=op, index=tuple(i.opened() for i in index))
         return self._gather(node, index)
 
-    def _guard(self, guards: tuple[tuple[Index, int, int], ...], inside: Expr, outside: Expr) -> Expr:
-        expr = self._intern("guard", inside.dtype, guards=guards, args=(inside, outside))
+    def _guard(self, guards: tuple[tuple[Index, int, int], ...], inside: Expr, outside: Expr, slot: Any = None) -> Expr:
+        expr = self._intern("guard", inside.dtype, guards=guards, args=(inside, outside), slot=slot)
         expr.cost = max(expr.cost, inside.cost + outside.cost + 2)
         return expr
 
@@ -249,22 +268,22 @@ class ExprBuilder:
 
     def _concatenate(self, node: Node, index: Indices) -> Expr:
         axis = node.op.axis  # type: ignore[attr-defined]
-        starts: list[int] = []
+        pieces: list[tuple[Value, int]] = []
         total = 0
         for piece in node.inputs:
-            starts.append(total)
+            if piece.type.shape[axis] != 0:
+                pieces.append((piece, total))
             total += piece.type.shape[axis]
         expr: Expr | None = None
-        for piece, start in reversed(list(zip(node.inputs, starts, strict=True))):
+        for place, (piece, start) in reversed(list(enumerate(pieces))):
             extent = piece.type.shape[axis]
-            if extent == 0:
-                continue
             shifted = (index[axis] - start).within(extent)
             inside = self.value(piece, tuple(shifted if a == axis else i for a, i in enumerate(index)))
             guards = _open_guards(((index[axis], start, start + extent),))
+            slot = FIRST if place == 0 else None
             if expr is None and guards:
-                expr = self._intern("const", inside.dtype, slot=("int", 0), op=None)
-            expr = inside if expr is None or not guards else self._guard(guards, inside, expr)
+                expr, slot = self._intern("const", inside.dtype, slot=("int", 0), op=None), LAST
+            expr = inside if expr is None or not guards else self._guard(guards, inside, expr, slot)
         assert expr is not None
         return expr
 

@@ -16,6 +16,7 @@ from autojit.ops.base import Elementwise, Reindex, Source
 
 Indices = tuple[Index, ...]
 
+
 @lru_cache(maxsize=4096)
 def loop_indices(shape: Shape, prefix: str = "i") -> Indices:
     """A fresh loop variable per axis (extent 1 gives the constant 0)."""

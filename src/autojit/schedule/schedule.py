@@ -19,8 +19,10 @@ from autojit.ops.sources import Full
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.counts import after_counting
-from autojit.schedule.fusion import OUT, Fuser, Group, execution_order, inline_values
 from autojit.schedule.forms import Forms
+from autojit.schedule.fusion import Fuser, execution_order
+from autojit.schedule.groups import OUT, Group
+from autojit.schedule.inlining import inline_values
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
     Access,

@@ -14,7 +14,7 @@ from autojit.tensor.factories import ones_like
 from autojit.tensor.functions_elementwise import where
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import floating, floating_together, refuse_numbers
-from autojit.tensor.state import holders
+from autojit.tensor.state import holders, set_layers, state
 
 Next = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # (x, k, p[k], p[k - 1]) to p[k + 1]
 
@@ -53,10 +53,12 @@ def _polynomial(name: str, first: Callable[[Tensor], Tensor], follow: Next, doc:
 
 def _greatest(degrees: Tensor) -> int:
     """The greatest degree, of all elements of a batch."""
-    whole = [degrees, *holders(degrees)][-1]
-    if whole._array is not None:
-        return int(whole._array.max(initial=0))
-    return int(degrees.max().item()) if degrees.numel() else 0
+    whole, layers = [degrees, *holders(degrees)][-1], state.layers
+    set_layers(())
+    try:
+        return int(whole.max().item()) if whole.numel() else 0
+    finally:
+        set_layers(layers)
 
 
 def _chebyshev(kind: str, first: Callable[[Tensor], Tensor]) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:

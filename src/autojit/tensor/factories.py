@@ -72,7 +72,7 @@ def _holds_tensors(data: Any) -> bool:
     while isinstance(data, list | tuple):
         if not data:
             return False
-        if any(isinstance(d, Tensor) for d in data):
+        if any(isinstance(d, Tensor) or hasattr(d, "as_operand") for d in data):
             return True
         data = data[0]
     return False
@@ -344,8 +344,12 @@ def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     wide = int64 if isinstance(start, int) and isinstance(step, int) and dtype.category < 2 else float64
     if state.trace is not None:
         return cast(_iota(count, wide) * step + start, dtype)
-    values = np.arange(count, dtype=wide.numpy) * step + start
-    return wrap(values.astype(dtype.numpy))
+    if wide is int64 and isinstance(count, int):
+        return wrap(np.arange(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
+    values = np.arange(count, dtype=wide.numpy)
+    values *= step
+    values += start
+    return wrap(values.astype(dtype.numpy, copy=False))
 
 
 def _iota(count: int, dtype: DType) -> Tensor:
@@ -362,6 +366,10 @@ def linspace(
     start, end = _ends(start, end, dtype)
     complex_ends = isinstance(start, complex) or isinstance(end, complex)
     wanted = dtype or (default_dtype().to_complex() if complex_ends else default_dtype())
+    if is_symbolic(steps) and not complex_ends:
+        place = _iota(steps, float64)
+        line = place * ((end - start) / (steps - 1)) + start
+        return finish(cast(where(place == steps - 1, end, line), wanted), requires_grad, device)
     values = np.linspace(start, end, steps)
     return finish(constant(values.astype(wanted.numpy)), requires_grad, device)
 

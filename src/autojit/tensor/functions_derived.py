@@ -229,15 +229,24 @@ def atleast_3d(*tensors: Any) -> Any:
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The integral along an axis by the trapezoidal rule, at points ``x`` or ``dx`` apart."""
-    extent = type_of(y).shape[dim]
-    heights = (y.narrow(dim, 1, extent - 1) + y.narrow(dim, 0, extent - 1)) / 2
-    if x is None:
-        return (heights * dx).sum(dim)  # type: ignore[no-any-return]
+    axis = normalize_axis(dim, type_of(y).ndim, "trapezoid")
+    if x is not None:
+        return trapezoids(y, x, axis).sum(axis) / 2
+    extent = type_of(y).shape[axis]
+    if extent == 0:
+        return y.sum(axis) * dx  # type: ignore[no-any-return]
+    return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx  # type: ignore[no-any-return]
+
+
+def trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Twice the areas between neighbouring samples, one fewer than there are, at the points ``x``."""
+    ndim, extent = type_of(y).ndim, type_of(y).shape[axis]
     if type_of(x).ndim == 1:
-        shape = [1] * type_of(y).ndim
-        shape[dim] = type_of(x).size
-        x = reshape(x, shape)
-    return (heights * x.diff(dim=dim)).sum(dim)  # type: ignore[no-any-return]
+        x = reshape(x, [-1 if k == axis else 1 for k in range(ndim)])
+    along = axis - ndim
+    steps = x.diff(dim=along)
+    kept = extent - 1 if extent else 0
+    return (y.narrow(axis, extent - kept, kept) + y.narrow(axis, 0, kept)) * steps  # type: ignore[no-any-return]
 
 
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32, int64
 from autojit.core.errors import ShapeError
 from autojit.tensor.composite_nodes import Addmm, in_one_node
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
-from autojit.tensor.promotion import cast
+from autojit.tensor.promotion import all_together, cast
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -62,6 +64,21 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
         return SvdFactors(zeros[0], singular, zeros[1])
     u, s, vh = ops.svd(input)
     return SvdFactors(u, s, vh.mH) if some else SvdFactors(completed(u), s, completed(vh.mH))
+
+
+def one_triangle(a: Tensor, upper: bool) -> Tensor:
+    """The Hermitian matrices of which ``a`` holds one triangle, as LAPACK reads them.
+
+    Derivatives are those by a Hermitian matrix, as in torch: they spread over both triangles.
+    """
+    shape, array = type_of(a).shape, a._array
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        return a  # an error of the function that goes on with it
+    if type(array) is np.ndarray and np.array_equal(array, array.swapaxes(-1, -2).conj()):
+        return a
+    half = a.detach().triu() if upper else a.detach().tril()
+    other = half.triu(1) if upper else half.tril(-1)
+    return (half + other.mH) + (a - a.detach())
 
 
 def completed(q: Tensor) -> Tensor:
@@ -207,7 +224,8 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: fl
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """``beta * input + alpha * outer(vec1, vec2)``."""
+    """``beta * input + alpha * outer(vec1, vec2)``; operands are promoted."""
+    input, vec1, vec2 = all_together([input, vec1, vec2], "addr")
     return ops.addr(input, vec1, vec2, beta, alpha)  # type: ignore[no-any-return]
 
 

@@ -88,6 +88,10 @@ def _reduction_over(name: str, dim: Dims, ndim: int) -> Op:
 
 def prod(input: Any, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Product over ``dim`` (all axes by default); integers and bools multiply in int64."""
+    x = _whole(input, dtype, "prod")
+    if type_of(x).dtype.kind == "float":
+        options = (normalize_axes(dim, type_of(x).ndim, "prod"), keepdim)
+        return in_one_step("prod", options, x, node=f"ProdBackward{int(dim is not None)}")  # type: ignore[no-any-return]
     return _counted(ops.prod, _whole(input, dtype, "prod"), dim, keepdim)
 
 
@@ -288,6 +292,8 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 def _max_or_min(
     input: Tensor, dim: Any, keepdim: bool, other: Any, pair: Any, extreme: Any, position: Any, what: str
 ) -> Any:
+    if type_of(input).dtype.is_complex:
+        raise UnsupportedDTypeError(f'"{what}" not implemented for {type_of(input).dtype}', {"input": input})
     if isinstance(dim, Tensor):
         return pair(input, dim)
     if other is not None:

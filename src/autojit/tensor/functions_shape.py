@@ -18,6 +18,7 @@ from autojit.ops.base import normalize_axis, sum_to
 from autojit.ops.matmul import MATMUL
 from autojit.tensor.dispatch import apply, apply_pair
 from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.kernels import in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, together
 from autojit.tensor.size import Size
@@ -350,22 +351,26 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and below a diagonal, the rest 0."""
-    return ops.tril(input, diagonal)  # type: ignore[no-any-return]
+    return in_one_step("tril", (diagonal,), input, node="TrilBackward0")  # type: ignore[no-any-return]
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The part on and above a diagonal, the rest 0."""
-    return ops.triu(input, diagonal)  # type: ignore[no-any-return]
+    return in_one_step("triu", (diagonal,), input, node="TriuBackward0")  # type: ignore[no-any-return]
 
 
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a given diagonal."""
+    if type_of(input).ndim == 1:
+        return diag_embed(input, diagonal)
     return ops.diag(input, diagonal)  # type: ignore[no-any-return]
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis as diagonal."""
-    return ops.diag_embed(input, offset, dim1, dim2)  # type: ignore[no-any-return]
+    work = type_of(input).size * type_of(input).shape[-1] if type_of(input).ndim else 1
+    options = (offset, dim1, dim2)
+    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0", work=work)  # type: ignore[no-any-return]
 
 
 def trace(input: Tensor) -> Tensor:
@@ -425,7 +430,10 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of products of two vectors."""
-    return rename_node(ops.dot(*_products("dot", input, tensor)), "DotBackward0")
+    x, y = _products("dot", input, tensor)
+    if type_of(x).ndim == type_of(y).ndim == 1 and type_of(x).shape == type_of(y).shape:
+        return in_one_step("inner_product", (), x, y, node="DotBackward0")  # type: ignore[no-any-return]
+    return rename_node(ops.dot(x, y), "DotBackward0")
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
@@ -442,12 +450,16 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of two vectors' elements."""
-    return ops.outer(*together(input, vec2, "outer"))  # type: ignore[no-any-return]
+    x, y = together(input, vec2, "outer")
+    work = type_of(x).size * type_of(y).size
+    return in_one_step("outer", (), x, y, node="MulBackward0", work=work)  # type: ignore[no-any-return]
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product."""
-    return ops.kron(*together(input, other, "kron"))  # type: ignore[no-any-return]
+    x, y = together(input, other, "kron")
+    work = type_of(x).size * type_of(y).size
+    return in_one_step("kron", (), x, y, node="UnsafeViewBackward0", work=work)  # type: ignore[no-any-return]
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:

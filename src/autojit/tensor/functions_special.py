@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit import ops
+from autojit.tensor.functions_matrix import one_triangle
 from autojit.tensor.promotion import floating, floating_together
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -89,7 +90,7 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The triangular factor of Hermitian positive definite matrices."""
     if state.autocast is not None:
         return state.autocast.full(cholesky, input, upper)  # type: ignore[no-any-return]
-    return ops.cholesky(input, upper)  # type: ignore[no-any-return]
+    return ops.cholesky(one_triangle(input, upper), upper)  # type: ignore[no-any-return]
 
 
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:

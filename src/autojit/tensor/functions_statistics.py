@@ -12,6 +12,7 @@ from autojit.core.dtypes import int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor.dispatch import number
+from autojit.tensor.functions_derived import trapezoids
 from autojit.tensor.functions_elementwise import (
     add,
     clamp,
@@ -169,16 +170,9 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
     """
     axis = normalize_axis(dim, type_of(y).ndim, "cumulative_trapezoid")
     n = type_of(y).shape[axis]
-    heights = (narrow(y, axis, 1, n - 1) + narrow(y, axis, 0, n - 1)) / 2
     if x is None:
-        return cumsum(mul(heights, dx), axis)
-    if type_of(x).ndim == 1:
-        shape = [1] * type_of(y).ndim
-        shape[axis] = -1
-        x = reshape(x, shape)
-    along = axis if type_of(x).ndim == type_of(y).ndim else axis - type_of(y).ndim
-    count = type_of(x).shape[along]
-    return cumsum(heights * (narrow(x, along, 1, count - 1) - narrow(x, along, 0, count - 1)), axis)
+        return cumsum(narrow(y, axis, 1, n - 1) + narrow(y, axis, 0, n - 1), axis) * (dx / 2)
+    return cumsum(trapezoids(y, x, axis), axis) / 2
 
 
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:

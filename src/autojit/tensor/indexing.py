@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,10 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     seen = _view(x, subscript)
     if not subscript.is_advanced:
         return seen if seen is not x else x.view(x.shape)
-    return _gather(seen, subscript)
+    found = _gather(seen, subscript)
+    if state.trace is not None and all(i is None or type_of(i).ndim == 0 for i in subscript.indices):
+        found.__dict__["write_back"] = partial(setitem, x, index)  # as with ints, it is a view
+    return found
 
 
 def _as_tuple(index: list[Any]) -> Any:
@@ -352,6 +356,8 @@ class _Builder:
             self._tensor(item)
         elif isinstance(item, np.ndarray):
             self._known_mask(item)
+        elif hasattr(item, "as_size"):
+            self._number(item)
         elif hasattr(item, "__index__"):
             self._integer(item if is_symbolic(item) else int(item.__index__()))
         else:
@@ -390,6 +396,16 @@ class _Builder:
             )
         place += extent if place < 0 else 0
         self._push(place, place + 1, 1)
+
+    def _number(self, item: Any) -> None:
+        """A number that a step computes: where the row begins is a size it counts, so that the result is a view."""
+        extent = self.extents[self.axis]
+        place = as_operand(item)
+        refusal = f"index out of bounds for dimension {self.axis} with size {extent}"
+        fits = (place >= -extent) & (place < extent)
+        place = where(fits, where(place < 0, place + extent, place), -1)
+        first = place.item().as_size(extent - 1, refusal, is_place=True)
+        self._push(first, first + 1, 1)
 
     def _tensor(self, item: Tensor) -> None:
         t = type_of(item)

@@ -217,6 +217,16 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         if old is not None and new._grad_fn is not None:
             _share_result(new, x, mark)
         rebase(x, new)
+    if state.trace is not None:
+        _write_back(x)
+
+
+def _write_back(x: Tensor) -> None:
+    """Where a capture holds a row as a copy although it is a view (its place is a number of the step): to its base."""
+    root = x if x._view is None or x._view.base is None else x._view.base
+    write = root.__dict__.get("write_back")
+    if write is not None:
+        write(root)
 
 
 def _share_result(new: Tensor, x: Tensor, mark: int) -> None:

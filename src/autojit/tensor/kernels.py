@@ -16,6 +16,7 @@ import numpy as np
 
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, dtype_of_numpy
+from autojit.core.errors import SpecializeSize, UndecidedSizeError
 from autojit.core.ports import ports
 from autojit.core.sizes import named_size, recording
 from autojit.core.types import TensorType
@@ -77,7 +78,9 @@ def _kernel(op: Op, operands: Extents) -> Executable:
     kinds: dict[int, int] = {n: n for extents, _ in operands for n in extents}
     if not op.fixes_sizes:
         kinds |= {n: named_size(f"n{n}", 512) for n in kinds if n != 1}
-    return _compiled(op, [TensorType(tuple(kinds[n] for n in extents), dtype, CPU) for extents, dtype in operands])
+    types = [TensorType(tuple(kinds[n] for n in extents), dtype, CPU) for extents, dtype in operands]
+    with recording(None):
+        return _compiled(op, op.related(types) if hasattr(op, "related") else types)
 
 
 def _numbered(arrays: Sequence[NDArray[Any]]) -> Extents:
@@ -128,7 +131,10 @@ def _prepare(op: Op, arrays: Sequence[NDArray[Any]]) -> _Call | None:
     if not all(a.size for a in arrays):
         return None
     extents = tuple((a.shape, dtype_of_numpy(a.dtype)) for a in arrays) if op.fixes_sizes else _numbered(arrays)
-    kernel = _kernel(op, extents)
+    try:
+        kernel = _kernel(op, extents)
+    except (UndecidedSizeError, SpecializeSize):  # one for these extents alone would not pay for itself
+        return None
     sizes = kernel.sizes_of([a.shape for a in arrays])
     shapes = kernel.storage_shapes(sizes)
     return _Call(kernel, sizes, tuple((s, spec.dtype) for s, spec in zip(shapes, kernel.outputs, strict=True)))
@@ -176,18 +182,28 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
         results: how many the composite has.
         work: how many elements it works on, where these are more than the first operand's.
     """
-    from autojit.ops.fused_arrays import ARRAY_COMPOSITES  # with composites that few programs use
-
     if _are_large(operands, work):
         wanted = None
         if state.grad_enabled:
             wanted = tuple([i for i, t in enumerate(operands) if wants_grad(t)])
         found = apply(_fused_arrays(name, options, wanted or None, results), *operands)
     else:
-        found = ARRAY_COMPOSITES[name](*operands, *options)
+        composites = _array_composites or _load_composites()
+        found = composites[name](*operands, *options)
     if node:
         rename_node(found if results == 1 else found[0], node)
     return found
+
+
+_array_composites: dict[str, Any] = {}
+
+
+def _load_composites() -> dict[str, Any]:
+    """The composites of ``ops.fused_arrays``, imported when one is first used."""
+    from autojit.ops.fused_arrays import ARRAY_COMPOSITES
+
+    _array_composites.update(ARRAY_COMPOSITES)
+    return _array_composites
 
 
 @lru_cache(maxsize=1024)
@@ -200,9 +216,9 @@ def _fused_arrays(name: str, options: tuple[Any, ...], wanted: tuple[int, ...] |
 def _are_large(operands: Sequence[Any], work: int) -> bool:
     """Whether the operands are arrays at hand, float32 or float64 all alike but for indices, the first one large."""
     first = operands[0]._array
-    if type(first) is not np.ndarray or state.divert is not None or first.dtype.char not in "fd":
+    if type(first) is not np.ndarray or state.divert is not None or (first.size < LARGE and work < LARGE):
         return False
-    if first.size < LARGE and work < LARGE:
+    if first.dtype.char not in "fdl":
         return False
     for t in operands:
         array = t._array

@@ -84,10 +84,11 @@ class OpNode(Node):
         if result >= 0:
             return as_result(entry, self, result)
         if entry._grad_fn is None and not entry._requires_grad:
-            self._check_not_detached(entry, place)
+            self.check_not_detached(entry, place)
         return entry
 
-    def _check_not_detached(self, t: Tensor, place: int) -> None:
+    def check_not_detached(self, t: Tensor, place: int) -> None:
+        """Raise torch's error for a saved operand without history if it had one when it was saved."""
         edge = self.edges[place]
         if edge is not None and type(edge[0]) is not AccumulateGrad:
             raise DifferentiationError(

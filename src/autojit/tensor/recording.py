@@ -71,12 +71,10 @@ def edge_of(t: Tensor) -> Edge | None:
     return node, t._output_nr
 
 
-def record(
-    op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], place: SourceLocation | None = None
-) -> None:
+def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: SourceLocation | None = None) -> None:
     """Make the results' node if the op can be differentiated with respect to an operand that requires gradients.
 
-    ``place`` is the user's line, where it is known already.
+    ``line`` is the user's, where it is known already.
     """
     mask = 0
     edges: list[Edge | None] = []
@@ -94,7 +92,7 @@ def record(
     node.op = op
     node.mask = mask
     node.edges = edges
-    node.source = here(True) if place is None else place
+    node.source = here(True) if line is None else line
     hooks = state.recording_hooks
     versions: list[int] = []
     primals: list[Any] = []

@@ -1,45 +1,42 @@
-"""Replaying: what a function recorded into a trace is recorded again, on other operands of the same kinds.
+"""Replaying: what a derivative rule recorded into a trace is recorded again, on other operands of the same kinds.
 
-A deep model repeats itself. A derivative rule says the same about equal ops on operands of equal types, so its nodes are
-kept for the capture, and only linked to other values the next time. That holds for functions that ask of their operands
-nothing but types, compute with ops alone, and have no history: the rules of ops.
+A deep model repeats itself. A rule says the same about equal ops on operands of equal types: it asks of its operands
+nothing but types and computes with ops alone. So its nodes are kept for the capture, and the next time they are only
+linked to other values. Rules whose nodes read anything but their operands run every time.
+
+How to read: ``Rules`` decides, ``Recording`` is what is kept, ``_learnt`` makes one and ``_again`` uses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from autojit.core.sizes import SymbolicSize
 from autojit.core.source import SourceLocation
+from autojit.core.types import TensorType
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.ir.result_types import holds_plain
 from autojit.tensor.dispatch import attach_view, value_of
-from autojit.tensor.saved import TypeOnly
+from autojit.tensor.node import FREED, ZERO, type_of_meta
+from autojit.tensor.op_node import NotImplementedNode, OpNode
+from autojit.tensor.saved import Packed, TypeOnly
 from autojit.tensor.state import State, state
 from autojit.tensor.storage import ElsewhereArray
-from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.tensor.tensor import Tensor, type_of, wrap_value
 from autojit.transforms.adjoint import accumulate
 
 NEVER: Any = object()  # in the place of a recording: what was recorded depends on more than the operands' kinds
-
-
-class Recording(NamedTuple):
-    """Nodes on numbered values: first those of the operands, then the results of each node.
-
-    ``results`` are the numbers of what the function returned (None stays None). ``tensors`` are the numbers of the
-    values, and the view ops that gave them, that become tensors: results, and what results are views of.
-    """
-
-    steps: list[tuple[Op, tuple[int, ...], tuple[Any, ...]]]
-    reads: list[int]
-    tensors: list[tuple[int, Op | None, int]]
-    results: list[int | None]
+_WHOLE = frozenset(
+    {"int", "bool", "str", "DType", "Shape", "Integers", "tuple[int, ...]", "tuple[str, ...]", "tuple[bool, ...]"}
+)
+"""Annotations of parameters that are just the same if they are equal; -0.0 equals 0.0."""
+_is_whole: dict[type[Op], bool] = {}
 
 
 class Rules:
-    """``adjoint.accumulate`` for a capture's backward pass: a derivative rule is run once per kinds of operands.
+    """Runs the nodes of a capture's backward pass; a derivative rule is run once per kinds of operands.
 
     ``place`` is the user's line that started the pass.
     """
@@ -47,61 +44,99 @@ class Rules:
     def __init__(self, place: SourceLocation) -> None:
         self.place = place
 
-    def __call__(
+    def run(self, node: OpNode, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        """``node.run(grads, wanted)``."""
+        if _is_replaying() and type(node) is not NotImplementedNode:
+            given = _saved(node)
+            described = None if given is None else _described(node.op, [*given, *grads], wanted)
+            if described is not None:
+                known = state.trace.recordings.get(described[0])  # type: ignore[union-attr]
+                if known is not None and known is not NEVER:
+                    found = _again(known, described[1], self.place)
+                    return [ZERO if x_bar is None and want else x_bar for x_bar, want in zip(found, wanted)]
+        return node.run(grads, wanted, self.first)
+
+    def first(
         self, op: Op, primals: Sequence[Any], results: Sequence[Any], y_bars: Sequence[Any], wanted: Sequence[bool]
     ) -> list[Any]:
-        now = state.__dict__
-        name = None if now["divert"] is not State.capture or now["grad_enabled"] else named(op)
-        if name is None:
-            return accumulate(op, primals, results, y_bars, wanted)
+        """``adjoint.accumulate``, whose nodes are kept for the next rule of this kind."""
         given = (*primals, *results, *y_bars)
-        operands = [None if type(t) is TypeOnly else t for t in given]
-        kinds = tuple([None if t is None else t.spec for t in given])
-        key = name, wanted, kinds, tuple([t is None for t in operands])
-        return replayed(key, operands, lambda: accumulate(op, primals, results, y_bars, wanted), self.place)
-
-
-def replayed(
-    key: Any, operands: Sequence[Tensor | None], compute: Callable[[], list[Any]], place: SourceLocation
-) -> list[Any]:
-    """``compute()``, a list of tensors and None, recorded by hand if it was recorded before under ``key``.
-
-    ``key`` names the function and the types of its operands; None stands for one of which only the type matters.
-    """
-    trace = state.trace
-    assert trace is not None
-    identities = identities_of(operands)
-    if identities is None:
-        return compute()
-    if len(set(identities)) != len(operands):  # an operand that is given twice is one value
-        key = key, tuple([identities.index(i) for i in identities])
-    known = trace.recordings.get(key)
-    if known is None:
+        described = _described(op, given, tuple(wanted)) if _is_replaying() else None
+        if described is None:
+            return accumulate(op, primals, results, y_bars, wanted)
+        trace = state.trace
+        assert trace is not None
         nodes = trace.builder.nodes
         since = len(nodes)
-        found = compute()
-        trace.recordings[key] = _learnt(operands, nodes[since:], found) or NEVER
+        found = accumulate(op, primals, results, y_bars, wanted)
+        trace.recordings.setdefault(described[0], _learnt(described[1], nodes[since:], found) or NEVER)
         return found
-    return compute() if known is NEVER else _again(known, operands, place)
+
+
+def _is_replaying() -> bool:
+    """Whether ops go straight into a trace, without a history."""
+    now = state.__dict__
+    return now["divert"] is State.capture and not now["grad_enabled"]
+
+
+def _saved(node: OpNode) -> list[Any] | None:
+    """What a node keeps, as its rule gets it; None if that needs a closer look."""
+    found: list[Any] = []
+    for entry, version in zip((*node.primals, *node.results), node.versions):
+        kind = type(entry)
+        if kind is not TensorType and kind is not tuple:
+            if entry is FREED or kind is Packed or (entry._storage is not None and entry._storage.version != version):
+                return None
+            if entry._grad_fn is None and not entry._requires_grad and len(found) < len(node.primals):
+                node.check_not_detached(entry, len(found))
+        found.append(entry)
+    return found
 
 
 def named(op: Op) -> Any:
-    """What tells an op from others that are not just the same: 0.0 from -0.0, 1 from 1.0; None if nothing does."""
-    known = op.__dict__.get("_named")
-    if known is None:
-        parameters = [getattr(op, name) for name in op.__match_args__]
-        known = (type(op), repr(parameters)) if holds_plain(op, SymbolicSize) else NEVER
-        object.__setattr__(op, "_named", known)
-    return None if known is NEVER else known
+    """What tells an op from others that are not just the same; None if nothing does."""
+    cls = type(op)
+    is_whole = _is_whole.get(cls)
+    if is_whole is None:
+        fields = [getattr(cls, "__dataclass_fields__", {}).get(name) for name in cls.__match_args__]
+        has_other = any(name not in cls.__match_args__ and not name.startswith("_") for name in vars(op))
+        is_whole = not has_other and all(field is not None and field.type in _WHOLE for field in fields)
+        _is_whole[cls] = is_whole
+    if is_whole:
+        return op
+    return (cls, repr([getattr(op, n) for n in op.__match_args__])) if holds_plain(op, SymbolicSize) else None
 
 
-def identities_of(operands: Sequence[Tensor | None]) -> list[int] | None:
+def _described(op: Op, given: Sequence[Any], wanted: tuple[bool, ...]) -> tuple[Any, list[Tensor | None]] | None:
+    """What rules that record the same nodes have in common, and the operands that they read."""
+    name = named(op)
+    if name is None:
+        return None
+    kinds: list[Any] = []
+    operands: list[Tensor | None] = []
+    for entry in given:
+        kind = type(entry)
+        if entry is None or entry is ZERO:
+            kinds.append(None)
+            operands.append(None)
+        elif kind is TypeOnly or kind is TensorType or kind is tuple:
+            kinds.append((entry.spec if kind is TypeOnly else type_of_meta(entry),))
+            operands.append(None)
+        else:
+            kinds.append(entry._type or type_of(entry))
+            operands.append(entry)
+    identities = identities_of([t for t in operands if t is not None])
+    if identities is None:
+        return None
+    if len(set(identities)) != len(identities):  # an operand that is given twice is one value
+        kinds.append(tuple([identities.index(i) for i in identities]))
+    return (name, wanted, *kinds), operands
+
+
+def identities_of(operands: Sequence[Tensor]) -> list[int] | None:
     """Per operand what its value depends on; None if the value of one is not simply its own."""
     found = []
-    for place, t in enumerate(operands):
-        if t is None:
-            found.append(place)
-            continue
+    for t in operands:
         storage, view, array = t._storage, t._view, t._array
         if array is None:
             if storage is None:
@@ -117,6 +152,19 @@ def identities_of(operands: Sequence[Tensor | None]) -> list[int] | None:
         else:
             found.append(id(array))
     return found
+
+
+class Recording(NamedTuple):
+    """Nodes on numbered values: first those of the operands, then the results of each node.
+
+    ``results`` are the numbers of what the rule returned (None stays None). ``tensors`` are the numbers of the values
+    that become tensors, results and what results are views of, each with its view op and what that looks at.
+    """
+
+    steps: list[tuple[Op, tuple[int, ...], tuple[Any, ...]]]
+    reads: list[int]
+    tensors: list[tuple[int, Op | None, int]]
+    results: list[int | None]
 
 
 def _learnt(operands: Sequence[Tensor | None], nodes: Sequence[Node], found: Sequence[Any]) -> Recording | None:
@@ -140,31 +188,25 @@ def _learnt(operands: Sequence[Tensor | None], nodes: Sequence[Node], found: Seq
     results: list[int | None] = []
     shown: dict[int, Any] = {}
     for t in found:
-        if t is None:
-            results.append(None)
-            continue
-        number = next((k for k, operand in enumerate(operands) if operand is t), -1)
-        if number < 0:
+        number = None if t is None else next((k for k, operand in enumerate(operands) if operand is t), -1)
+        if number == -1:
             number = numbers.get(t._value, -1)
             if number < len(operands) or type(t) is not Tensor or shown.setdefault(number, t) is not t:
                 return None
         results.append(number)
-    reads = sorted({p for _, places, _ in steps for p in places if p < len(operands)})
-    return Recording(steps, reads, _to_show(shown, made_by, len(operands)), results)
+    reads = [p for p in dict.fromkeys(p for _, places, _ in steps for p in places) if p < len(operands)]
+    return Recording(steps, reads, _to_show(list(shown), made_by, len(operands)), results)
 
 
 def _value_read(t: Tensor) -> Value | None:
-    """The value of an operand; None for memory that the function has not read."""
+    """The value of an operand; None for memory that the rule has not read."""
     assert state.trace is not None
-    if t._array is not None:
-        return state.trace.lifted(t._array)  # type: ignore[no-any-return]
-    return value_of(t)
+    return value_of(t) if t._array is None else state.trace.lifted(t._array)  # type: ignore[no-any-return]
 
 
-def _to_show(shown: Sequence[int] | dict[int, Any], made_by: dict[int, tuple[Op, int]], first: int) -> Any:
+def _to_show(waiting: list[int], made_by: dict[int, tuple[Op, int]], first: int) -> list[tuple[int, Op | None, int]]:
     """The values that become tensors, in the order in which they were made, and of which value each is a view."""
     wanted: dict[int, tuple[int, Op | None, int]] = {}
-    waiting = list(shown)
     while waiting:
         number = waiting.pop()
         if number < first or number in wanted:
@@ -184,10 +226,13 @@ def _again(known: Recording, operands: Sequence[Tensor | None], place: SourceLoc
         t: Any = operands[number]
         values[number] = t._value if t._array is None and t._storage is None else value_of(t)
     trace.builder.repeat(known.steps, values, place)
-    tensors: dict[int | None, Any] = {}
+    tensors: dict[int | None, Any] = {None: None}
     for number, view, base in known.tensors:
         made = tensors[number] = wrap_value(values[number])
         if view is not None:
             shown: Any = operands[base] if base < len(operands) else tensors[base]
             attach_view(view, shown, made)
-    return [tensors[r] if r in tensors else None if r is None else operands[r] for r in known.results]
+    return [tensors[r] if r in tensors else operands[r] for r in known.results]  # type: ignore[index]
+
+
+__all__ = ["NEVER", "Recording", "Rules", "identities_of", "named"]

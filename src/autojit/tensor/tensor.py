@@ -239,13 +239,14 @@ def wrap_value(value: Value) -> Tensor:
 class StepGradient(Tensor):
     """A ``.grad`` whose memory a compiled step writes again at every call; readers get ``lent_gradient``."""
 
-    __slots__ = ()
+    __slots__ = ("is_lent",)
 
 
 def step_gradient(array: NDArray[Any]) -> StepGradient:
     """A gradient that belongs to a compiled step."""
     made: StepGradient = alias(wrap(array), StepGradient)  # type: ignore[assignment]
     made._storage = None
+    made.is_lent = False
     return made
 
 
@@ -255,6 +256,7 @@ def lent_gradient(leaf: Tensor) -> Tensor | None:
     """
     grad = leaf._grad
     if type(grad) is StepGradient:
+        grad.is_lent = True
         grad = leaf._grad = wrap(grad._array)
     return grad
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from autojit.codegen.cpu.convolution_plan import Layout
-from autojit.codegen.cpu.gemm_text import FunctionText, Vector
+from autojit.codegen.cpu.gemm_text import FunctionText, SizeWords, Vector
 from autojit.codegen.scalar import memory_type, suffix
+from autojit.core.sizes import is_symbolic
 
 VECTOR_BYTES = 32
 """Two registers on machines with 16-byte vectors, of which those with fused multiply-add have 32."""
@@ -71,12 +72,13 @@ class Lanes(Vector):
 
 def clear(text: FunctionText, address: str, size_bytes: int | str) -> None:
     """Fill with zeros."""
-    text.line(f"call void @llvm.memset.p0.i64(ptr {address}, i8 0, i64 {size_bytes}, i1 false)")
+    text.line(f"call void @llvm.memset.p0.i64(ptr {address}, i8 0, i64 {text.number(size_bytes)}, i1 false)")
 
 
 def copy(text: FunctionText, target: str, source: str, size_bytes: int | str) -> None:
     """Copy between places that do not overlap."""
-    text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size_bytes}, i1 false)")
+    count = text.number(size_bytes)
+    text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {count}, i1 false)")
 
 
 def offset(text: FunctionText, terms: Sequence[tuple[str | int, int]], constant: int = 0) -> str | int:
@@ -92,7 +94,8 @@ def offset(text: FunctionText, terms: Sequence[tuple[str | int, int]], constant:
 
 def divide(text: FunctionText, value: str, divisor: int) -> tuple[str, str]:
     """Quotient and remainder of an i64 that is not negative."""
-    return text.value(f"udiv i64 {value}, {divisor}"), text.value(f"urem i64 {value}, {divisor}")
+    by = text.number(divisor)
+    return text.value(f"udiv i64 {value}, {by}"), text.value(f"urem i64 {value}, {by}")
 
 
 def aligned(size_bytes: int) -> int:
@@ -100,12 +103,23 @@ def aligned(size_bytes: int) -> int:
     return -(-size_bytes // 64) * 64
 
 
-def pack_function(layout: Layout, lanes: Lanes) -> str:
+def open_sizes(layout: Layout) -> SizeWords | None:
+    """Where the symbolic sizes of a module have their words, if it has any."""
+    return SizeWords() if layout.is_open else None
+
+
+def more(sizes: SizeWords | None) -> str:
+    """The last parameter, and the last argument, of a module's own functions: the address of those words."""
+    return "" if sizes is None else ", ptr %z"
+
+
+def pack_function(layout: Layout, lanes: Lanes, sizes: SizeWords | None) -> str:
     """``void @pack(channels, image, start, packed)``: pack channels that follow each other, for the band at ``start``.
 
     The target was cleared before: what is outside of the image is left alone.
     """
-    text = FunctionText("internal void @pack(i64 %channels, ptr %image, i64 %start, ptr %packed) #1")
+    parameters = f"i64 %channels, ptr %image, i64 %start, ptr %packed{more(sizes)}"
+    text = FunctionText(f"internal void @pack({parameters}) #1", sizes)
     start: list[str | int] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
     size = lanes.dtype.size_bytes
     with (
@@ -150,7 +164,7 @@ def _pack_row(
         lanes.dtype.size_bytes, layout.step[2], layout.low[2], layout.image[2], layout.packed[2]
     )  # fmt: skip
     to, source = places
-    if step == 1 and start == 0:
+    if step == 1 and start == 0 and not (is_symbolic(columns) or is_symbolic(extent)):
         first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
         if first < last:
             from_ = text.at(source, (first - low) * size)

@@ -10,15 +10,19 @@ The transposed convolution is the same with the roles changed: the places of the
 modulo the stride), each of which sees a few taps of an image without phases.
 
 A *band* is a range of places along the first spatial axis, small enough for its packed image to stay in the cache.
+
+Extents may be symbolic, also those of bands and of packed images, which follow from them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
-from math import ceil, prod
+from math import prod
 
+from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.types import Shape
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 
@@ -99,7 +103,12 @@ class Layout:
     @property
     def reach(self) -> int:
         """The greatest offset of a tap."""
-        return max((offset for phase in self.phases for _, offset in phase.taps), default=0)
+        return reduce(size_max, (offset for phase in self.phases for _, offset in phase.taps), 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an extent is symbolic."""
+        return any(map(is_symbolic, (*self.image, *self.places, *self.result)))
 
 
 def three(values: Sequence[int], fill: int) -> Shape:
@@ -136,7 +145,7 @@ def transposed_layout(op: ConvolutionInput, image: Shape, kernel: Shape, row: in
     """The layout of a transposed convolution, whose packed image is what it is applied to."""
     axis = AXES - len(image)
     result, stride = three(op.extents, 1), three(op.stride, 1)
-    grid = tuple(ceil(n / s) for n, s in zip(result, stride, strict=True))
+    grid = tuple(-(-n // s) for n, s in zip(result, stride, strict=True))
     windows = zip(three(kernel, 1), stride, three(op.dilation, 1), three(op.padding, 0), strict=True)
     lines = [_seen_taps(*window) for window in windows]
     every = [[shift for phase in line for _, shift in phase] for line in lines]
@@ -147,7 +156,7 @@ def transposed_layout(op: ConvolutionInput, image: Shape, kernel: Shape, row: in
     kernel_axes = three(kernel, 1)
     phases = []
     for first in product(*map(range, stride)):
-        counts = tuple(max(0, -(-(n - f) // s)) for n, f, s in zip(result, first, stride, strict=True))
+        counts = tuple(size_max(0, -(-(n - f) // s)) for n, f, s in zip(result, first, stride, strict=True))
         taps = []
         for chosen in product(*(line[f] for line, f in zip(lines, first, strict=True))):
             tap, offset = 0, 0
@@ -173,7 +182,7 @@ def _seen_taps(kernel: int, stride: int, dilation: int, padding: int) -> list[li
 def _band(grid: Shape, axis: int, row: int, extra: list[int]) -> Shape:
     """The grid cut along ``axis`` into even bands whose packed image is small enough."""
     across = prod(n + e for k, (n, e) in enumerate(zip(grid, extra, strict=True)) if k != axis)
-    most = max(1, PACKED_BYTES // max(row * across, 1) - extra[axis])
+    most = size_max(1, PACKED_BYTES // size_max(row * across, 1) - extra[axis])
     count = -(-grid[axis] // most) if grid[axis] else 1
-    size = max(1, -(-grid[axis] // count))
+    size = size_max(1, -(-grid[axis] // count))
     return tuple(size if k == axis else n for k, n in enumerate(grid))

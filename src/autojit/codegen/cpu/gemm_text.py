@@ -57,21 +57,55 @@ class Vector:
         return self.lanes * self.dtype.size_bytes
 
 
+class SizeWords:
+    """The symbolic sizes of a module, in the order of the words that hold them."""
+
+    def __init__(self) -> None:
+        self.words: dict[int, int] = {}
+
+    def word(self, size: int) -> int:
+        """The number of a size's word."""
+        return self.words.setdefault(size, len(self.words))
+
+
 class FunctionText:
     """One function, written top down.
 
     Args:
         head: everything between ``define`` and ``{``.
+        sizes: where symbolic sizes have their words, whose address is ``%z``.
     """
 
-    def __init__(self, head: str) -> None:
+    def __init__(self, head: str, sizes: SizeWords | None = None) -> None:
         self.lines = [f"define {head} {{", "entry:"]
         self.block = "entry"
         self._count = 0
+        self._sizes = sizes
+        self._read: dict[int, str] = {}  # symbolic sizes -> the names that hold them
+        self._read_at = len(self.lines)
 
     def finish(self) -> str:
         """The whole text, ended by ``ret void``."""
+        loads = []
+        for size, name in self._read.items():
+            assert self._sizes is not None
+            loads.append(f"  {name}.at = getelementptr i64, ptr %z, i64 {self._sizes.word(size)}")
+            loads.append(f"  {name} = load i64, ptr {name}.at, align 8")
+        self.lines[self._read_at : self._read_at] = loads
         return "\n".join([*self.lines, "  ret void", "}"])
+
+    def read_sizes(self, argument: int) -> None:
+        """The words of symbolic sizes lie where an argument of ``%args`` points."""
+        self.line(f"%z = load ptr, ptr {self.at('%args', 8 * argument)}, align 8")
+        self._read_at = len(self.lines)
+
+    def number(self, n: str | int) -> str | int:
+        """A number as an operand; a symbolic size is read from its word where the function begins."""
+        if not is_symbolic(n):
+            return n
+        assert isinstance(n, int)
+        assert self._sizes is not None
+        return self._read.setdefault(n, f"%z{self._sizes.word(n)}")
 
     # -- lines
 
@@ -103,19 +137,19 @@ class FunctionText:
     # -- whole numbers and addresses
 
     def add(self, a: str | int, b: str | int) -> str:
-        return self.value(f"add nsw i64 {a}, {b}")
+        return self.value(f"add nsw i64 {self.number(a)}, {self.number(b)}")
 
     def sub(self, a: str | int, b: str | int) -> str:
-        return self.value(f"sub nsw i64 {a}, {b}")
+        return self.value(f"sub nsw i64 {self.number(a)}, {self.number(b)}")
 
     def mul(self, a: str | int, b: str | int) -> str:
-        return self.value(f"mul nsw i64 {a}, {b}")
+        return self.value(f"mul nsw i64 {self.number(a)}, {self.number(b)}")
 
     def least(self, a: str | int, b: str | int) -> str:
-        return self.value(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
+        return self.value(f"call i64 @llvm.smin.i64(i64 {self.number(a)}, i64 {self.number(b)})")
 
     def most(self, a: str | int, b: str | int) -> str:
-        return self.value(f"call i64 @llvm.smax.i64(i64 {a}, i64 {b})")
+        return self.value(f"call i64 @llvm.smax.i64(i64 {self.number(a)}, i64 {self.number(b)})")
 
     def round_up(self, a: str, step: int) -> str:
         """The next multiple of a power of two."""
@@ -123,7 +157,7 @@ class FunctionText:
 
     def test(self, relation: str, a: str | int, b: str | int) -> str:
         """``icmp`` of two i64: ``slt``, ``eq``, ``ne``..."""
-        return self.value(f"icmp {relation} i64 {a}, {b}")
+        return self.value(f"icmp {relation} i64 {self.number(a)}, {self.number(b)}")
 
     def both(self, a: str, b: str) -> str:
         return self.value(f"and i1 {a}, {b}")
@@ -135,7 +169,7 @@ class FunctionText:
         return self.value(f"select i1 {condition}, {kind} {a}, {kind} {b}")
 
     def at(self, base: str, offset_bytes: str | int) -> str:
-        return self.value(f"getelementptr i8, ptr {base}, i64 {offset_bytes}")
+        return self.value(f"getelementptr i8, ptr {base}, i64 {self.number(offset_bytes)}")
 
     def sizes(self, argument: int, sizes: Sequence[int]) -> list[str | int]:
         """Sizes as operands; the values of the symbolic ones lie, in order, where an argument of ``%args`` points."""
@@ -166,9 +200,10 @@ class FunctionText:
         self.line(f"br i1 {self.test('slt', counter, stop)}, label %{body}, label %{done}")
         self.start(body)
         yield counter
-        self.line(f"{following} = add nsw i64 {counter}, {step}")
+        self.line(f"{following} = add nsw i64 {counter}, {self.number(step)}")
         self.line(f"br label %{head}, {NO_UNROLL}")
-        self.lines[phi_position] = f"  {counter} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
+        first = self.number(start)
+        self.lines[phi_position] = f"  {counter} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"
         self.start(done)
 
     def repeat(self, kinds: Sequence[str], first: Sequence[str], turn: Callable[[list[str]], list[str]]) -> list[str]:

@@ -63,6 +63,7 @@ class KernelText:
 
 
 INTERLEAVE = 2  # vectors a loop with mathematical functions works on at a time
+VECTORISED_EXTENT = 8  # iterations from which a vector loop beats straight-line code
 
 
 class KernelModule:
@@ -74,20 +75,31 @@ class KernelModule:
         self.functions: list[str] = []
         self.sizes: dict[int, int] = {}  # symbolic size -> its word
 
-    def parallel_loop(self, calls_functions: bool) -> str:
-        """The attachment of a parallel loop's back edge.
+    def parallel_loop(self, calls_functions: bool, extent: int | None) -> str:
+        """The attachment of a parallel loop's back edge; ``extent`` is its number of iterations where that is fixed.
 
         Loops that evaluate mathematical functions work on two vectors at a time: each function is one long chain of
         dependent operations, and a second one fills its waits (3.9 against 3.3 ns per element of a kernel with six).
+        Short loops are not unrolled before they are vectorised: as straight-line code they would stay scalar (a softmax
+        over 16 elements takes a fifth of the time).
         """
         number = 2 + len(self.nodes)
         self.nodes.append("")
-        interleave = ""
+        properties = [f"!{number}", "!1"]
         if calls_functions:
-            interleave = f", !{number + 1}"
-            self.nodes.append(f'!{number + 1} = !{{!"llvm.loop.interleave.count", i32 {INTERLEAVE}}}')
-        self.nodes[number - 2] = f"!{number} = distinct !{{!{number}, !1{interleave}}}"
+            properties.append(self._property(f'!"llvm.loop.interleave.count", i32 {INTERLEAVE}'))
+        if extent is not None and extent >= VECTORISED_EXTENT:
+            properties.append(self._property('!"llvm.loop.unroll.disable"'))
+            done = self._property('!"llvm.loop.isvectorized", i32 1')
+            properties.append(self._property(f'!"llvm.loop.vectorize.followup_all", {done}'))
+        self.nodes[number - 2] = f"!{number} = distinct !{{{', '.join(properties)}}}"
         return f", !llvm.loop !{number}"
+
+    def _property(self, text: str) -> str:
+        """The name of a node of metadata."""
+        number = 2 + len(self.nodes)
+        self.nodes.append(f"!{number} = !{{{text}}}")
+        return f"!{number}"
 
     def text(self) -> str:
         """The module, functions first: a body that opens with ``@`` names a built-in."""
@@ -218,7 +230,8 @@ class KernelFunction:
         body(counter)
         self.lines.append(f"  {following} = add nuw nsw i64 {counter}, 1")
         calls = is_parallel and any(" @aj." in line for line in self.lines[start:])
-        self.lines.append(f"  br label %{head}{self.module.parallel_loop(calls) if is_parallel else ''}")
+        extent = int(high) - int(low) if low.isdigit() and high.isdigit() else None
+        self.lines.append(f"  br label %{head}{self.module.parallel_loop(calls, extent) if is_parallel else ''}")
         self.lines[position] = f"  {counter} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
         self.start(done)
 

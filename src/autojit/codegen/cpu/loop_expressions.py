@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule
+from autojit.codegen.cpu.piecewise import Guard, arms, below, is_whole, shared_walk
 from autojit.codegen.scalar import Scalar, register_type
 from autojit.core.dtypes import bool_, int64, uint32, uint64
 from autojit.core.sizes import is_symbolic, surely_less
@@ -30,6 +31,7 @@ class ExpressionPrinter(KernelFunction):
         self.row_memo: Memo = {}
         self.cached: dict[Expr, tuple[int, str]] = {}  # expression -> (phase that computes it, its row scratch)
         self.cache_bytes: int = 0  # of a worker's row scratch where rows have symbolic length
+        self.answers: dict[Guard, bool] = {}  # what guards say throughout the loop that is being printed
         self.lookup_sites = {e: site for site, e in enumerate(program.lookups.values(), start=1)}
 
     # -- the row cache
@@ -111,8 +113,41 @@ class ExpressionPrinter(KernelFunction):
             seen.add(expr)
             if not expr.inner:
                 self.expr(expr, self.row_memo, phase)
-            elif not (expr.kind == "guard" or (expr in self.cached and self.cached[expr][0] < phase)):
+            elif not (expr.kind == "guard" or self._is_kept(expr, phase)):
                 stack.extend(reversed(expr.args))
+
+    def pick_addresses(self, roots: Iterable[Expr], phase: int) -> None:
+        """Where guards hang on the row alone, choose what the inner loops read before they start."""
+        if self.is_checked:  # a checked load knows which buffer it reads
+            return
+        inner = self.program.inner
+        overwritten = self.program.in_place.values()
+        done: set[Expr] = set()
+        for expr in below(roots, lambda e: not e.inner or e in done or self._is_kept(e, phase)):
+            if ("address", expr) in self.row_memo or not is_whole(expr):
+                continue
+            walk = shared_walk(expr, inner, overwritten)
+            if walk is not None:
+                self.row_memo["address", expr] = self._picked(expr, phase), walk
+                done.update(expr.args)
+
+    def _picked(self, expr: Expr, phase: int) -> str:
+        """The address that a guard starts from in this row; nothing is read yet."""
+        if expr.kind == "load":
+            (position,) = expr.index
+            inner = self.program.inner
+            of_row = tuple(pair for pair in position.terms if pair[0] not in inner)
+            start = self.index(Index(of_row, position.offset), self.row_memo, phase)
+            return self.element(f"%p{expr.slot}", expr.dtype, start)
+        addresses = [self._picked(arm, phase) for arm in arms(expr)]
+        if len(addresses) == 1:
+            return addresses[0]
+        holds = self._conditions(expr.guards, self.row_memo, phase)
+        return self.line(f"select i1 {holds.text}, ptr {addresses[0]}, ptr {addresses[1]}")
+
+    def _is_kept(self, expr: Expr, phase: int) -> bool:
+        """Whether an earlier phase wrote the expression to row scratch."""
+        return expr in self.cached and self.cached[expr][0] < phase
 
     def expr(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
         """The value of an expression at the current point. Chains of ops are walked without recursion."""
@@ -140,7 +175,7 @@ class ExpressionPrinter(KernelFunction):
             return found  # type: ignore[no-any-return]
         if expr.kind == "row":
             return self.row_memo["row", expr.slot]  # type: ignore[no-any-return]
-        if expr in self.cached and self.cached[expr][0] < phase:
+        if self._is_kept(expr, phase):
             value = memo[expr] = self.emit.load(self._cache_address(expr, memo), expr.dtype, self.attrs)
             return value
         return None
@@ -191,7 +226,15 @@ class ExpressionPrinter(KernelFunction):
 
     def _guarded(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
         inside, outside = expr.args
-        condition = self._conditions(expr, memo, phase)
+        picked = self.row_memo.get(("address", expr))
+        if picked is not None:
+            start, walk = picked
+            address = self.element(start, expr.dtype, self.index(walk, memo, phase))
+            return self.emit.load(address, expr.dtype, self.attrs)
+        answers = {self.answers.get(guard) for guard in expr.guards}
+        if False in answers or answers == {True}:
+            return self.expr(outside if False in answers else inside, memo, phase)
+        condition = self._conditions([g for g in expr.guards if g not in self.answers], memo, phase)
         otherwise = self.expr(outside, memo, phase)
         if not _reads_memory(inside):
             return self.emit.select(condition, self.expr(inside, memo, phase), otherwise)
@@ -210,9 +253,9 @@ class ExpressionPrinter(KernelFunction):
         name = self.line(f"phi {kind} [ {value.text}, %{end} ], [ {otherwise.text}, %{before} ]")
         return Scalar(name, expr.dtype)
 
-    def _conditions(self, expr: Expr, memo: Memo, phase: int) -> Scalar:
+    def _conditions(self, guards: Iterable[Guard], memo: Memo, phase: int) -> Scalar:
         parts: list[str] = []
-        for index, low, high in expr.guards:
+        for index, low, high in guards:
             at = self.index(index, memo, phase)
             least, greatest = index.bounds()
             if not surely_less(low - 1, least):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from autojit.codegen.cpu.chunks import SUM_BLOCK, chunked_extent, exceeds_block, plan_chunks
@@ -22,6 +23,7 @@ from autojit.codegen.cpu.emission_order import emission_order
 from autojit.codegen.cpu.folds import FoldPrinter
 from autojit.codegen.cpu.kernel_text import KernelModule, KernelText
 from autojit.codegen.cpu.loop_expressions import Memo
+from autojit.codegen.cpu.piecewise import below, cuts, outcome
 from autojit.core.config import config
 from autojit.core.sizes import size_max, surely_less
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
@@ -181,6 +183,7 @@ class LoopPrinter(FoldPrinter):
         seen: set[Expr] = set()
         for root in roots:
             self.hoist(root, phase.number, seen)
+        self.pick_addresses(roots, phase.number)
         for reduction in phase.reductions:
             self.open_reduction(reduction)
         self._inner_loops(list(self.program.inner), bounds, phase)
@@ -199,8 +202,11 @@ class LoopPrinter(FoldPrinter):
             self.variables[variable] = counter
             self._inner_loops(rest, None, phase)
 
-        def strip(start: str, stop: str) -> None:
+        def part(start: str, stop: str) -> None:
             self.loop("inner", start, stop, inside, is_parallel=not rest)
+
+        def strip(start: str, stop: str) -> None:
+            part(start, stop)
             for reduction in phase.reductions:
                 if reduction.value in self.row_folds:
                     self.flush(self.row_folds[reduction.value])
@@ -212,7 +218,27 @@ class LoopPrinter(FoldPrinter):
             strip(low, high)
             self.flush_accumulators()
         else:
-            self.loop("inner", low, high, inside, is_parallel=not rest)
+            self._in_parts(variable, bounds, phase, part)
+
+    def _in_parts(
+        self, variable: LoopVariable, bounds: Bounds | None, phase: Phase, print_part: Callable[[str, str], None]
+    ) -> None:
+        """``print_part(start, stop)`` for every part of a loop in which guards have one answer; sums stay whole."""
+        exprs = list(below(phase.roots(), lambda e: not e.inner or self._is_kept(e, phase.number)))
+        places = [] if phase.reductions or self.totals else cuts(exprs, variable)
+        if not places:
+            print_part(*(bounds or ("0", self.number(variable.extent))))
+            return
+        before = self.answers
+        for low, high in pairwise([0, *places, variable.extent]):
+            start, stop = self.number(low), self.number(high)
+            if bounds is not None:
+                start = self.line(f"call i64 @llvm.smax.i64(i64 {bounds[0]}, i64 {start})")
+                stop = self.line(f"call i64 @llvm.smin.i64(i64 {bounds[1]}, i64 {stop})")
+            answers = {g: outcome(g, variable, low, high) for e in exprs for g in e.guards}
+            self.answers = before | {guard: answer for guard, answer in answers.items() if answer is not None}
+            print_part(start, stop)
+        self.answers = before
 
     def _point(self, phase: Phase) -> None:
         """One point of the inner loops."""

@@ -26,7 +26,9 @@ from autojit.codegen.cpu.convolution_pack import (
     clear,
     copy,
     divide,
+    more,
     offset,
+    open_sizes,
     pack_function,
 )  # fmt: skip
 from autojit.codegen.cpu.convolution_plan import Layout, Phase, forward_layout, transposed_layout
@@ -36,7 +38,7 @@ from autojit.codegen.cpu.structured_convolution_weight import print_convolution_
 from autojit.core.errors import SpecializeSize
 from autojit.core.sizes import expression_of, is_symbolic, size_max, typical
 from autojit.ir.graph import Node
-from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
+from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
 
 TALLEST = 6
 VECTORS = {1: 8, 2: 4, 3: 4, 4: 3, 5: 2, 6: 2}
@@ -48,6 +50,9 @@ RUN = 1024
 MOST_UNROLLED = 32
 """Taps written out one by one; more are walked by a loop over a table."""
 
+MOST_OPEN = 125
+"""Taps of a kernel on grids of open extents: their places are words of the call, so each is written out."""
+
 WORTH_TRIMMING = 0.8
 """Lines of taps that only see zeros are left out when no more than this part of all lines is left."""
 
@@ -57,17 +62,19 @@ MULTIPLY_NS = {4: 0.012, 8: 0.024}
 
 
 def print_convolution(node: Node) -> KernelText:
-    """The kernel of one of the three convolutions, on contiguous operands; of their sizes only the batch may be open.
+    """The kernel of one of the three convolutions, on contiguous operands; the batch and the grids may be open.
 
     Raises:
-        SpecializeSize: another size is symbolic.
+        SpecializeSize: another size is symbolic, or the kernel has many taps and the grids are open.
     """
-    shapes = [v.type.shape for v in (*node.inputs, *node.outputs)]
-    batch = shapes[0][0]
-    extents = [n for shape in shapes for axis, n in enumerate(shape) if axis or n != batch]
-    names = dict.fromkeys(name for n in extents for name in expression_of(n).symbols())
+    assert isinstance(node.op, Trilinear)
+    shapes = dict(zip(node.op.roles, (v.type.shape for v in (*node.inputs, *node.outputs)), strict=True))
+    fixed = (*shapes["w"], shapes["x"][1], shapes["y"][1])
+    grids = (*shapes["x"][2:], *shapes["y"][2:])
+    many_taps = prod(shapes["w"][2:]) > MOST_OPEN
+    names = dict.fromkeys(name for n in (*fixed, *(grids if many_taps else ())) for name in expression_of(n).symbols())
     if names:
-        raise SpecializeSize(tuple(names), f"{node.op.name} takes only its batch as it comes")
+        raise SpecializeSize(tuple(names), f"{node.op.name} takes only its batch and its grids as they come")
     if isinstance(node.op, ConvolutionWeight):
         return print_convolution_weight(node)
     return _Printer(node).print()
@@ -96,6 +103,10 @@ def _cut(layout: Layout, tallest: int, lanes: int) -> _Runs:
     """
     _, height, width = layout.band
     columns = layout.packed[2]
+    if layout.is_open:
+        rows = -(-height // -(-height // size_max(1, RUN // columns)))
+        length = (rows - 1) * columns + width
+        return _Runs(rows, -(-height // rows), length, VECTORS[tallest], is_direct=False, trims=False)
     groups = -(-height // max(1, RUN // columns))
     rows = -(-height // groups)
     found = []
@@ -146,18 +157,23 @@ class _Printer:
         self.height = max(1, -(-self.rows // blocks))
         self.runs = _cut(self.layout, self.height, self.lanes.lanes)
         self.places = prod(self.layout.result)
-        few = sum(len(p.taps) for p in self.layout.phases) <= MOST_UNROLLED
+        self.sizes = open_sizes(self.layout)
+        few = self.sizes is not None or sum(len(p.taps) for p in self.layout.phases) <= MOST_UNROLLED
         self.by_lines = self.runs.trims and few  # the tile's function knows a line of taps, a table says which lines
         self.is_unrolled = few and not self.by_lines
         self._plan_units(taps)
         self._plan_scratch()
 
     def _plan_units(self, taps: int) -> None:
-        products = self.groups * self.rows * self.channels * taps * prod(self.layout.places)
-        image_ns = MULTIPLY_NS.get(self.size, 0.024) * products + 0.3 * self.places
+        per_place = MULTIPLY_NS.get(self.size, 0.024) * self.groups * self.rows * self.channels * taps
+        places = prod(self.layout.places)
+        image_ns = per_place * typical(places) + 0.3 * typical(self.places)
         self.estimate = 1000.0 + typical(self.images) * image_ns
         outer = self.images * self.groups * self.layout.bands
-        wanted = wanted_chunks(self.estimate, self.images * round(1000 * image_ns), MAX_CHUNKS)
+        image_ps = (
+            round(1000 * image_ns) if self.sizes is None else round(1000 * per_place) * places + 300 * self.places
+        )
+        wanted = wanted_chunks(self.estimate, self.images * image_ps, MAX_CHUNKS)
         tiles = -(-self.rows // self.height) if self.rows else 1
         blocks = min(tiles, max(1, typical(wanted) // max(typical(outer), 1)))
         self.block_rows = -(-tiles // blocks) * self.height
@@ -174,29 +190,36 @@ class _Printer:
     def print(self) -> KernelText:
         remainder = self.rows % self.height
         heights = [h for h in dict.fromkeys((self.height, remainder)) if h]
-        functions = [self._kernel(), pack_function(self.layout, self.lanes)]
+        functions = [self._kernel(), pack_function(self.layout, self.lanes, self.sizes)]
         if self.is_unrolled or self.by_lines:
             for number, phase in enumerate(self.layout.phases):
                 functions += [self._tile_function(h, number, phase) for h in heights]
         else:
             functions += [self._tile_function(h, None, None) for h in heights]
-        tables = [self._table(number, phase) for number, phase in enumerate(self.layout.phases)]
+        phases = self.layout.phases if self.sizes is None else ()
+        tables = [self._table(number, phase) for number, phase in enumerate(phases)]
         text = "\n".join([*functions, *tables, *self.lanes.declarations(), MODULE_TAIL])
         scratch = self.packed_bytes + self.staged_bytes
         sizes = tuple(filter(is_symbolic, (self.units_per_chunk, self.units)))
+        if self.sizes is not None:
+            sizes = tuple(self.sizes.words)
         return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch, sizes=sizes)
 
     # -- the kernel
 
     def _kernel(self) -> str:
-        text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0")
+        text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0", self.sizes)
         names = ("image", "weight", "result", "scratch")
         for k, name in enumerate(names):
             text.line(f"%{name} = load ptr, ptr {text.at('%args', 8 * k)}, align 8")
-        text.line(f"%skip = mul i64 %worker, {self.packed_bytes + self.staged_bytes}")
+        if self.sizes is not None:
+            text.read_sizes(len(names))
+        text.line(f"%skip = mul i64 %worker, {text.number(self.packed_bytes + self.staged_bytes)}")
         text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
-        text.line(f"%staged = getelementptr i8, ptr %packed, i64 {self.packed_bytes}")
-        per_chunk, units = text.sizes(len(names), (self.units_per_chunk, self.units))
+        text.line(f"%staged = getelementptr i8, ptr %packed, i64 {text.number(self.packed_bytes)}")
+        per_chunk, units = self.units_per_chunk, self.units
+        if self.sizes is None:
+            per_chunk, units = text.sizes(len(names), (per_chunk, units))
         first = text.mul("%chunk", per_chunk)
         stop = text.least(text.add(first, per_chunk), units)
         with text.loop(first, stop, 1) as unit:
@@ -211,7 +234,7 @@ class _Printer:
         start = text.least(text.mul(band, layout.band[axis]), layout.places[axis] - layout.band[axis])
         clear(text, "%packed", self.packed_bytes)
         source = text.at("%image", text.mul(image, self.channels * prod(layout.image) * self.size))
-        text.line(f"call void @pack(i64 {self.channels}, ptr {source}, i64 {start}, ptr %packed)")
+        text.line(f"call void @pack(i64 {self.channels}, ptr {source}, i64 {start}, ptr %packed{more(self.sizes)})")
         _, group = divide(text, image, self.groups)
         result = text.at("%result", text.mul(image, self.rows * self.places * self.size))
         weight = text.at("%weight", text.mul(group, self.weights_per_group * self.size))
@@ -289,7 +312,8 @@ class _Printer:
         with text.loop(0, length, width) as first:
             at = text.mul(text.least(first, length - width), self.size)
             b, c = text.at(base, at), text.at(target, at)
-            text.line(f"call void @{name}(ptr {weights}, ptr {b}, ptr {c}, i64 {stride}{lines})")
+            arguments = f"ptr {weights}, ptr {b}, ptr {c}, i64 {text.number(stride)}{lines}{more(self.sizes)}"
+            text.line(f"call void @{name}({arguments})")
 
     def _copy_out(self, text: FunctionText, phase: Phase, height: int, where: tuple[str, str, str, str]) -> None:
         """From the stage to the result: the places that the phase has."""
@@ -335,7 +359,8 @@ class _Printer:
         """``void (weights, places, target, stride)``: one tile; without a phase the taps come as a table."""
         name = f"tile_{height}" if number is None else f"tile_{height}_{number}"
         table = "" if self.is_unrolled else ", ptr %taps, i64 %count"
-        text = FunctionText(f"internal void @{name}(ptr %a, ptr %b, ptr %c, i64 %stride{table}) #1")
+        parameters = f"ptr %a, ptr %b, ptr %c, i64 %stride{table}{more(self.sizes)}"
+        text = FunctionText(f"internal void @{name}({parameters}) #1", self.sizes)
         sums = ["zeroinitializer"] * (height * self.runs.vectors)
         if self.channels and (phase is None or phase.taps):
             if phase is None or not self.is_unrolled:

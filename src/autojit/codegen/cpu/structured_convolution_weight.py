@@ -25,13 +25,15 @@ from autojit.codegen.cpu.convolution_pack import (
     clear,
     copy,
     divide,
+    more,
     offset,
+    open_sizes,
     pack_function,
 )  # fmt: skip
 from autojit.codegen.cpu.convolution_plan import forward_layout
 from autojit.codegen.cpu.gemm_text import MODULE_TAIL, FunctionText
 from autojit.codegen.cpu.kernel_text import KernelText
-from autojit.core.sizes import is_symbolic, typical
+from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.graph import Node
 from autojit.ops.convolution import ConvolutionWeight
 
@@ -66,12 +68,13 @@ class _Printer:
         self.lanes = Lanes(self.dtype, VECTOR_BYTES // self.size)
         self.groups, self.images = op.groups, image.shape[0]
         self.inputs, self.outputs = image.shape[1] // op.groups, output.shape[1] // op.groups
-        self.taps, places = prod(op.extents), prod(output.shape[2:])
+        self.taps, places = prod(op.extents), typical(prod(output.shape[2:]))
         products = typical(self.images) * self.groups * self.inputs * self.outputs * self.taps * places
         self.estimate = 1000.0 + MULTIPLY_NS.get(self.size, 0.024) * products
         self._plan_units()
         row_bytes = max(self.block_inputs, 1) * self.size
         self.layout = forward_layout(op, image.shape[2:], op.extents, output.shape[2:], row_bytes)
+        self.sizes = open_sizes(self.layout)
         self._plan_rounds()
 
     def _plan_units(self) -> None:
@@ -92,7 +95,7 @@ class _Printer:
         layout, size, lanes = self.layout, self.size, self.lanes.lanes
         (depth, height, width), places = layout.band, prod(layout.places)
         plain = depth == 1 and layout.bands == 1
-        self.by_rows = plain and width % lanes == 0 and width // lanes <= MOST_UNROLLED
+        self.by_rows = self.sizes is None and plain and width % lanes == 0 and width // lanes <= MOST_UNROLLED
         self.positions = -(-(layout.span + 1) // lanes) * lanes
         slack = self.positions + layout.reach
         self.image_bytes = aligned((self.block_inputs * layout.plane + slack) * size)
@@ -110,31 +113,39 @@ class _Printer:
             self.output_line = self.positions
             self.spread_bytes = self.output_piece = aligned(self.block_outputs * self.positions * size)
             most = ROUND_BYTES // (self.image_bytes + self.spread_bytes)
-        self.round = max(1, most if is_symbolic(self.pieces) else min(self.pieces, most))
+        self.round = size_max(1, most if is_symbolic(self.pieces) else size_min(self.pieces, most))
         self.rounds = -(-self.pieces // self.round)
 
     def print(self) -> KernelText:
-        functions = [self._kernel(), pack_function(self.layout, self.lanes), self._dots_function()]
+        functions = [self._kernel(), pack_function(self.layout, self.lanes, self.sizes), self._dots_function()]
         if not self.by_rows:
             functions.append(self._spread_function())
-        words = ", ".join(f"i64 {place * self.size}" for _, place in self.layout.phases[0].taps)
-        table = f"@taps = internal constant [{self.taps} x i64] [{words}], align 16"
-        text = "\n".join([*functions, table, *self.lanes.declarations(), MODULE_TAIL])
+        tables = []
+        if self.sizes is None:
+            words = ", ".join(f"i64 {place * self.size}" for _, place in self.layout.phases[0].taps)
+            tables.append(f"@taps = internal constant [{self.taps} x i64] [{words}], align 16")
+        text = "\n".join([*functions, *tables, *self.lanes.declarations(), MODULE_TAIL])
         scratch = self.round * (self.image_bytes + self.spread_bytes)
         sizes = tuple(filter(is_symbolic, (self.pieces, self.rounds)))
+        if self.sizes is not None:
+            sizes = tuple(self.sizes.words)
         return KernelText(text, self.chunks, 0, self.estimate, reports=False, scratch_bytes=scratch, sizes=sizes)
 
     # -- the kernel
 
     def _kernel(self) -> str:
-        text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0")
+        text = FunctionText("void @kernel(ptr %args, i64 %chunk, i64 %worker) #0", self.sizes)
         names = ("image", "output", "weight", "scratch")
         for k, name in enumerate(names):
             text.line(f"%{name} = load ptr, ptr {text.at('%args', 8 * k)}, align 8")
-        self.open = text.sizes(len(names), (self.pieces, self.rounds))
-        text.line(f"%skip = mul i64 %worker, {self.round * (self.image_bytes + self.spread_bytes)}")
+        self.open: list[str | int] = [self.pieces, self.rounds]
+        if self.sizes is None:
+            self.open = text.sizes(len(names), (self.pieces, self.rounds))
+        else:
+            text.read_sizes(len(names))
+        text.line(f"%skip = mul i64 %worker, {text.number(self.round * (self.image_bytes + self.spread_bytes))}")
         text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
-        text.line(f"%spread = getelementptr i8, ptr %packed, i64 {self.round * self.image_bytes}")
+        text.line(f"%spread = getelementptr i8, ptr %packed, i64 {text.number(self.round * self.image_bytes)}")
         first = text.mul("%chunk", self.units_per_chunk)
         stop = text.least(text.add(first, self.units_per_chunk), self.units)
         with text.loop(first, stop, 1) as unit:
@@ -183,7 +194,7 @@ class _Printer:
             outputs_at = self._outputs_at(text, first, channel_out) if self.by_rows else "%spread"
             text.line(
                 f"call void @dots(i64 {count}, i64 {outputs}, i64 {text.mul(inputs, self.taps)}, ptr %packed, "
-                f"ptr {outputs_at}, ptr {weights}, i64 {later})"
+                f"ptr {outputs_at}, ptr {weights}, i64 {later}{more(self.sizes)})"
             )
 
     def _outputs_at(self, text: FunctionText, image: str, channel: str | int) -> str:
@@ -201,20 +212,22 @@ class _Printer:
         seen = offset(text, [(image, self.groups * self.inputs), (channel_in, 1)])
         source = text.at("%image", text.mul(seen, prod(layout.image) * size))
         packed = text.at("%packed", text.mul(k, self.image_bytes))
-        text.line(f"call void @pack(i64 {inputs}, ptr {source}, i64 {start}, ptr {packed})")
+        text.line(f"call void @pack(i64 {inputs}, ptr {source}, i64 {start}, ptr {packed}{more(self.sizes)})")
         if self.by_rows:
             return
         output = self._outputs_at(text, image, channel_out)
         spread = text.at("%spread", text.mul(k, self.spread_bytes))
         done = text.sub(begin, start)
-        text.line(f"call void @spread(i64 {outputs}, ptr {output}, i64 {start}, i64 {done}, ptr {spread})")
+        arguments = f"i64 {outputs}, ptr {output}, i64 {start}, i64 {done}, ptr {spread}{more(self.sizes)}"
+        text.line(f"call void @spread({arguments})")
 
     def _spread_function(self) -> str:
         """``void (channels, output, start, done, target)``: rows of places at their packed positions.
 
         The last band overlaps the one before: its first ``done`` places along the cut axis were counted there.
         """
-        text = FunctionText("internal void @spread(i64 %channels, ptr %output, i64 %start, i64 %done, ptr %target) #1")
+        parameters = f"i64 %channels, ptr %output, i64 %start, i64 %done, ptr %target{more(self.sizes)}"
+        text = FunctionText(f"internal void @spread({parameters}) #1", self.sizes)
         layout, size = self.layout, self.size
         firsts: list[str | int] = ["%done" if axis == layout.band_axis else 0 for axis in range(3)]
         starts: list[str | int] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
@@ -245,8 +258,10 @@ class _Printer:
         """
         text = FunctionText(
             "internal void @dots(i64 %count, i64 %outputs, i64 %columns, ptr %packed, ptr %spread, ptr %weights, "
-            "i64 %accumulate) #1"
+            f"i64 %accumulate{more(self.sizes)}) #1",
+            self.sizes,
         )
+        self.table = "@taps" if self.sizes is None else self._open_table(text)
         size = self.size
         with text.loop(0, "%outputs", OUTPUTS) as row, text.loop(0, "%columns", WEIGHTS) as column:
             rows = [text.least(text.add(row, k), text.sub("%outputs", 1)) for k in range(OUTPUTS)]
@@ -262,10 +277,17 @@ class _Printer:
             self._store(text, totals, places)
         return text.finish()
 
+    def _open_table(self, text: FunctionText) -> str:
+        """The table of taps, written at the start of a call."""
+        table = text.value(f"alloca [{self.taps} x i64], align 16")
+        for number, (_, place) in enumerate(self.layout.phases[0].taps):
+            text.line(f"store i64 {text.number(place * self.size)}, ptr {text.at(table, 8 * number)}, align 8")
+        return table
+
     def _image_of(self, text: FunctionText, column: str) -> str:
         """What the weight of a column sees from the first place on."""
         channel, tap = divide(text, column, self.taps)
-        shift = text.value(f"load i64, ptr {text.at('@taps', text.mul(tap, 8))}, align 8")
+        shift = text.value(f"load i64, ptr {text.at(self.table, text.mul(tap, 8))}, align 8")
         return text.at("%packed", text.add(text.mul(channel, self.layout.plane * self.size), shift))
 
     def _sums(self, text: FunctionText, outputs: list[str], images: list[str]) -> list[str]:
@@ -286,7 +308,7 @@ class _Printer:
                 moved = [text.add(output, self.output_step), text.add(image, self.image_step)]
                 return [text.sub(remaining, 1), *moved, *sums]
 
-            first = [str(self.steps), "0", "0", *totals]
+            first = [str(text.number(self.steps)), "0", "0", *totals]
             totals = text.repeat(["i64", "i64", "i64", *kinds[1 + len(pointers) :]], first, step)[3:]
             steps = [self.output_piece] * OUTPUTS + [self.image_bytes] * WEIGHTS
             moved = [text.at(p, s) for p, s in zip(starts, steps, strict=True)]

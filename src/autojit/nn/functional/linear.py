@@ -14,6 +14,7 @@ from autojit.nn.functional.reduction import COMMON
 from autojit.tensor import Tensor
 from autojit.tensor.composite_nodes import ADDMM, in_one_node
 from autojit.tensor.dispatch import apply
+from autojit.tensor.kernels import in_one_step
 from autojit.tensor.state import state
 
 
@@ -167,8 +168,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0 and tensor.numel():
         raise UsageError("num_classes should be positive")
-    classes = aj.arange(num_classes, device=tensor.device)
-    return (tensor.unsqueeze(-1) == classes).to(aj.int64)
+    found: Tensor = in_one_step("one_hot", (num_classes,), tensor, work=tensor.numel() * num_classes)
+    return found
 
 
 def embedding_bag(

@@ -78,7 +78,9 @@ def rms_norm(
     _check_affine(weight, None, normalized_shape)
     x = _wide(input)
     eps = aj.finfo(x.dtype).eps if eps is None else eps
-    return _narrowed(in_one_step("rms_normalized", (axes, eps, weight is not None), *_given(x, weight)), input)
+    options = (axes, eps, weight is not None)
+    found = in_one_step("rms_normalized", options, *_given(x, weight), node="MulBackward0")
+    return _narrowed(found, input)
 
 
 def _channel_shape(x: Tensor) -> list[int]:

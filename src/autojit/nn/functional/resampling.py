@@ -14,6 +14,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UnsupportedError
+from autojit.core.sizes import as_extent, is_symbolic
 from autojit.tensor import Tensor
 from autojit.tensor.op_node import rename_node
 
@@ -128,10 +129,12 @@ def _grid(input: Tensor, axes: int, size: Any, scale_factor: Any) -> tuple[list[
         if not all(isinstance(n, int | np.integer) for n in each):
             raise TypeError(f"expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], "
                             f"but got size with types {[type(n) for n in each]}")  # fmt: skip
-        return [int(n) for n in each], [None] * axes
-    return [math.floor(float(n) * float(s)) for n, s in zip(input.shape[2:], each, strict=True)], [
-        float(s) for s in each
-    ]
+        return [as_extent(n) for n in each], [None] * axes
+    return [_scaled(n, float(s)) for n, s in zip(input.shape[2:], each, strict=True)], [float(s) for s in each]
+
+
+def _scaled(extent: int, factor: float) -> int:
+    return extent * int(factor) if factor.is_integer() else math.floor(float(extent) * factor)
 
 
 def _exact(x: Tensor) -> Any:
@@ -148,6 +151,8 @@ def _step(x: Tensor, old: int, new: int, scale: float | None, align: bool) -> fl
 
 def _along(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: str, align: bool) -> Tensor:
     """Resample one axis."""
+    if is_symbolic(old) or is_symbolic(new):
+        return _along_open(x, axis, old, new, scale, mode, align)
     if mode.startswith("nearest"):
         ratio = np.float32(1.0 / scale) if scale is not None else np.float32(old) / np.float32(new)
         shift = np.float32(0.5 if mode == "nearest-exact" else 0.0)
@@ -159,6 +164,30 @@ def _along(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: 
     if mode == "bicubic":
         return _weighted(x, axis, old, positions.tolist(), (-1, 0, 1, 2), _cubic_weight)
     return _weighted(x, axis, old, np.maximum(positions, kind(0)).tolist(), (0, 1), lambda d: 1.0 - abs(d))
+
+
+def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: str, align: bool) -> Tensor:
+    """`_along` where an extent is open: positions and weights are computed in the step."""
+    kind = aj.float32 if mode.startswith("nearest") or x.dtype is not aj.float64 else aj.float64
+    steps, lengths = aj.arange(new, dtype=kind), [aj.tensor(n, dtype=kind) for n in (old, new)]
+    if align and not mode.startswith("nearest"):
+        positions = steps * ((lengths[0] - 1) / (lengths[1] - 1))
+    else:
+        ratio = lengths[0] / lengths[1] if scale is None else aj.tensor(1.0 / scale, dtype=kind)
+        if mode.startswith("nearest"):
+            nearest = ((steps + (0.5 if mode == "nearest-exact" else 0.0)) * ratio).floor().long()
+            return x.index_select(axis, nearest.clamp(max=old - 1))
+        positions = (steps + 0.5) * ratio - 0.5
+    positions = positions if mode == "bicubic" else positions.clamp(min=0)
+    base = positions.floor()
+    offsets = (-1, 0, 1, 2) if mode == "bicubic" else (0, 1)
+    weights = cubic_weights(positions - base) if mode == "bicubic" else (1 - (positions - base), positions - base)
+    shape = [-1 if a == axis else 1 for a in range(x.ndim)]
+    terms = [
+        x.index_select(axis, (base + offset).long().clamp(0, old - 1)) * weight.to(x.dtype).reshape(shape)
+        for offset, weight in zip(offsets, weights, strict=True)
+    ]
+    return sum(terms[1:], terms[0])
 
 
 def _smoothed(x: Tensor, axis: int, step: float, new: int, mode: str) -> Tensor:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import autojit as aj
 from autojit.tensor import Tensor
+from autojit.tensor.state import state as thread
 
 
 class PackedSequence(NamedTuple):
@@ -71,30 +71,64 @@ class PackedSequence(NamedTuple):
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Drop the padding of ``f[time, n, ...]``; ``lengths`` must fall unless ``enforce_sorted`` is False."""
-    sizes = [int(size) for size in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
-    order = None
-    if not enforce_sorted:
-        order = sorted(range(len(sizes)), key=lambda place: -sizes[place])
-        sizes = [sizes[place] for place in order]
+    """Drop the padding of ``f[time, n, ...]``; ``lengths`` i64[n] must fall unless ``enforce_sorted`` is False.
+
+    In a compiled step a tensor of lengths stays a value of the step; that all are positive, that they fall and that the
+    longest fills the time axis are questions that split it.
+
+    Raises:
+        RuntimeError: a length is not positive or larger than the time axis, they do not fall, or are not ``n``.
+
+    Example:
+        >>> import autojit as aj
+        >>> packed = pack_padded_sequence(aj.tensor([[1, 4], [2, 5], [3, 0]]), [3, 2])
+        >>> packed.data, packed.batch_sizes
+        (tensor([1, 4, 2, 5, 3]), tensor([2, 2, 1]))
+    """
     x = input.transpose(0, 1) if batch_first else input
-    if not sizes or min(sizes) <= 0:
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is"
-                           " <= 0")  # fmt: skip
-    if len(sizes) != x.shape[1]:
-        raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} (batch_size={x.shape[1]})"
-        )
-    if any(a < b for a, b in pairwise(sizes)):
-        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True.")
-    sorted_indices = unsorted_indices = None
-    if order is not None:
-        sorted_indices = aj.tensor(order, dtype=aj.int64)
-        unsorted_indices = invert_permutation(sorted_indices)
+    is_open = thread.trace is not None and isinstance(lengths, Tensor)
+    if not is_open:
+        lengths = lengths.tolist() if isinstance(lengths, Tensor) else [int(size) for size in lengths]
+    sizes = lengths if isinstance(lengths, Tensor) else aj.tensor(lengths, dtype=aj.int64)
+    sorted_indices = None
+    if not enforce_sorted:
+        sizes, sorted_indices = aj.sort(sizes, descending=True, stable=True)
         x = x.index_select(1, sorted_indices)
-    batch_sizes = [sum(size > time for size in sizes) for time in range(sizes[0])]
-    data = aj.cat([x[time, :alive] for time, alive in enumerate(batch_sizes)])
-    return PackedSequence(data, aj.tensor(batch_sizes, dtype=aj.int64), sorted_indices, unsorted_indices)
+    if sizes.shape[0] != x.shape[1]:
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.shape[0]} (batch_size={x.shape[1]})"
+        )
+    steps = _steps(sizes, x.shape[0])
+    alive = aj.arange(steps).unsqueeze(1) < sizes
+    batch_sizes = alive.sum(1)
+    data = x[:steps][alive] if is_open else _rows(x[:steps], batch_sizes, sum(lengths))  # type: ignore[arg-type]
+    return PackedSequence(data, batch_sizes, sorted_indices, invert_permutation(sorted_indices))
+
+
+def _steps(sizes: Tensor, extent: int) -> int:
+    """The longest of sorted lengths, checked; in a compiled step it is the extent of the time axis where it fills it."""
+    if sizes.shape[0] and bool((sizes[0] == extent) & (sizes[-1] > 0) & (sizes[1:] <= sizes[:-1]).all()):
+        return extent
+    if not sizes.shape[0] or bool((sizes <= 0).any()):
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+        )
+    if bool((sizes[1:] > sizes[:-1]).any()):
+        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True.")
+    longest = int(sizes[0])
+    if longest > extent:
+        raise RuntimeError(
+            f"lengths must not be larger than the time axis, but got {longest} for an extent of {extent}"
+        )
+    return longest
+
+
+def _rows(padded: Tensor, batch_sizes: Tensor, total: int) -> Tensor:
+    """The ``total`` rows ``f[total, ...]`` of ``f[time, n, ...]`` that are no padding, step by step."""
+    ends = batch_sizes.cumsum(0)
+    row = aj.arange(total)
+    step = aj.searchsorted(ends, row, right=True)
+    return padded.flatten(0, 1).index_select(0, step * padded.shape[1] + row - (ends - batch_sizes)[step])
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -102,19 +136,16 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return None if permutation is None else permutation.argsort()
 
 
-def _padded(packed: PackedSequence, fill: float, steps: int) -> tuple[Tensor, list[int]]:
-    """``f[steps, n, ...]`` in sorted order with ``fill`` past the ends, and the number alive at each step."""
-    alive = [int(count) for count in packed.batch_sizes.tolist()]
-    batch = alive[0]
-    rows, start = [], 0
-    rest = tuple(packed.data.shape[1:])
-    for count in alive + [0] * (steps - len(alive)):
-        parts = [packed.data[start : start + count]] if count else []
-        if count < batch:
-            parts.append(aj.full((batch - count, *rest), fill, dtype=packed.data.dtype, device=packed.data.device))
-        rows.append(parts[0] if len(parts) == 1 else aj.cat(parts))
-        start += count
-    return aj.stack(rows), alive
+def unpacked(packed: PackedSequence, fill: float = 0.0) -> tuple[Tensor, Tensor]:
+    """(``f[time, n, ...]`` with ``fill`` past the ends, b[time, n] that is true before them), both in sorted order."""
+    batch_sizes, data = packed.batch_sizes, packed.data
+    batch = int(batch_sizes[0]) if packed.sorted_indices is None else packed.sorted_indices.shape[0]
+    place = aj.arange(batch)
+    alive = place < batch_sizes.unsqueeze(1)
+    starts = (batch_sizes.cumsum(0) - batch_sizes).unsqueeze(1)
+    rows = data.index_select(0, aj.where(alive, starts + place, 0).flatten()).unflatten(0, alive.shape)
+    mask = alive.reshape(*alive.shape, *(1 for _ in data.shape[1:]))
+    return aj.where(mask, rows, rows.new_full((), fill)), alive
 
 
 def pad_packed_sequence(
@@ -122,32 +153,24 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:
     """The inverse of ``pack_padded_sequence``: padded sequences and their lengths in the caller's order."""
     steps = sequence.batch_sizes.shape[0]
-    if total_length is not None:
-        if total_length < steps:
-            raise ValueError(
-                "Expected total_length to be at least the length of the longest sequence in input, but got "
-                f"total_length={total_length} and max sequence length being {steps}"
-            )
-        steps = total_length
-    padded, alive = _padded(sequence, padding_value, steps)
-    lengths = aj.tensor([sum(count > place for count in alive) for place in range(alive[0])], dtype=aj.int64)
+    if total_length is not None and total_length < steps:
+        raise ValueError(
+            "Expected total_length to be at least the length of the longest sequence in input, but got "
+            f"total_length={total_length} and max sequence length being {steps}"
+        )
+    padded, alive = unpacked(sequence, padding_value)
+    if total_length is not None and total_length > steps:
+        padded = aj.cat([padded, padded.new_full((total_length - steps, *padded.shape[1:]), padding_value)])
+    lengths = alive.sum(0)
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
         lengths = lengths[sequence.unsorted_indices]
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 
-def unpacked(packed: PackedSequence) -> tuple[Tensor, Tensor]:
-    """Zero-padded ``f[time, n, ...]`` and lengths, both in the packed (sorted) order."""
-    padded, alive = _padded(packed, 0.0, packed.batch_sizes.shape[0])
-    lengths = aj.tensor([sum(count > place for count in alive) for place in range(alive[0])], dtype=aj.int64)
-    return padded, lengths
-
-
 def pack_like(padded: Tensor, packed: PackedSequence) -> PackedSequence:
     """Pack ``f[time, n, ...]`` in sorted order the way ``packed`` is."""
-    alive = [int(count) for count in packed.batch_sizes.tolist()]
-    return packed._replace(data=aj.cat([padded[time, :count] for time, count in enumerate(alive)]))
+    return packed._replace(data=_rows(padded, packed.batch_sizes, packed.data.shape[0]))
 
 
 def pad_sequence(

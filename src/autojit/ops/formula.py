@@ -1,0 +1,198 @@
+"""Formula: several elementwise ops as one node, where only the last of them is read.
+
+A program that says the same about many values (an update of many parameters) then has a node where it would have a
+dozen. Code generation computes it op by op, so nothing but the time to compile depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from autojit.core.dtypes import DType
+from autojit.core.errors import DTypeError
+from autojit.core.ports import transforms_port
+from autojit.core.records import record
+from autojit.core.types import TensorType
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.inline import inline
+from autojit.ir.op import Op, Operands
+from autojit.ops.base import Elementwise, broadcast_shapes
+from autojit.ops.elementwise_arithmetic import ADD, MUL
+from autojit.ops.samples import Samples, draws
+from autojit.ops.sources import Full
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Formula", "Step", "formulas"]
+
+Step = tuple[Op, tuple[int, ...], tuple[TensorType, ...]]
+"""An op, the numbers of the values it reads, the types of its results, which get the next numbers."""
+
+
+@record
+class Formula(Elementwise):
+    """``body``, a graph of elementwise ops and literals on 0-d values, for each element of the operands."""
+
+    body: Graph
+
+    is_cheap: ClassVar[bool] = False
+
+    def _key(self) -> str:
+        found = self.__dict__.get("_text")
+        if found is None:
+            found = str(self)
+            object.__setattr__(self, "_text", found)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is type(self) and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def result_type(self, *types: TensorType) -> TensorType:
+        for found, wanted in zip(types, self.body.inputs, strict=True):
+            if found.dtype is not wanted.type.dtype:
+                raise DTypeError("formula: an operand has another dtype", {"found": found, "expected": wanted.type})
+        shape = broadcast_shapes(*[t.shape for t in types], op=self.name)
+        return TensorType(shape, self.body.outputs[0].type.dtype, types[0].device)
+
+    def eager(self, *arrays: NDArray[Any]) -> Any:
+        known: dict[Value, Any] = dict(zip(self.body.inputs, arrays, strict=True))
+        for node in self.body.nodes:
+            (value,) = node.outputs
+            found = node.op.eager(*[known[v] for v in node.inputs])
+            known[value] = np.asarray(found, value.type.dtype.numpy)
+        return known[self.body.outputs[0]]
+
+    def expand(self, *operands: Any) -> Any:
+        """The ops of the body, on the operands."""
+        return inline(self.body, operands, operands[0])[0]
+
+    def _on(self, operands: Operands) -> Graph:
+        """The body as a graph of whole operands."""
+        builder = GraphBuilder()
+        tracers = [builder.tracer(builder.input(x.spec)) for x in operands]
+        return builder.finish([self.expand(*tracers).value])
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        wanted = [k for k, x in enumerate(primals) if x.spec.dtype.is_differentiable]
+        adjoint = transforms_port().adjoint(self._on(primals), wanted)
+        placed: list[Any] = [None] * len(primals)
+        for k, bar in zip(wanted, inline(adjoint, [*primals, y_bar], primals[0]), strict=True):
+            placed[k] = bar
+        return placed
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        moving = [k for k, t in enumerate(tangents) if t is not None]
+        pushed = transforms_port().jvp(self._on(primals), moving)
+        return inline(pushed, [*primals, *(t for t in tangents if t is not None)], primals[0])[1]
+
+    def lower(self, emit: Any, *scalars: Any) -> Any:
+        known: dict[Value, Any] = dict(zip(self.body.inputs, scalars, strict=True))
+        for node in self.body.nodes:
+            args = [known[v] for v in node.inputs] if node.inputs else [()]
+            known[node.outputs[0]] = node.op.lower(emit, *args)  # type: ignore[attr-defined]
+        return known[self.body.outputs[0]]
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        if dtype.kind != "float":
+            return []
+        of = TensorType((), dtype)
+        x, y, half, product, total = (Value(of) for _ in range(5))
+        nodes = (Node(Full(0.5, dtype, ()), (), (half,)), Node(MUL, (x, half), (product,)))
+        body = Graph((x, y), (*nodes, Node(ADD, (product, y), (total,))), (total,))
+        return [(Formula(body), (draws((2, 3), dtype, 1), draws((3,), dtype, 2)))]
+
+
+def formulas(
+    steps: Sequence[Step], types: Sequence[TensorType | None], kept: Sequence[int]
+) -> tuple[list[Step], list[int]]:
+    """The steps with every elementwise step in the formula of its reader, where it has no other.
+
+    ``types`` are those of the values that are there already, which have the first numbers. The values numbered in
+    ``kept`` stay; their new numbers come with the steps. Time O(steps).
+    """
+    made: dict[int, Step] = {}  # number -> its step
+    first = number = len(types)
+    for step in steps:
+        for _ in step[2]:
+            made[number] = step
+            number += 1
+    uses = dict.fromkeys(kept, 2)
+    for _, places, _ in steps:
+        for place in places:
+            uses[place] = uses.get(place, 0) + 1
+    inside = {  # what its only reader computes itself
+        place
+        for reader in steps
+        if _is_elementwise(reader)
+        for place in reader[1]
+        if place in made and uses[place] == 1 and (_is_elementwise(made[place]) or isinstance(made[place][0], Full))
+    }
+    numbers = {place: place for place in range(first)}
+    result: list[Step] = []
+    number, new = first, first
+    for step in steps:
+        if number not in inside:
+            cone = _cone(number, made, inside) if len(step[2]) == 1 else []
+            op, places, results = _formula(cone, made, types) if len(cone) > 1 else step
+            result.append((op, tuple([numbers[p] for p in places]), results))
+            numbers.update((number + k, new + k) for k in range(len(results)))
+            new += len(results)
+        number += len(step[2])
+    return result, [numbers[place] for place in kept]
+
+
+def _is_elementwise(step: Step) -> bool:
+    op, _, types = step
+    if (
+        not isinstance(op, Elementwise)
+        or len(types) != 1
+        or types[0].dtype.kind not in ("float", "int", "uint", "bool")
+    ):
+        return False
+    return type(op).lower is not Elementwise.lower and not isinstance(op, Formula)
+
+
+def _cone(root: int, made: dict[int, Step], inside: set[int]) -> list[int]:
+    """A value and those that are computed for it alone, in order."""
+    found = {root}
+    waiting = [root]
+    while waiting:
+        for place in made[waiting.pop()][1]:
+            if place in inside:
+                found.add(place)
+                waiting.append(place)
+    return sorted(found)
+
+
+def _formula(cone: list[int], made: dict[int, Step], types: Sequence[TensorType | None]) -> Step:
+    """One step for a cone."""
+    operands: dict[int, Value] = {}
+    known: dict[int, Value] = {}
+
+    def read(place: int) -> Value:
+        if place in known:
+            return known[place]
+        if place not in operands:
+            found = made[place][2][0] if place in made else types[place]
+            assert found is not None
+            operands[place] = Value(found.with_shape(()))
+        return operands[place]
+
+    nodes: list[Node] = []
+    for number in cone:
+        op, places, results = made[number]
+        inputs = tuple([read(place) for place in places])
+        known[number] = Value(results[0].with_shape(()))
+        op = Full(op.value, op.dtype, ()) if isinstance(op, Full) else op
+        nodes.append(Node(op, inputs, (known[number],)))
+    body = Graph(tuple(operands.values()), tuple(nodes), (known[cone[-1]],))
+    return Formula(body), tuple(operands), made[cone[-1]][2]

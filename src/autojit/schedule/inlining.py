@@ -1,0 +1,48 @@
+"""Inline values: what readers compute or address themselves, without storage of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from autojit.core.sizes import typical
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ops.base import Elementwise
+from autojit.schedule.kinds import Kind
+from autojit.schedule.parted import parted_values
+from autojit.schedule.pull import leaves, loop_indices
+
+EXPANSION = 8  # a cheap node this much larger than what it reads is computed where it is read
+
+
+def inline_values(graph: Graph, definitions: dict[Value, Node], kinds: Mapping[Node, Kind]) -> set[Value]:
+    """Values that readers compute or address themselves: reindexing, sources, gathers, parts and cheap expansions.
+
+    An expansion is a cheap elementwise op whose operands are much smaller than its result (a mask from positions, a sum
+    of two broadcast vectors): computing it where it is read moves less memory than storing it.
+    """
+    inline: set[Value] = set()
+    parted = parted_values(graph, definitions)
+    for node in graph.nodes:
+        kind = kinds[node]
+        is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline)
+        if kind is Kind.INLINE or is_expansion or node.outputs[0] in parted:
+            inline.update(node.outputs)
+    return inline
+
+
+def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]) -> bool:
+    op = node.op
+    if not isinstance(op, Elementwise) or not op.is_cheap:
+        return False
+    size = typical(prod(node.outputs[0].type.shape))
+    read = 0
+    for operand in node.inputs:
+        if operand not in inline:
+            read += prod(operand.type.shape)
+        else:
+            index = loop_indices(operand.type.shape)
+            read += sum(prod(v.type.shape) for v, _ in leaves(operand, index, definitions, inline))
+        if typical(read) * EXPANSION > size:
+            return False
+    return True
