@@ -12,6 +12,7 @@ import pytest
 import autojit as aj
 from autojit import nn, optim
 from autojit.core.dtypes import complex64, float32
+from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op
 from autojit.jit.calls import Call
 from autojit.jit.step import Capture
@@ -140,26 +141,22 @@ def test_numbers_that_are_equal_but_not_the_same_are_told_apart() -> None:
     _check_same(lambda: (program, ()))
 
 
-def _layers(batch: int = 3) -> tuple[Program, tuple[Any, ...]]:
+def _layers() -> tuple[Program, tuple[Any, ...]]:
     aj.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
     model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
-    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
 
     def step(x: aj.Tensor) -> aj.Tensor:
-        optimizer.zero_grad()
         loss = model(x).square().mean()
         loss.backward()
-        optimizer.step()
         return loss.detach()
 
-    return step, (aj.tensor(np.random.default_rng(0).normal(size=(batch, 5, 8)).astype(np.float32)),)
+    return step, (aj.tensor(np.random.default_rng(0).normal(size=(3, 5, 8)).astype(np.float32)),)
 
 
 def test_layers_are_replayed_from_the_first_of_their_kind(count: _Count) -> None:
     _check_same(_layers)
     assert count.rules > 100
-    assert count.updates > 20
 
 
 def test_open_sizes_are_replayed_too(count: _Count) -> None:
@@ -250,8 +247,16 @@ def _updates(name: str, options: dict[str, Any], steps: int = 1) -> tuple[Progra
 
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
 @pytest.mark.parametrize("steps", [1, 2])
-def test_updates_are_replayed_as_they_are_recorded(name: str, options: dict[str, Any], steps: int) -> None:
-    _check_same(lambda: _updates(name, options, steps)[:2])
+def test_replayed_updates_leave_what_recorded_ones_leave(name: str, options: dict[str, Any], steps: int) -> None:
+    found = []
+    for again in (False, True):
+        capture = _captured(*_updates(name, options, steps)[:2], with_replays=again)
+        entries = list(capture.trace.state.values())
+        builder = capture.trace.builder
+        left = evaluate(builder.finish([e.value for e in entries]), [e.array for e in entries])
+        marks = [(e.storage.version, e.storage.changed_by, str(e.storage.changed_at)) for e in entries]
+        found.append((left, marks))
+    np.testing.assert_equal(found[1], found[0])  # to the last bit
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIMIZERS)

@@ -107,7 +107,9 @@ def two_sums(count: int, rows: int, narrow: int) -> str:
 
 
 def test_what_one_sum_joins_serves_the_others() -> None:
-    graph = parse_graph(two_sums(5, 40, 12))  # alone, the narrow products would copy more than they save
+    graph = parse_graph(
+        two_sums(5, 40, 12).replace("f32", "f64")
+    )  # alone, the narrow products would copy more than they save
     found = eliminate_dead_code(eliminate_common_subexpressions(join_products(graph)))
     assert str(found).count("matmul(") == 2
     assert str(found).count("concatenate") == 3

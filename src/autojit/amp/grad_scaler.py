@@ -173,7 +173,7 @@ class GradScaler:
         shrinks = stack(list(self._found_inf.values())).any()
         larger = self._scale * self._growth_factor
         count = self._growth_tracker + 1
-        is_due = count == self._growth_interval
+        is_due = count.eq(self._growth_interval)
         grown = where(is_due.logical_and(larger.isfinite()), larger, self._scale)
         self._scale.copy_(where(shrinks, self._scale * self._backoff_factor, grown))
         self._growth_tracker.copy_(count.masked_fill(shrinks.logical_or(is_due), 0))

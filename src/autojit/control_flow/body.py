@@ -41,6 +41,8 @@ class BodyTrace(Trace):
         super().__init__()
         self.name = name
         self.outer: Trace | None = state.trace  # type: ignore[assignment]
+        if self.outer is not None:
+            self.numbers = self.outer.numbers
 
     def owns(self, t: Tensor) -> bool:
         """Whether a tensor was made in this capture."""

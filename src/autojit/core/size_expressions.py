@@ -364,22 +364,34 @@ def _bounds(a: Expression, ceilings: int = _CEILINGS) -> tuple[Bound, Bound]:
 
 
 def _bounded_below(a: Expression, ceilings: int) -> Bound:
-    """The bound with an atom that is subtracted replaced by what it cannot exceed."""
+    """The bound with an atom that is subtracted replaced by what it cannot exceed, or a maximum by a part of it."""
     if not ceilings:
         return None
     for monomial, coefficient in a.terms:
-        if coefficient > 0:
-            continue
         for place, atom in enumerate(monomial):
             others = monomial[:place] + monomial[place + 1 :]
-            tops = list(_ceilings(atom))
+            divisor = _divisor(atom) if coefficient < 0 else 0
+            if coefficient > 0:
+                tops = [*atom.operands] if atom.kind == "maximum" else []
+            else:
+                tops = [atom.operands[0]] if divisor and coefficient % divisor == 0 else list(_ceilings(atom))
             if not tops or any((other.bounds()[0] or 0) < 1 for other in others):
                 continue
+            if divisor and coefficient % divisor == 0:  # d * (a // d) does not exceed a
+                coefficient //= divisor
             factor = Expression(((others, coefficient),))
             rest = Expression(tuple(term for term in a.terms if term[0] != monomial))
             found = [_bounds(add(rest, multiply(top, factor)), ceilings - 1)[0] for top in tops]
-            return max((low for low in found if low is not None), default=None)
+            known = [low for low in found if low is not None]
+            if known:
+                return max(known)
     return None
+
+
+def _divisor(atom: Atom) -> int:
+    """The number, greater than 0, that an atom divides by; 0 if it is no such quotient."""
+    found = atom.operands[1].constant if atom.kind == "quotient" else None
+    return found if found is not None and found > 0 else 0
 
 
 def _ceilings(atom: Atom) -> Iterator[Expression]:

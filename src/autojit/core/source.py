@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
@@ -77,6 +78,53 @@ def here(of_history: bool = False, depth: int = 1) -> SourceLocation:
             return SourceLocation(code, frame.f_lasti)
         frame = frame.f_back
     return UNKNOWN
+
+
+class _Entered(threading.local):
+    """A frame of autojit's that the thread is in, far out, and the user's line behind it once somebody asked."""
+
+    frame: FrameType | None = None
+    place: SourceLocation | None = None
+
+
+_entered = _Entered()
+
+
+def enter(frame: FrameType | None) -> tuple[FrameType | None, SourceLocation | None]:
+    """Say that the thread is in a frame of autojit's, until `leave` is given what is returned: `here_inside` is short."""
+    before = _entered.frame, _entered.place
+    _entered.frame, _entered.place = frame, None
+    return before
+
+
+def leave(before: tuple[FrameType | None, SourceLocation | None]) -> None:
+    """The end of what `enter` began."""
+    _entered.frame, _entered.place = before
+
+
+def here_inside(depth: int = 1) -> SourceLocation:
+    """``here()``, which looks no further than the frame that was entered last: the user's line behind it stands."""
+    entered = _entered.frame
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        if frame is entered:
+            if _entered.place is None:
+                _entered.place = _outside(frame.f_back)
+            return _entered.place
+        code = frame.f_code
+        own = _OWN.get(code.co_filename)
+        if own is None:
+            own = is_own(code)
+        if not own:
+            return SourceLocation(code, frame.f_lasti)
+        frame = frame.f_back
+    return UNKNOWN
+
+
+def _outside(frame: FrameType | None) -> SourceLocation:
+    while frame is not None and is_own(frame.f_code):
+        frame = frame.f_back
+    return UNKNOWN if frame is None else SourceLocation(frame.f_code, frame.f_lasti)
 
 
 def set_recorder(recorder: Callable[[FrameType], SourceLocation] | None) -> None:

@@ -1,8 +1,9 @@
 """Arguments of a jitted call: their signature, and the traced stand-ins (shells) a capture gives the function.
 
 Tensors and arrays become graph inputs, and so do numbers that change (``open_numbers.py``); everything else is baked in
-and part of the signature. An argument whose memory the step also changes by another way (it is a parameter the step updates, or
-overlaps another argument that is written) is *bound*: the capture treats it as state, and holds for this very tensor.
+and part of the signature. An argument whose memory the step also changes by another way (it is a parameter the step
+updates, or overlaps another argument that is written) is *bound*: the capture treats it as state, and holds for this
+very tensor.
 """
 
 from __future__ import annotations

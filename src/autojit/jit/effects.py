@@ -238,7 +238,7 @@ def _has_new_history(leaf: ArgumentLeaf, shell: Tensor) -> bool:
 def _note_kept(grads: Sequence[GradResult], results: Sequence[Tensor]) -> None:
     """Mark gradients whose memory a result shows, or that became another leaf's gradient. Time O(all of them)."""
     shown = {id(t) for t in results} | {id(t._storage) for t in results if t._storage is not None}
-    shown |= {id(g.tensor) for g in grads if g.tensor is not g.entry.initial}
+    shown |= {id(g.tensor) for g in grads if g.tensor is not None and g.tensor is not g.entry.initial}
     for g in grads:
         read = g.entry.initial
         g.entry.is_kept = read is not None and (id(read) in shown or id(read._storage) in shown)

@@ -26,7 +26,7 @@ from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, t
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, collect, hook_guards
-from autojit.jit.native import NativeStep, can_be_native
+from autojit.jit.native import REFUSED, NativeStep, can_be_native
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
@@ -43,6 +43,8 @@ from autojit.tensor.state import set_inference, set_layers, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 SPLIT_LIMIT = 4096  # decisions on one path
+RECENT_LIMIT = 4  # native steps that are asked in turn
+_trying = threading.local()  # whether this thread asks them, so that one that refuses says so
 
 
 @contextmanager
@@ -82,6 +84,7 @@ class JitFunction:
         self.newest: CompiledStep | None = None
         self._entries: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
         self._natives: list[NativeStep] = []
+        self._recent: list[list[NativeStep]] = [[] for _ in self._entries]
         self._lock = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -124,6 +127,25 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<jit {self.name}: {self.counts.captures} capture(s)>"
 
+    def _refused(self, *args: Any, **kwargs: Any) -> Any:
+        """The step of the last call does not fit; one of those before may, without Python looking at every guard."""
+        if getattr(_trying, "is_on", False):
+            return REFUSED
+        if state.anomaly or state.autocast is not None:
+            return self._slow(*args, **kwargs)
+        mode = self._mode()
+        last = self._entries[mode]
+        _trying.is_on = True
+        try:
+            for native in self._recent[mode]:
+                found = REFUSED if native.call == last or not native.is_present else native.call(*args, **kwargs)
+                if found is not REFUSED:
+                    self._entries[mode] = native.call
+                    return found
+        finally:
+            _trying.is_on = False
+        return self._slow(*args, **kwargs)
+
     # -- a call through Python
 
     def _slow(self, *args: Any, **kwargs: Any) -> Any:
@@ -150,6 +172,7 @@ class JitFunction:
         self.roots.clear()
         self.open_numbers.clear()
         self._entries = [None] * 4
+        self._recent = [[] for _ in self._entries]
         self.counts.note(f"{found.why}: {', '.join(place.name for place in found.locations)}")
 
     def _through_python(self, args: Any, kwargs: Any) -> Any:
@@ -342,9 +365,11 @@ class JitFunction:
             return
         native = step.entry
         if native is None or not native.fits(leaves):
-            slow = self._slow if self.rebinding is None else self.rebinding.finishing(self._slow)
+            slow = self._refused if self.rebinding is None else self.rebinding.finishing(self._slow)
             native = step.entry = NativeStep(step, leaves, slow)
             self._natives.append(native)
+            recent = self._recent[mode]
+            recent[:] = [native, *(other for other in recent if other.step is not step)][:RECENT_LIMIT]
         else:
             native.refresh()
         self._entries[mode] = native.call if self.rebinding is None else self.rebinding.around(native)

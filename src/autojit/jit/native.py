@@ -76,10 +76,14 @@ class NativeStep:
         for entry in self.written.values():
             count_calls(entry.storage, self)
 
+    @property
+    def is_present(self) -> bool:
+        """Whether it is for the step's present memory."""
+        return self._bindings == self.step.segment.bindings
+
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""
-        is_present = self._bindings == self.step.segment.bindings
-        return is_present and set(self._view_positions(leaves)) <= set(self.views)
+        return self.is_present and set(self._view_positions(leaves)) <= set(self.views)
 
     def _view_positions(self, leaves: list[Any]) -> list[int]:
         """Tensor arguments that share storage with others; only a step that changes state must look at them."""
@@ -285,4 +289,4 @@ def can_be_native(step: CompiledStep) -> bool:
     )
 
 
-__all__ = ["NativeStep", "can_be_native"]
+__all__ = ["REFUSED", "NativeStep", "can_be_native"]

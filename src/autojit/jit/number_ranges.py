@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 
 class Range(NamedTuple):
-    """The smallest and the greatest value that a number can have."""
+    """The smallest and the greatest value that a number can have, and whether it can be NaN besides."""
 
     low: float = -math.inf
     high: float = math.inf
+    has_nan: bool = False
 
     @property
     def is_finite(self) -> bool:
@@ -25,10 +26,19 @@ class Range(NamedTuple):
 
     def image(self, function: Callable[[float], float]) -> Range:
         """The range of an increasing function of the number that is defined on the whole range."""
-        return Range(_or(function, self.low, self.low), _or(function, self.high, self.high))
+        return Range(_or(function, self.low, self.low), _or(function, self.high, self.high), self.has_nan)
+
+    def magnitude(self) -> Range:
+        """The range of the number's absolute value."""
+        least = 0.0 if self.low <= 0 <= self.high else min(abs(self.low), abs(self.high))
+        return Range(least, max(abs(self.low), abs(self.high)), self.has_nan)
+
+    def negative(self) -> Range:
+        """The range of the number with the other sign."""
+        return Range(-self.high, -self.low, self.has_nan)
 
 
-ANY = Range()
+ANY = Range(has_nan=True)
 INT64 = Range(-float(2**63), float(2**63))  # of whole numbers, which a step keeps in 64 bits
 
 
@@ -39,32 +49,47 @@ def _or(function: Callable[[float], float], x: float, otherwise: float) -> float
         return math.copysign(math.inf, otherwise)
 
 
-def _around(values: tuple[float, ...]) -> Range:
-    return ANY if any(v != v for v in values) else Range(min(values), max(values))
+def compared(name: str, a: Range, b: Range) -> bool | None:
+    """The outcome of a comparison, by its name in ``operator``, if the ranges tell."""
+    if a.has_nan or b.has_nan:
+        return None
+    if name in ("gt", "ge"):
+        return compared({"gt": "lt", "ge": "le"}[name], b, a)
+    if name in ("eq", "ne"):
+        if a.high < b.low or b.high < a.low:
+            return name == "ne"
+        return name == "eq" if a.low == a.high == b.low == b.high else None
+    is_less, is_more = (a.high < b.low, a.low >= b.high) if name == "lt" else (a.high <= b.low, a.low > b.high)
+    return is_less if is_less or is_more else None
 
 
 def combined(name: str, a: Range, b: Range) -> Range:
     """The range of ``a + b``, ``a - b``, ``a * b`` or ``a / b``, by the operator's name in ``operator``."""
+    has_nan = a.has_nan or b.has_nan or not (a.is_finite and b.is_finite)  # inf - inf, 0 * inf
     if name == "add":
-        return _around((a.low + b.low, a.high + b.high))
+        return _around((a.low + b.low, a.high + b.high), has_nan)
     if name == "sub":
-        return _around((a.low - b.high, a.high - b.low))
+        return _around((a.low - b.high, a.high - b.low), has_nan)
     if name == "mul":
-        return _around((a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high))
+        return _around((a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high), has_nan)
     if name == "truediv" and b.low > 0:
-        return _around((a.low / b.low, a.low / b.high, a.high / b.low, a.high / b.high))
+        return _around((a.low / b.low, a.low / b.high, a.high / b.low, a.high / b.high), has_nan)
     return ANY
 
 
 def power(base: Range, exponent: Range) -> Range:
     """The range of ``base ** exponent`` for a positive base, or a base of any sign and a fixed even exponent."""
+    has_nan = base.has_nan or exponent.has_nan or not (base.is_finite and exponent.is_finite)
     if base.low < 0:
         is_even = exponent.low == exponent.high and exponent.low % 2 == 0 and exponent.low >= 0
-        return Range(0.0, math.inf) if is_even else ANY
+        return Range(0.0, math.inf, has_nan) if is_even else ANY
     if base.low == 0 and exponent.low < 0:
-        return Range(0.0, math.inf)
-    corners = [(x, y) for x in base for y in exponent]
-    return _around(tuple(_power(x, y) for x, y in corners))
+        return Range(0.0, math.inf, has_nan)
+    return _around(tuple([_power(x, y) for x in base[:2] for y in exponent[:2]]), has_nan)
+
+
+def _around(values: tuple[float, ...], has_nan: bool) -> Range:
+    return ANY if any(v != v for v in values) else Range(min(values), max(values), has_nan)
 
 
 def _power(x: float, y: float) -> float:

@@ -18,7 +18,6 @@ import numpy as np
 
 from autojit.jit.arguments import BAKED, leaf_names
 from autojit.jit.guards import CONTAINER_LIMIT, Collector, same
-from autojit.jit.number_ranges import Range
 from autojit.jit.open_numbers import number_kind
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
@@ -313,9 +312,7 @@ def _entered(value: Any) -> Any:
     if type(value) not in (Number, Count):
         return value
     found = value.tensor.item()
-    if type(value) is Count and isinstance(found, TracedNumber):
-        found.span = Range(0.0, found.span.high)
-    return found
+    return found.within(0.0, found.span.high) if type(value) is Count and isinstance(found, TracedNumber) else found
 
 
 def _leaving(value: Any, given: Any) -> Any:

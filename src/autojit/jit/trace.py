@@ -25,7 +25,7 @@ import numpy as np
 from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.ports import ports
-from autojit.core.source import SourceLocation, here
+from autojit.core.source import SourceLocation, here, here_inside
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
@@ -133,7 +133,7 @@ class Trace(TraceSizes):
     # -- the protocol
 
     def apply(self, op: Op, values: Sequence[Value], place: SourceLocation | None = None) -> tuple[Value, ...]:
-        return self.builder.apply(op, values, here() if place is None else place)
+        return self.builder.apply(op, values, here_inside() if place is None else place)
 
     def lifted(self, array: Any, is_first: bool = False) -> Value | None:
         found = self.state.get(id(array))
@@ -146,7 +146,7 @@ class Trace(TraceSizes):
         if found is None:
             value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
             self.known[value] = array
-            found = self.state[id(array)] = StateEntry(storage, array, value, value, here(), owner)
+            found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner)
             if owner is not None:
                 found.requires_grad = owner._requires_grad
         self._remember(storage, owner)

@@ -8,6 +8,7 @@ trace, like any number of the step.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ class TraceSizes:
         self.are_counts_fixed = are_counts_fixed
         self.shift = shift
         self.size_guards: list[tuple[SizeGuard, SourceLocation]] = []
+        self.numbers = itertools.count()  # of counted sizes, also those of bodies that are captured inside
         self.counted: dict[str, tuple[Value, Tensor]] = {}  # positions that a mask chooses, and how many
         self._defining: dict[object, Value] = {}  # what defines counted sizes, by its operand
         self._alike: dict[Value, Value] = {}  # values that were computed before: the first ones
@@ -160,12 +162,12 @@ class TraceSizes:
             if self.are_counts_fixed:
                 assert count._value is not None
                 return self._positions_of(mask, int(self.concretize(count._value).item()))
-        return self._defined(Positions, mask, count, hint_of(mask.type.size) // 2 + 1)
+        return self._defined(Positions, mask, count, max(2, hint_of(mask.type.size) // 2 + 1) + self.shift)
 
     def _defined(self, kind: Callable[[int], Op], operand: Value, number: Tensor, hint: int) -> Value:
         """The result of an op that defines the next counted size."""
-        name = f"u{len(self.counted)}"
-        symbol = size(max(2, hint) + self.shift, expressions.symbol(name, 0))
+        name = f"u{next(self.numbers)}"
+        symbol = size(hint, expressions.symbol(name, 0))
         (found,) = self.apply(kind(symbol), (operand,))
         self.counted[name] = found, number
         return found
@@ -188,7 +190,10 @@ class TraceSizes:
         if found is None:
             kind = partial(Extent, most=most, refusal=refusal, is_place=is_place)
             typical_size = TYPICAL_COUNT if most is None else hint_of(most) // 2 + 1
-            found = self._defining[alike] = self._defined(kind, number, wrap_value(number), typical_size)
+            hint = max(2, typical_size) + self.shift
+            if is_place and most is not None:
+                hint = (hint_of(most) // 2 + self.shift) % (hint_of(most) + 1)  # places exist, also in the hints
+            found = self._defining[alike] = self._defined(kind, number, wrap_value(number), hint)
         return found.type.shape[0]
 
     def _positions_of(self, mask: Value, count: int) -> Value:

@@ -32,7 +32,7 @@ _LEAST_POSITIVE = 5e-324
 
 
 class Rule(NamedTuple):
-    """How a function is computed in a step: of floats, with float results, from ``low`` to ``high`` without an error."""
+    """How a function of a float is computed in a step: a float, without an error from ``low`` to ``high``."""
 
     function: Callable[..., Any]
     low: float = -math.inf
@@ -79,11 +79,12 @@ def traced_function(name: str, x: TracedNumber, original: Callable[..., Any] | N
             is_defined = -math.inf < x and x < math.inf
         if not is_defined:
             return original(x.concrete())
-        span = Range(max(span.low, rule.low), min(span.high, rule.high))
-    values = rule.values
+        is_asked = rule.needs_finite or rule.low > -math.inf or rule.high < math.inf
+        span = Range(max(span.low, rule.low), min(span.high, rule.high), span.has_nan and not is_asked)
+    values = Range(rule.values.low, rule.values.high, original is None or span.has_nan)
     if rule.is_increasing and original is not None:
         known = span.image(getattr(math, name))
-        values = Range(max(values.low, known.low), min(values.high, known.high))
+        values = Range(max(values.low, known.low), min(values.high, known.high), values.has_nan)
     with grad_mode(False):
         return TracedNumber(x.trace, rule.function(x.as_operand().to(float64)), float, values)
 

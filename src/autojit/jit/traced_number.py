@@ -1,9 +1,9 @@
 """TracedNumber: what ``tensor.item()`` gives while a step is captured.
 
 It stands for a Python number that changes from call to call: one taken from a tensor, or an argument. Arithmetic, the
-functions of ``math`` (``traced_math.py``) and comparisons stay in the graph; returned from the step it is a fresh number
-at every call. Only when Python needs the digits (``float``, ``int``, ``hash``, formatting) the capture splits on the
-value; a comparison used in an ``if`` splits on its outcome alone.
+functions of ``math`` (``traced_math.py``) and comparisons stay in the graph; returned from the step it is a fresh
+number at every call. Only when Python needs the digits (``float``, ``int``, ``hash``, formatting) the capture splits on
+the value; a comparison used in an ``if`` splits on its outcome alone.
 
 It is no subclass of ``float``: C code reads a float's digits without asking, and would bake in those of the first call.
 """
@@ -22,7 +22,7 @@ from autojit.core.dtypes import default_dtype, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
-from autojit.jit.number_ranges import ANY, INT64, Range, combined, power
+from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, power
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
@@ -41,7 +41,7 @@ class TracedNumber:
     __slots__ = ("kind", "source", "span", "tensor", "trace")
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # type: ignore[override]
+    def __class__(self) -> type:
         """``isinstance`` tells what it stands for, as well as what it is."""
         return self.kind
 
@@ -64,6 +64,11 @@ class TracedNumber:
         """The plain number; the capture from here on holds for this value only."""
         self._check()
         return self.kind(self.trace.concretize(value_of(self.tensor)).item())
+
+    def within(self, low: float, high: float) -> TracedNumber:
+        """The number itself, which a guard of the step keeps in this range."""
+        self.span = Range(low, high)
+        return self
 
     def as_operand(self) -> Tensor:
         """The number as a 0-d tensor, for functions that take tensors or numbers."""
@@ -114,6 +119,9 @@ class TracedNumber:
         if not isinstance(other, int | float | TracedNumber | np.integer | np.floating):
             return NotImplemented
         self._check()
+        known = compared(function.__name__, self.span, _span(other))
+        if known is not None:
+            return known
         whole = self.kind is int and (other.kind if isinstance(other, TracedNumber) else type(other)) is int
         with grad_mode(False):
             kind = int if whole else float
@@ -142,13 +150,13 @@ class TracedNumber:
         return bool(self._compare(0, operator.ne))
 
     def __neg__(self) -> TracedNumber:
-        return TracedNumber(self.trace, -self.as_operand(), self.kind, Range(-self.span.high, -self.span.low))
+        return TracedNumber(self.trace, -self.as_operand(), self.kind, self.span.negative())
 
     def __pos__(self) -> TracedNumber:
         return self
 
     def __abs__(self) -> TracedNumber:
-        return TracedNumber(self.trace, self.as_operand().abs(), self.kind, Range(0.0, self.span.high))
+        return TracedNumber(self.trace, self.as_operand().abs(), self.kind, self.span.magnitude())
 
     def __float__(self) -> float:
         return float(self.concrete())
@@ -253,7 +261,9 @@ def _on_digits(name: str) -> None:
             kind = int if self.kind is type(other) is int else float
             with grad_mode(False):  # a number, and no error, whatever the digits: every tenth step
                 found = function(self.as_operand().to(int64 if kind is int else float64), other)
-            return TracedNumber(self.trace, found, kind, Range(0.0, float(other)) if name == "mod" and other > 0 else ANY)
+            return TracedNumber(
+                self.trace, found, kind, Range(0.0, float(other)) if name == "mod" and other > 0 else ANY
+            )
         return function(self._beside(other) if isinstance(other, Tensor) else self.concrete(), other)
 
     def reflected(self: TracedNumber, other: Any) -> Any:
@@ -276,7 +286,7 @@ def _power(self: TracedNumber, exponent: Any) -> Any:
     """``self ** exponent`` where its type does not hang on the digits: a float to a whole power, or not negative."""
     is_whole = type(exponent) is int and exponent >= 0
     if self.kind is int and is_whole:
-        span = power(Range(0.0, max(abs(self.span.low), abs(self.span.high))), _span(exponent))
+        span = power(self.span.magnitude(), _span(exponent))
         if span.high < INT64.high:
             return _raised(self, exponent, int)
     elif isinstance(exponent, int | float) and (

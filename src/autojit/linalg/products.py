@@ -66,6 +66,11 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along an axis, the first operand conjugated."""
     if state.autocast is not None:
         return state.autocast.lower(vecdot, x, y, dim=dim)  # type: ignore[no-any-return]
+    if type_of(x).dtype is not type_of(y).dtype:
+        raise UsageError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {type_of(x).dtype} and y of "
+            f"type {type_of(y).dtype} instead"
+        )
     return (x.conj() * y).sum(dim)  # type: ignore[no-any-return]
 
 

@@ -10,16 +10,18 @@ guard epoch: compiled steps then check their guards again.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 import autojit as aj
+from autojit.core.source import enter, leave
 from autojit.nn.conversion import ConversionMixin
 from autojit.nn.hooks import HOOK_KINDS, HookMixin, registered
 from autojit.nn.parameter import Buffer, Parameter
 from autojit.nn.state_dict import StateDictMixin
 from autojit.tensor import Tensor
-from autojit.tensor.state import bump_guard_epoch
+from autojit.tensor.state import bump_guard_epoch, state
 
 _PLAIN = (bool, int, float, str, type(None))
 _ABSENT = object()
@@ -92,7 +94,13 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
             return self._compiled_call_impl(*args, **kwargs)
         if self._has_call_hooks():
             return self._call_with_hooks(args, kwargs)
-        return self.forward(*args, **kwargs)
+        if state.trace is None:
+            return self.forward(*args, **kwargs)
+        before = enter(sys._getframe())
+        try:
+            return self.forward(*args, **kwargs)
+        finally:
+            leave(before)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """The call with its hooks, uncompiled."""

@@ -20,6 +20,7 @@ from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes
 from autojit.ops.by_name import apply
 from autojit.ops.elementwise_exponential import PowNumber
+from autojit.ops.dense_matrices import WIDE, cofactors_by_inverse, substituted
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, broadcast_to, reshape
@@ -151,7 +152,7 @@ class TriangularSolve(MatrixOp):
         if self.unit:
             ones = np.eye(a.shape[-1], dtype=a.dtype)
             a = np.where(ones != 0, ones, a)
-        return np.asarray(lapack("solve_triangular", SINGULAR, lambda: np.linalg.solve(a, b)))
+        return np.asarray(lapack("solve_triangular", SINGULAR, lambda: substituted(a, b, self.upper)))
 
     def _triangle(self, x: Any) -> Any:
         offset = int(self.unit)
@@ -204,7 +205,8 @@ class Det(MatrixOp):
 class Cofactor(MatrixOp):
     """``det(a) * inv(a).T``, the gradient of the determinant, right for singular matrices too.
 
-    From ``a = u s vh``: products of all singular values but one. Its own derivative needs an invertible matrix.
+    So as it stands where the matrix is far from singular, else from ``a = u s vh``: products of all singular values but
+    one. Its own derivative needs an invertible matrix.
     """
 
     def result_type(self, a: TensorType) -> TensorType:
@@ -212,6 +214,10 @@ class Cofactor(MatrixOp):
         return a
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
+        if a.shape[-1] >= WIDE and a.size:
+            found = [cofactors_by_inverse(matrix) for matrix in a.reshape(-1, *a.shape[-2:])]
+            if all(c is not None for c in found):
+                return np.stack(found).reshape(a.shape)  # type: ignore[arg-type]
         u, s, vh = np.linalg.svd(a)
         ones = np.ones((*s.shape[:-1], 1), s.dtype)
         before = np.cumprod(np.concatenate((ones, s[..., :-1]), -1), -1)
@@ -440,6 +446,7 @@ def cholesky(a: Operand, upper: bool = False) -> Any:
 
 def solve(a: Operand, b: Operand, left: bool = True) -> Any:
     """torch.linalg.solve: ``a @ x = b`` (or ``x @ a = b``); ``b`` may be a (batch of) vectors."""
+    _require_one_dtype("solve", a, b)
     if not left:
         return adjoint_matrix(solve(adjoint_matrix(a), adjoint_matrix(b)))
     if b.spec.ndim == 1 or (b.spec.ndim == a.spec.ndim - 1 and b.spec.shape == a.spec.shape[:-1]):
@@ -459,6 +466,7 @@ def triangular_solve(a: Operand, b: Operand, upper: bool, left: bool = True, uni
 
 def cholesky_solve(b: Operand, factor: Operand, upper: bool = False) -> Any:
     """``x`` with ``a @ x = b`` from the Cholesky factor of ``a``."""
+    _require_one_dtype("cholesky_solve", factor, b)
     lower = adjoint_matrix(factor) if upper else factor
     forward = triangular_solve(lower, b, upper=False)
     return triangular_solve(adjoint_matrix(lower), forward, upper=True)
@@ -485,6 +493,15 @@ def matrix_power(a: Operand, exponent: int) -> Any:
     if result is None:  # depends on the matrix, with derivative 0
         return apply("mul", bind(PowNumber(0), a), broadcast_to(eye(a, n, n, a.spec.dtype), a.spec.shape))
     return result
+
+
+def _require_one_dtype(op: str, a: Any, b: Any) -> None:
+    if a.spec.dtype is not b.spec.dtype:
+        raise DTypeError(
+            f"linalg.{op}: Expected A and B to have the same dtype, but found A of type {a.spec.dtype} and B of type "
+            f"{b.spec.dtype} instead",
+            {"A": a, "B": b},
+        )
 
 
 def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:

@@ -52,7 +52,10 @@ class Matmul(Structured):
         return x.with_shape((*x.shape[:-1], w.shape[-1]))
 
     def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
-        if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
+        dtype = x.dtype
+        if dtype != w.dtype or dtype.kind == "b":
+            raise TypeError("matmul: NumPy would promote; the type rule says what is wrong")
+        if dtype.itemsize == 2 and dtype.kind not in "iu":
             return np.asarray(np.matmul(x.astype(np.float32), w.astype(np.float32)).astype(x.dtype))
         return np.asarray(np.matmul(x, w))
 

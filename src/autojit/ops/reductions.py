@@ -25,8 +25,8 @@ from autojit.ops.by_name import apply
 from autojit.ops.elementwise_arithmetic import cast, div, mul, where
 from autojit.ops.elementwise_base import REALS, sample_array
 from autojit.ops.elementwise_logic import eq, logical_or, ne, to_bool
-from autojit.ops.reversal import flip
 from autojit.ops.large_arrays import large_floats
+from autojit.ops.reversal import flip
 from autojit.ops.samples import Samples
 from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
 from autojit.ops.sources import ones

@@ -5,17 +5,23 @@ that belongs to the group and becomes state of the trace. Writing ``group["lr"] 
 so a scheduler changes the compiled step's behaviour without recompiling it.
 
 What a trace did bake in (branches such as ``weight_decay != 0``, flags, values read by user code) is protected by the
-guard epoch: writes that change it bump the epoch, and compiled steps check their guards again.
+guard epoch: writes that change it bump the epoch, and compiled steps check their guards again. A float that user code
+(an optimiser of its own) has read and that changes afterwards becomes an input of the next step as well.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import autojit as aj
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace
+
+_LEAST, _MOST = 5e-324, sys.float_info.max
+_RANGES = {-1: (-_MOST, -_LEAST), 0: (0.0, 0.0), 1: (_LEAST, _MOST)}  # of finite numbers, by their sign
 
 Slot = tuple[str, int | None]  # name of the hyper-parameter, place in it when it is a tuple (betas)
 
@@ -29,13 +35,22 @@ def _is_of_step(value: object) -> bool:
     return hasattr(value, "as_operand")
 
 
+def _sign(value: Any) -> tuple[int, bool]:
+    """What every step knows of a number: its sign, and whether it is finite."""
+    return (value > 0) - (value < 0), math.isfinite(value)
+
+
 def _is_baked_change(old: object, new: object) -> bool:
-    """Whether replacing ``old`` by ``new`` changes more than a slot can show: its type, or whether it is zero."""
+    """Whether replacing ``old`` by ``new`` changes more than a slot can show: its type, or its sign."""
     if _is_number(old) and _is_number(new):
-        return (old != 0) != (new != 0)
+        return _sign(old) != _sign(new)
     if isinstance(old, tuple | list) and isinstance(new, tuple | list) and len(old) == len(new):
         return any(_is_baked_change(a, b) for a, b in zip(old, new, strict=True))
     return not _is_equal(old, new)
+
+
+def _holds_floats(value: object) -> bool:
+    return any(map(_holds_floats, value)) if isinstance(value, tuple | list) else type(value) is float
 
 
 def _is_equal(old: object, new: object) -> bool:
@@ -48,12 +63,13 @@ def _is_equal(old: object, new: object) -> bool:
 class ParamGroup(dict[str, Any]):
     """A parameter group: a dict as in torch, whose numbers have slots for compiled steps."""
 
-    __slots__ = ("_baked", "_slots")
+    __slots__ = ("_baked", "_open", "_slots")
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), **more: Any) -> None:
         super().__init__(values, **more)
         self._slots: dict[Slot, Tensor] = {}
         self._baked: set[str] = set()  # names whose plain value a trace has read
+        self._open: set[str] = set()  # of these, floats that were others afterwards: traces read their slots
 
     def slot(self, name: str, place: int | None = None) -> Tensor:
         """The 0-d float64 tensor that follows the number ``name`` (or entry ``place`` of it)."""
@@ -82,12 +98,25 @@ class ParamGroup(dict[str, Any]):
             return tuple(self._baked_part(name, item) for item in value)
         if isinstance(value, Tensor) or _is_of_step(value):
             return id(value)
-        return ("number", value != 0) if _is_number(value) and name not in self._baked else value
+        return ("number", *_sign(value)) if _is_number(value) and name not in self._baked else value
 
     def __getitem__(self, name: str) -> Any:
+        value = dict.__getitem__(self, name)
         if name != "params" and is_tracing():
+            if name in self._open:
+                return self._of_step(name, value)
             self._baked.add(name)
-        return dict.__getitem__(self, name)
+        return value
+
+    def _of_step(self, name: str, value: Any, place: int | None = None) -> Any:
+        """The value with numbers of the step for its floats."""
+        if isinstance(value, tuple | list):
+            return type(value)([self._of_step(name, item, k) for k, item in enumerate(value)])
+        if type(value) is not float:
+            return value
+        number: Any = self.slot(name, place).item()
+        sign, is_finite = _sign(value)
+        return number.within(*_RANGES[sign]) if is_finite and _is_of_step(number) else number
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of ``name``, or ``default``."""
@@ -111,6 +140,9 @@ class ParamGroup(dict[str, Any]):
             self._drop_slots(name, value)
             bump_guard_epoch()
         elif name in self._baked and not _is_equal(old, value):
+            if _holds_floats(value):
+                self._baked.discard(name)
+                self._open.add(name)
             bump_guard_epoch()
 
     def _drop_slots(self, name: str, value: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.source import SourceLocation, here, is_own
+from autojit.core.source import SourceLocation, here
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.ops.formula import formulas
@@ -50,9 +50,10 @@ def update(optimizer: Any, p: Tensor, grad: Tensor, state: dict[str, Any], group
     if (
         now["divert"] is not State.capture
         or now["grad_enabled"]
+        or now["inference"]
         or now["mutation"] is not None
         or call is None
-        or not is_own(type(optimizer)._update.__code__)
+        or not type(optimizer).__module__.startswith("autojit.")
     ):
         optimizer._update(p, grad, state, group)
         return

@@ -1,12 +1,24 @@
-"""Sizes that an operand of the graph has as an extent are known when the step begins, so they are not counted again."""
+"""Sizes that a graph counts itself: which nodes hang on them; those that an operand shows are not counted again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from autojit.core.sizes import is_symbolic
+from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Graph, Node
 from autojit.ops.counted_positions import Counting
+
+
+def hangs_on_counts(nodes: Iterable[Node]) -> Callable[[Node], bool]:
+    """Whether a node's types or parameters name a size that one of the nodes counts: it must stay beside that one."""
+    counted = {str(node.op.count) for node in nodes if isinstance(node.op, Counting)}
+    if not counted:
+        return lambda node: False
+    return lambda node: any(
+        symbols_of(what) & counted for what in (node.op, *(v.type for v in (*node.inputs, *node.outputs)))
+    )
 
 
 def take_given_sizes(graph: Graph) -> Graph:

@@ -24,6 +24,7 @@ from autojit.ops.matmul import matmul
 from autojit.ops.reductions import Sum, sum
 from autojit.ops.scan_steps import Scan
 from autojit.ops.shape import Permute, Reshape, permute, reshape
+from autojit.passes.given_sizes import hangs_on_counts
 from autojit.passes.prune_bodies import needed
 from autojit.transforms.batch import vmap
 
@@ -66,6 +67,11 @@ class _Hoisting:
         self.nodes = list(op.body.nodes)
         self.lasts = list(op.body.outputs[:first])
         self.results = list(op.body.outputs[first:])
+        self.is_counted = hangs_on_counts(self.nodes)
+
+    def _stays(self, node: Node) -> bool:
+        """Whether a node must run in every step."""
+        return node.op.has_effect or node.op.is_random or self.is_counted(node)
 
     def run(self) -> list[Value]:
         """Record what is hoisted and the scan that is left; the values of the scan's outputs."""
@@ -84,7 +90,7 @@ class _Hoisting:
         same = set(self.constants)
         fixed: dict[Value, Node] = {}
         for node in self.nodes:
-            if not (node.op.has_effect or node.op.is_random) and all(v in same for v in node.inputs):
+            if not self._stays(node) and all(v in same for v in node.inputs):
                 same.update(node.outputs)
                 fixed.update(dict.fromkeys(node.outputs, node))
         moving = [n for n in self.nodes if n.outputs[0] not in fixed]
@@ -119,7 +125,7 @@ class _Hoisting:
         moving = set(self.stacks)
         products: list[Node] = []
         for node in self.nodes:
-            if node.op.has_effect or node.op.is_random or not all(v in free for v in node.inputs):
+            if self._stays(node) or not all(v in free for v in node.inputs):
                 continue
             free.update(node.outputs)
             if not moving.isdisjoint(node.inputs):
@@ -177,7 +183,7 @@ class _Hoisting:
         border: set[Value] = set()
         summed = {sums[k] for k in sums}
         for node in self.nodes:
-            if not recurrent.isdisjoint(node.outputs) or node.op.has_effect or node.op.is_random:
+            if not recurrent.isdisjoint(node.outputs) or self._stays(node):
                 continue
             is_sum = isinstance(node.op, Sum) and node.outputs[0] in summed
             if node.op.name == "matmul" or is_sum or not late.isdisjoint(node.inputs):

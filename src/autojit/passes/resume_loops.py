@@ -12,6 +12,7 @@ from typing import NamedTuple
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ops.while_sweeps import WhileLoop
+from autojit.passes.given_sizes import hangs_on_counts
 from autojit.passes.prune_bodies import last_name
 
 
@@ -188,8 +189,9 @@ def _map_nodes(first: Graph, later: Graph, same: dict[Value, Value]) -> None:
     known: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
     for node in first.nodes:
         known.setdefault((node.op, node.inputs), node.outputs)
+    is_counted = hangs_on_counts(later.nodes)
     for node in later.nodes:
-        if all(v in same for v in node.inputs) and not node.op.has_effect:
+        if all(v in same for v in node.inputs) and not node.op.has_effect and not is_counted(node):
             found = known.get((node.op, tuple(same[v] for v in node.inputs)))
             if found is not None:
                 same.update(zip(node.outputs, found, strict=True))

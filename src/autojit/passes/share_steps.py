@@ -16,6 +16,7 @@ from autojit.ops.base import Reindex, Source
 from autojit.ops.scan_steps import Scan
 from autojit.ops.shape import Slice
 from autojit.ops.while_sweeps import WhileLoop
+from autojit.passes.given_sizes import hangs_on_counts
 
 EXPANSION = 4
 """A value that has so many times the elements of what it is computed from is computed again."""
@@ -87,9 +88,12 @@ def common(first: Graph, later: Graph, same: dict[Value, Value]) -> Shared:
     same = dict(same)
     made_by: dict[Value, Node] = {}
     rest: list[Node] = []
+    is_counted = hangs_on_counts(later.nodes)
     for node in later.nodes:
         mapped = [same.get(v) for v in node.inputs]
-        found = None if None in mapped or node.op.has_effect else known.get((node.op, tuple(mapped)))  # type: ignore[arg-type]
+        found = (
+            None if None in mapped or node.op.has_effect or is_counted(node) else known.get((node.op, tuple(mapped)))
+        )  # type: ignore[arg-type]
         if found is None:
             rest.append(node)
             continue

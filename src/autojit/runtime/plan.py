@@ -152,14 +152,15 @@ class PlanBuilder:
         self.nested: NestedMemory = NestedMemory(self.failures) if parent is None else parent.nested
         self.patches: list[tuple[int, int, int]] = []  # (address to write, table entry, bytes to add)
         self.workers = max(get_num_threads(), 1)
-        self.bounds: dict[str, Expression] = {**({} if parent is None else parent.bounds), **count_bounds(self.graph)}
+        self.bounds: dict[str, Expression] = count_bounds(self.graph, {} if parent is None else parent.bounds)
         self.table = self._table_indices(fixed)
         self.fixed = fixed
         self.fixed_words: dict[Value, list[tuple[int, int]]] = {}  # (where an address is written, bytes added to it)
         self.sizes: SizeProgram | None = None if parent is None else parent.sizes
         types = [v.type for v in self.graph.inputs]
-        if parent is None and (self.bounds or any(is_symbolic(t.size) for t in types)):
-            self.sizes = SizeProgram(types, tuple(self.bounds), self.failures.caught)
+        counted = lowered.counted_sizes() if parent is None else ()
+        if parent is None and (counted or any(is_symbolic(t.size) for t in types)):
+            self.sizes = SizeProgram(types, counted, self.failures.caught)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
 
@@ -167,7 +168,7 @@ class PlanBuilder:
         table = {v: k for k, v in enumerate(self.graph.inputs)}
         count = len(self.graph.inputs)
         for k, value in enumerate(self.lowered.schedule.outputs):
-            if not is_late(value, self.bounds):
+            if self.parent is not None or not is_late(value, self.bounds):
                 table.setdefault(value, count + k)
         return table
 
@@ -448,10 +449,8 @@ def _scratch_of(entry: Entry) -> list[Scratch]:
 
 
 def _kernel_texts(lowered: LoweredStep) -> list[str]:
-    parts = [p for e in lowered.entries for p in ((e,) if isinstance(e, Entry) else e.entries)]
-    inner = [a.lowered for p in parts for a in p.arguments if isinstance(a, Nested)]
-    mine = [p.body for p in parts if isinstance(p.body, str) and not p.body.startswith("@")]
-    return [*mine, *(text for nested in inner for text in _kernel_texts(nested))]
+    mine = [e.body for e in lowered.single_entries() if isinstance(e.body, str) and not e.body.startswith("@")]
+    return [*mine, *(text for inner in lowered.plans_inside() for text in _kernel_texts(inner))]
 
 
 def _array_at(address: int, type: Any) -> Any:

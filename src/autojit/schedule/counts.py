@@ -15,7 +15,7 @@ from autojit.core.size_expressions import Atom, Expression
 from autojit.core.sizes import expression_of, hint_of, is_symbolic, size
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
-from autojit.ops.base import Source
+from autojit.ops.base import Reindex, Source
 from autojit.ops.counted_positions import Counting, Extent
 
 Bounds = Mapping[str, Expression]
@@ -33,9 +33,12 @@ def counted_by(node: Node) -> str:
     return name
 
 
-def count_bounds(graph: Graph) -> dict[str, Expression]:
-    """The most that each counted size can be, in sizes that are known when the step begins; itself if it is late."""
-    found: dict[str, Expression] = {}
+def count_bounds(graph: Graph, outside: Bounds | None = None) -> dict[str, Expression]:
+    """The most that each counted size can be, in sizes that are known when the step begins; itself if it is late.
+
+    ``outside``: the bounds of sizes that the graph around this one counts.
+    """
+    found: dict[str, Expression] = dict(outside or {})
     for node in graph.nodes:
         if is_counting(node):
             name = counted_by(node)
@@ -96,11 +99,12 @@ class CountReaders:
 
     def __init__(self, graph: Graph) -> None:
         self.made = {counted_by(node): node.outputs[0] for node in graph.nodes if is_counting(node)}
-        self.sources: dict[Value, tuple[Value, ...]] = {}  # of values without operands, or computed from those alone
+        # of values that may be computed where they are read: without operands, other elements of one, or from such
+        self.sources: dict[Value, tuple[Value, ...]] = {}
         if self.made:
             for node in graph.nodes:
                 found = self.of(node)
-                if found and (isinstance(node.op, Source) or any(v in self.sources for v in node.inputs)):
+                if found and (isinstance(node.op, Source | Reindex) or any(v in self.sources for v in node.inputs)):
                     self.sources.update(dict.fromkeys(node.outputs, found))
 
     def of(self, node: Node) -> tuple[Value, ...]:

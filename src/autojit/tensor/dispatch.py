@@ -15,7 +15,7 @@ from autojit.core.dtypes import DType
 from autojit.core.errors import TraceError, UsageError, tensor_expected
 from autojit.core.ports import sparse_port
 from autojit.core.sizes import is_symbolic
-from autojit.core.source import SourceLocation, for_history, here
+from autojit.core.source import for_history, here_inside
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.shape import BroadcastTo
@@ -154,7 +154,7 @@ def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
     raise error
 
 
-def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor, place: SourceLocation | None = None) -> None:
+def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor) -> None:
     if wants_any(operands):
         now = state.__dict__
         plain = now["divert"] is None and now["recording_hooks"] is None and not _any_inference(operands)
@@ -165,9 +165,15 @@ def _record_one(op: Op, operands: Sequence[Tensor], result: Tensor, place: Sourc
         elif plain and len(operands) > 2:
             record_several(op, operands, result)
         elif not _all_inference(operands):
-            record(op, operands, (result,), place)
-        if result._view is not None and result._view.base is not None:
-            result._view.base_fn = result._view.base._grad_fn
+            record(op, operands, (result,))
+        _follow_base(result)
+
+
+def _follow_base(result: Tensor) -> None:
+    """A view's history was recorded from its base's as it is now."""
+    view = result._view
+    if view is not None and view.base is not None:
+        view.base_fn = view.base._grad_fn
 
 
 def _any_inference(operands: Sequence[Tensor]) -> bool:
@@ -181,10 +187,7 @@ def _any_inference(operands: Sequence[Tensor]) -> bool:
 
 def _all_inference(operands: Sequence[Tensor]) -> bool:
     """Whether all operands were made in inference mode: what is computed from them alone has no history."""
-    for t in operands:
-        if not made_in_inference(t):
-            return False
-    return True
+    return all(map(made_in_inference, operands))
 
 
 def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> tuple[Tensor, ...]:
@@ -203,7 +206,7 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
             return sparse_port().apply(op, operands)
     # the value of a traced tensor that shares its storage with none is its own
     values = [t._value if t._storage is None and t._array is None else value_of(t) for t in operands]
-    place = here(False, 2)
+    place = here_inside(2)
     results = trace.apply(op, values, place)
     if op.n_outputs != 1:
         return _finish_many(op, operands, [wrap_value(v) for v in results])
@@ -211,7 +214,10 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
     if op.is_view:
         attach_view(op, operands[0], result)
     if now["grad_enabled"]:
-        _record_one(op, operands, result, for_history(place))
+        if wants_any(operands):
+            if not _all_inference(operands):
+                record(op, operands, (result,), for_history(place))
+            _follow_base(result)
     elif now["inference"] and result._storage is None:
         mark_inference(result)
     return result

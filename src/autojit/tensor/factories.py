@@ -369,7 +369,7 @@ def linspace(
     if is_symbolic(steps) and not complex_ends:
         place = _iota(steps, float64)
         line = place * ((end - start) / (steps - 1)) + start
-        return finish(cast(where(place == steps - 1, end, line), wanted), requires_grad, device)
+        return finish(cast(where(eq(place, steps - 1), end, line), wanted), requires_grad, device)
     values = np.linspace(start, end, steps)
     return finish(constant(values.astype(wanted.numpy)), requires_grad, device)
 

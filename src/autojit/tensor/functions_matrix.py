@@ -198,7 +198,16 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
     if len(given) == 1 and type_of(given[0]).dtype.category < 2 and _sums(equation):
         given = [cast(given[0], int64)]  # as in torch: a sum alone widens, products do not
+    elif len(given) > 1 and type_of(given[0]).dtype.category < 2 and _sums_of_one(equation):
+        given = [cast(x, int64) for x in given]
     return ops.einsum(equation, *given)  # type: ignore[no-any-return]
+
+
+def _sums_of_one(equation: str) -> bool:
+    """Whether an equation sums an axis that only one of its operands has."""
+    left, arrow, kept = equation.replace(" ", "").replace(".", "").partition("->")
+    terms = [set(term) for term in left.split(",")]
+    return bool(arrow) and any(sum(label in term for term in terms) == 1 for label in set.union(*terms) - set(kept))
 
 
 def _sums(equation: str) -> bool:

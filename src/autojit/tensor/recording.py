@@ -17,7 +17,8 @@ from autojit.tensor.op_node import OpNode, node_type
 from autojit.tensor.residual_plans import UNKNOWN, new_plan, plans_of, residual_plan
 from autojit.tensor.saved import Packed, accumulator_of, is_number
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, storage_of, type_of, wrap
+from autojit.tensor.storage import INFERENCE_VIEW
+from autojit.tensor.tensor import Tensor, relative_chain, storage_of, type_of, wrap
 from autojit.tensor.view_history import ViewChain
 from autojit.tensor.view_rules import forbidden_view, inference_saved
 
@@ -93,23 +94,23 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
     node.mask = mask
     node.edges = edges
     node.source = here(True) if line is None else line
-    hooks = state.recording_hooks
+    hooks = state.__dict__["recording_hooks"]
     versions: list[int] = []
     primals: list[Any] = []
     for t, keep in zip(operands, plan.primals):
         if keep:
             storage = t._storage
-            if made_in_inference(t):
+            if (t._view is INFERENCE_VIEW) if storage is None else storage.inference:  # made in inference mode
                 raise inference_saved(t, op.name)
             primals.append(t if hooks is None or is_number(t) else Packed(t, hooks[-1], False))
             versions.append(0 if storage is None else storage.version)
         else:
-            primals.append(meta_of(t))
+            primals.append(t._type or meta_of(t))
             versions.append(0)
     kept: list[Any] = []
     metas: list[Meta] = []
     for number, t in enumerate(results):
-        meta = meta_of(t)
+        meta = t._type or meta_of(t)
         metas.append(meta)
         if len(results) == 1 or type_of(t).dtype.is_differentiable:
             t._requires_grad = True

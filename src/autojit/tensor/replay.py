@@ -76,7 +76,7 @@ class Rules:
 def _is_replaying() -> bool:
     """Whether ops go straight into a trace, without a history."""
     now = state.__dict__
-    return now["divert"] is State.capture and not now["grad_enabled"]
+    return now["divert"] is State.capture and not now["grad_enabled"] and not now["inference"]
 
 
 def _saved(node: OpNode) -> list[Any] | None:
@@ -201,7 +201,7 @@ def _learnt(operands: Sequence[Tensor | None], nodes: Sequence[Node], found: Seq
 def _value_read(t: Tensor) -> Value | None:
     """The value of an operand; None for memory that the rule has not read."""
     assert state.trace is not None
-    return value_of(t) if t._array is None else state.trace.lifted(t._array)  # type: ignore[no-any-return]
+    return value_of(t) if t._array is None else state.trace.lifted(t._array)
 
 
 def _to_show(waiting: list[int], made_by: dict[int, tuple[Op, int]], first: int) -> list[tuple[int, Op | None, int]]:

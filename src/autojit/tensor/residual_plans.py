@@ -89,7 +89,10 @@ def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | N
     results = [builder.tracer(builder.input(t)) for t in result_types]
     bars = [builder.tracer(builder.input(t)) if t.dtype.is_differentiable else None for t in result_types]
     wanted = tuple(bool(mask >> i & 1) for i in range(len(types)))
-    cotangents = accumulate(op, primals, results, bars, wanted)
+    try:
+        cotangents = accumulate(op, primals, results, bars, wanted)
+    except NotImplementedError:  # of one operand: the backward pass says so, if it is asked for that one
+        return ResidualPlan((True,) * len(types), (True,) * len(result_types), node_type(backward_name(op.name)))
     read = {v for node in builder.nodes for v in node.inputs}
     read.update(c.value for c in cotangents if isinstance(c, Tracer))
     return ResidualPlan(

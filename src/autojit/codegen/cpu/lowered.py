@@ -181,3 +181,17 @@ class LoweredStep:
     fallbacks: tuple[str, ...] = field(default=())
     reporters: tuple[Reporter, ...] = field(default=())  # by code
     origins: tuple[tuple[Node, ...], ...] = field(default=())  # of every entry: the nodes it computes
+
+    def single_entries(self) -> list[Entry]:
+        """The entries, those of bands and batches one by one."""
+        return [part for e in self.entries for part in ((e,) if isinstance(e, Entry) else e.entries)]
+
+    def plans_inside(self) -> list[LoweredStep]:
+        """The steps that entries run as often as they like."""
+        return [a.lowered for e in self.single_entries() for a in e.arguments if isinstance(a, Nested)]
+
+    def counted_sizes(self) -> tuple[str, ...]:
+        """The names of the sizes that the step counts, those of plans inside behind its own."""
+        mine = [a.name for e in self.single_entries() for a in e.arguments if isinstance(a, Recount)]
+        inner = (name for plan in self.plans_inside() for name in plan.counted_sizes())
+        return tuple(dict.fromkeys([*mine, *inner]))

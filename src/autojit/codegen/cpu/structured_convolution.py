@@ -217,9 +217,8 @@ class _Printer:
         text.line(f"%skip = mul i64 %worker, {text.number(self.packed_bytes + self.staged_bytes)}")
         text.line("%packed = getelementptr i8, ptr %scratch, i64 %skip")
         text.line(f"%staged = getelementptr i8, ptr %packed, i64 {text.number(self.packed_bytes)}")
-        per_chunk, units = self.units_per_chunk, self.units
-        if self.sizes is None:
-            per_chunk, units = text.sizes(len(names), (per_chunk, units))
+        cut: list[str | int] = [self.units_per_chunk, self.units]
+        per_chunk, units = cut if self.sizes is not None else text.sizes(len(names), (self.units_per_chunk, self.units))
         first = text.mul("%chunk", per_chunk)
         stop = text.least(text.add(first, per_chunk), units)
         with text.loop(first, stop, 1) as unit:

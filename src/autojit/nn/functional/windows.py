@@ -13,6 +13,7 @@ from typing import Any, cast
 import autojit as aj
 from autojit import ops
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.sizes import size_max
 from autojit.tensor import Tensor
 
 Extents = int | Sequence[int]
@@ -40,7 +41,7 @@ class Window:
         """The axis from the first element that a window sees to the last."""
         low, high = [0] * x.ndim, [0] * x.ndim
         low[axis] = self.padding
-        high[axis] = max(0, self.reach - self.padding - x.shape[axis])
+        high[axis] = size_max(0, self.reach - self.padding - x.shape[axis])
         grown = cast(Tensor, ops.pad(x, low, high, value))
         return grown if grown.shape[axis] == self.reach else grown.narrow(axis, 0, self.reach)
 
@@ -94,7 +95,7 @@ def windows(
             )
     spans = zip(input.shape[-ndim:], sizes, steps, pads, spacing, strict=True)
     found = [Window(k, s, p, d, _count(n, k, s, p, d, ceil_mode)) for n, k, s, p, d in spans]
-    if min(w.count for w in found) < 1:
+    if any(w.count < 1 for w in found):
         lead = "x".join(map(str, input.shape[-ndim - 1 :]))
         size = "x".join(map(str, (input.shape[-ndim - 1], *(max(w.count, 0) for w in found))))
         raise ShapeError(

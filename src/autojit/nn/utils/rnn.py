@@ -101,13 +101,13 @@ def pack_padded_sequence(
     steps = _steps(sizes, x.shape[0])
     alive = aj.arange(steps).unsqueeze(1) < sizes
     batch_sizes = alive.sum(1)
-    data = x[:steps][alive] if is_open else _rows(x[:steps], batch_sizes, sum(lengths))  # type: ignore[arg-type]
+    data = x[:steps][alive] if is_open else _rows(x[:steps], batch_sizes, sum(lengths))
     return PackedSequence(data, batch_sizes, sorted_indices, invert_permutation(sorted_indices))
 
 
 def _steps(sizes: Tensor, extent: int) -> int:
-    """The longest of sorted lengths, checked; in a compiled step it is the extent of the time axis where it fills it."""
-    if sizes.shape[0] and bool((sizes[0] == extent) & (sizes[-1] > 0) & (sizes[1:] <= sizes[:-1]).all()):
+    """The longest of sorted lengths, checked: in a compiled step the extent of the time axis where it fills that."""
+    if sizes.shape[0] and bool(sizes[0].eq(extent) & (sizes[-1] > 0) & (sizes[1:] <= sizes[:-1]).all()):
         return extent
     if not sizes.shape[0] or bool((sizes <= 0).any()):
         raise RuntimeError(

@@ -1,0 +1,68 @@
+"""Source locations while a step is captured: the user's line, however it is looked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit import nn
+from autojit.core import source
+from autojit.tensor.state import state
+
+
+class _Mine(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.LayerNorm(3)
+
+    def forward(self, x: aj.Tensor) -> Any:
+        return self.inner(x).exp() + 1  # a line of the user's inside a call of a module
+
+
+def _lines(function: Any, *arguments: Any) -> dict[str, set[int]]:
+    """The lines that a capture noted, by op."""
+    found: dict[str, set[int]] = {}
+    jitted = aj.jit(function)
+    jitted(*arguments)
+    for node in jitted.last_step().trace.builder.nodes:
+        found.setdefault(node.op.name, set()).add(node.source.line)
+    return found
+
+
+def test_ops_inside_modules_have_the_users_innermost_line() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), _Mine())
+
+    def step(x: aj.Tensor) -> Any:
+        y = model(x)
+        return y.sin()
+
+    first = step.__code__.co_firstlineno
+    inside = _Mine.forward.__code__.co_firstlineno + 1
+    lines = _lines(step, aj.ones(2, 3))
+    assert lines["matmul"] == {first + 1}
+    assert lines["rsqrt"] == lines["exp"] == {inside}
+    assert lines["sin"] == {first + 2}
+
+
+def test_one_module_called_from_two_lines() -> None:
+    layer = nn.Tanh()
+
+    def step(x: aj.Tensor) -> Any:
+        y = layer(x)
+        return layer(y)
+
+    first = step.__code__.co_firstlineno
+    assert _lines(step, aj.ones(3))["tanh"] == {first + 1, first + 2}
+
+
+def test_a_failed_call_of_a_module_leaves_nothing_behind() -> None:
+    class Bad(nn.Module):
+        def forward(self, x: aj.Tensor) -> Any:
+            raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        aj.jit(lambda x: nn.Sequential(Bad())(x))(aj.ones(3))
+    assert state.trace is None
+    assert source._entered.frame is None

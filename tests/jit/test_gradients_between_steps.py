@@ -1,0 +1,107 @@
+"""Gradients one compiled function leaves for another: native, in place where nobody has read them, not mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit import nn
+
+Wrap = Callable[[Callable[..., Any]], Any]
+X = aj.linspace(-1, 1, 12).reshape(4, 3)
+
+
+def _train(wrap: Wrap, micro_steps: int, reads: bool) -> tuple[list[Any], list[Any]]:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    with aj.no_grad():
+        for p in model.parameters():
+            p.copy_(aj.linspace(-0.5, 0.7, p.numel()).reshape(p.shape))
+    optimizer = aj.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def forward_backward(x: aj.Tensor) -> aj.Tensor:
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    def update() -> None:
+        optimizer.step()
+        optimizer.zero_grad()
+
+    compiled = [wrap(forward_backward), wrap(update)]
+    seen: list[Any] = []
+    for k in range(12):
+        for part in range(micro_steps):
+            seen.append(compiled[0](X * (1 + k + part)).item())
+        if reads and k % 3 == 0:
+            seen.append([p.grad for p in model.parameters()])
+        compiled[1]()
+    return [s if isinstance(s, float) else [g.sum().item() for g in s] for s in seen], compiled
+
+
+@pytest.mark.parametrize("reads", [False, True])
+@pytest.mark.parametrize("micro_steps", [1, 2, 3])
+def test_accumulating_and_updating_in_two_functions_agrees_with_eager(micro_steps: int, reads: bool) -> None:
+    expected, _ = _train(lambda function: function, micro_steps, reads)
+    found, compiled = _train(aj.jit, micro_steps, reads)
+    for a, b in zip(found, expected, strict=True):
+        assert a == pytest.approx(b, rel=1e-4)
+    if not reads:
+        calls = [function.stats()["native_calls"] for function in compiled]
+        assert calls[0] >= 12 * micro_steps - 5, compiled[0].explain()
+        assert calls[1] >= 9, compiled[1].explain()
+
+
+def _keep(case: str, wrap: Wrap) -> list[Any]:
+    w, other = aj.tensor([1.0, 2.0], requires_grad=True), aj.ones(2, requires_grad=True)
+    kept: dict[str, Any] = {"last": None}
+
+    def forward_backward(x: aj.Tensor) -> None:
+        (w * w * x).sum().backward()
+
+    def take() -> Any:
+        found = None
+        if case == "attribute":
+            kept["last"] = w.grad
+        elif case == "other leaf":
+            other.grad = w.grad
+        elif case == "result":
+            found = w.grad
+        else:
+            kept["last"] = w.grad * 1
+        w.grad = None
+        return found
+
+    forward_backward, take = wrap(forward_backward), wrap(take)
+    seen: list[Any] = []
+    for k in range(5):
+        forward_backward(aj.tensor([1.0 + k, 2.0]))
+        result = take()
+        forward_backward(aj.tensor([10.0 + k, 20.0]))
+        seen.append([t if t is None else t.tolist() for t in (kept["last"], other.grad, result, w.grad)])
+        w.grad = None
+    return seen
+
+
+@pytest.mark.parametrize("case", ["attribute", "other leaf", "result", "copy"])
+def test_a_gradient_that_a_step_hands_on_is_not_written_again(case: str) -> None:
+    assert _keep(case, aj.jit) == _keep(case, lambda function: function)
+
+
+def test_steps_that_take_turns_run_natively() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    step = aj.jit(lambda x, flips: model(x if not flips else -x).sum().detach())
+    for _ in range(2):
+        for flips in (True, False):
+            step(X, flips)
+    calls = step.stats()["native_calls"]
+    for k in range(20):
+        flips = k % 2 == 0
+        assert step(X, flips).item() == pytest.approx(model(-X if flips else X).sum().item(), rel=1e-5)
+    assert step.stats()["native_calls"] == calls + 20, step.explain()
+    assert step.stats()["captures"] == 2
+    model[1] = nn.Tanh()
+    for flips in (True, False, True):
+        assert step(X, flips).item() == pytest.approx(model(-X if flips else X).sum().item(), rel=1e-5)

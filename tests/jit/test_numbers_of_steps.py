@@ -1,0 +1,260 @@
+"""Numbers that change from call to call, as arguments, counters and hyper-parameters: one step serves all values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.jit.number_ranges import ANY, Range, combined, compared, power
+from autojit.nn import functional as F
+from tests.jit.agreement import Program, agree
+
+FLOATS = (0.5, 0.7, 0.25, 0.9, 0.61)
+
+
+def sample() -> aj.Tensor:
+    return aj.linspace(0.1, 0.9, 6).reshape(2, 3)
+
+
+def calls(*values: Any) -> list[tuple[Any, ...]]:
+    return [(sample(), value) for value in values]
+
+
+def _assigned(x: aj.Tensor, a: float) -> aj.Tensor:
+    y = x.clone()
+    y[0] = a
+    y[1, 1:] = a * 2
+    return y
+
+
+def _descended(x: aj.Tensor, a: float) -> aj.Tensor:
+    w = aj.ones(3, requires_grad=True)
+    optimiser = aj.optim.SGD([w], lr=a)
+    (w * x).sum().backward()
+    optimiser.step()
+    return w.detach()
+
+
+def _slope(x: aj.Tensor, a: float) -> aj.Tensor:
+    z = x.clone().requires_grad_()
+    return aj.autograd.grad((z**2 * a).sum() * a, z)[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, a: (x * a, a * 2, -a, abs(a), [a], {"k": a}),
+        lambda x, a: aj.arange(3) * a,  # an int tensor times a float: the default float
+        lambda x, a: (x**a, a**x, x**2 * a**2, (1 + a**2) ** 0.5 * x),
+        lambda x, a: (x.clamp(max=a), x.clamp_min(a), aj.clamp(x, 0.2, a), F.hardtanh(x, -a, a)),
+        lambda x, a: (aj.full((2,), a), aj.full_like(x, a), x.new_full((2,), a), aj.tensor(a), aj.tensor([a, 1.0])),
+        lambda x, a: (aj.where(x > a, x, a), aj.where(x > 0.5, a, 0.0), x.masked_fill(x > 0.5, a)),
+        lambda x, a: (aj.add(x, x, alpha=a), aj.addcmul(x, x, x, value=a), x.clone().addcdiv_(x, x + 1, value=-a)),
+        lambda x, a: (F.leaky_relu(x - 0.5, a), F.elu(x - 0.5, a), F.softplus(x, beta=a), F.threshold(x, a, 0.0)),
+        lambda x, a: (F.layer_norm(x, (3,), eps=a), F.cross_entropy(x, aj.tensor([0, 1]), label_smoothing=a)),
+        lambda x, a: (x.clone().fill_(a), x.nan_to_num(nan=a), aj.nn.init.constant_(aj.empty(2), a)),
+        lambda x, a: aj.distributions.Normal(0.0, a).log_prob(x),
+        lambda x, a: (1 / a * x, x / a, a - x, a // 0.3 * x, a % 0.3 * x),
+        lambda x, a: x * 2 if isinstance(a, float) else x * 3,
+        lambda x, a: (a + x.cumsum(0), aj.stack([x[0, 0], aj.tensor(a)])),
+        _assigned,
+        _descended,
+        _slope,
+    ],
+)
+def test_a_float_argument_is_one_input_of_every_use(function: Callable[..., Any]) -> None:
+    agree(lambda: Program(function, calls(*FLOATS)), captures=2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: math.exp(-a) + math.log1p(a) + math.tanh(a),
+        lambda a: (1 + math.cos(math.pi * a)) / 2 + math.sin(a) * math.atan(a),
+        lambda a: math.sqrt(a) + math.log(a) + math.log(a, 2) + math.log2(a) + math.log10(a),
+        lambda a: math.atan2(a, 2.0) + math.hypot(a, 3.0) + math.pow(a, 2),
+        lambda a: math.floor(a * 10) + math.ceil(a * 10) + round(a * 10),
+        lambda a: np.sqrt(a) + np.exp(a) + np.float64(2) * a + np.power(a, 2),
+        lambda a: 1.0 if math.isfinite(a) and not math.isnan(a) and not math.isinf(a) else 0.0,
+        lambda a: math.erf(a) + math.erfc(a) + math.asin(a) + math.acos(a) + math.cosh(a) + math.sinh(a),
+    ],
+)
+def test_functions_of_math_stay_in_the_step(function: Callable[[Any], Any]) -> None:
+    agree(lambda: Program(lambda x, a: x * function(a), calls(*FLOATS)), captures=2)
+
+
+def test_math_is_itself_again_after_a_capture() -> None:
+    before = dict(vars(math))
+    step = aj.jit(lambda x, a: x * math.sqrt(a))
+    for value in (1.0, 4.0, 9.0):
+        assert step(aj.ones(1), value).item() == math.sqrt(value)
+    assert dict(vars(math)) == before
+
+
+@pytest.mark.parametrize(
+    ("function", "bad"),
+    [
+        (math.sqrt, -1.0),
+        (math.log, 0.0),
+        (math.exp, 1000.0),
+        (math.acos, 2.0),
+        (math.cos, math.inf),
+        (lambda a: 1 / a, 0.0),
+    ],
+)
+def test_python_errors_of_numbers_are_raised(function: Callable[[float], float], bad: float) -> None:
+    step = aj.jit(lambda x, a: x * function(a))
+    for value in (0.5, 0.25, 0.5):
+        assert step(aj.ones(1), value).item() == pytest.approx(function(value))
+    with pytest.raises((ValueError, ArithmeticError)) as expected:
+        function(bad)
+    with pytest.raises(expected.type):
+        step(aj.ones(1), bad)
+    assert step(aj.ones(1), 0.5).item() == pytest.approx(function(0.5))
+
+
+def test_the_fifth_value_of_an_int_argument_makes_it_an_input() -> None:
+    def step(x: aj.Tensor, i: int) -> Any:
+        return (x * i, i + 1, i / 2, x.masked_fill(x > 0.5, i), 0.9**i) if i else x
+
+    compiled = agree(lambda: Program(step, calls(*range(1, 40), 0)), captures=6)
+    assert compiled.stats()["splits"] == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "captures"),
+    [([*np.linspace(0.1, 1, 6), 0.3], 2), ([np.int64(k) for k in range(12)], 5), ([np.float32(a) for a in FLOATS], 2)],
+)
+def test_numbers_of_numpy_are_numbers(values: list[Any], captures: int) -> None:
+    step = aj.jit(lambda x, a: x * a + a)
+    for value in values:
+        assert step(aj.ones(1), value).item() == pytest.approx(2 * float(value))
+    assert step.stats()["captures"] == captures
+
+
+def test_digits_of_an_argument_fix_it_again() -> None:
+    def repeated(x: aj.Tensor, n: int) -> aj.Tensor:
+        for _ in range(n):
+            x = x * 1.5
+        return x
+
+    compiled = agree(lambda: Program(repeated, calls(*range(1, 9), 1, 2)), captures=8)
+    assert "numbers were fixed: their digits are used at" in compiled.explain()
+    assert compiled.stats()["splits"] == 0
+
+
+def test_an_int_argument_as_an_index_is_a_view() -> None:
+    def step(x: aj.Tensor, i: int) -> Any:
+        y = x.clone()
+        y[i].add_(10.0)
+        y[i] = y[i] * 2
+        y[:, i].mul_(3.0)
+        return y, y[i, 0].item(), y[-i - 1].sum()
+
+    agree(lambda: Program(step, [(aj.rand(9, 9), i) for i in (*range(9), *range(-8, 0))]), captures=5)
+    agree(lambda: Program(step, [(aj.rand(3, 3), i) for i in (0, 1, 2, -1, -2, -3)]), captures=5)
+
+
+def test_an_index_out_of_range_is_an_index_error() -> None:
+    step = aj.jit(lambda x, i: x[i] * 2)
+    x = aj.arange(8.0)
+    for i in range(8):
+        assert step(x, i).item() == 2 * i
+    for i in (8, -9, 100):
+        with pytest.raises(IndexError, match="out of bounds for dimension 0 with size 8"):
+            step(x, i)
+    assert step(x, -8).item() == 0
+    assert step.stats()["captures"] == 5
+
+
+def test_a_schedule_read_by_an_int_runs_natively() -> None:
+    betas = aj.linspace(0.1, 1.0, 50)
+    step = aj.jit(lambda x, t: x * betas[t])
+    for t in reversed(range(50)):
+        assert step(aj.ones(2), t)[0].item() == pytest.approx(betas[t].item())
+    assert step.stats()["captures"] == 5
+    assert step.stats()["native_calls"] >= 44
+
+
+def test_writing_through_a_row_that_a_tensor_chooses() -> None:
+    def step(x: aj.Tensor, i: aj.Tensor) -> Any:
+        w = x.clone().requires_grad_()
+        y = w * 1.0
+        y[i].add_(10.0)
+        row = y[i]
+        row.mul_(2.0)
+        row[0] = 5.0
+        y[i, 1:].mul_(3.0)
+        (slope,) = aj.autograd.grad((y**2).sum(), w)
+        return y.detach(), slope
+
+    agree(lambda: Program(step, [(aj.rand(4, 3), aj.tensor(i)) for i in (0, 3, 2, -1)]), captures=1)
+
+
+class OwnAdam(aj.optim.Optimizer):
+    """Adam as users write it, with a step counter that is an int."""
+
+    def __init__(self, parameters: Any, lr: float) -> None:
+        super().__init__(parameters, {"lr": lr, "betas": (0.9, 0.99), "weight_decay": 0.0})
+
+    @aj.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            b1, b2 = group["betas"]
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["step"], state["m"], state["v"] = 0, aj.zeros_like(p), aj.zeros_like(p)
+                state["step"] += 1
+                grad = p.grad if group["weight_decay"] == 0 else p.grad.add(p, alpha=group["weight_decay"])
+                state["m"].mul_(b1).add_(grad, alpha=1 - b1)
+                state["v"].mul_(b2).addcmul_(grad, grad, value=1 - b2)
+                size = group["lr"] * math.sqrt(1 - b2 ** state["step"]) / (1 - b1 ** state["step"])
+                p.addcdiv_(state["m"], state["v"].sqrt().add_(1e-8), value=-size)
+
+
+def test_an_optimiser_of_the_user_with_a_counter_and_a_schedule() -> None:
+    x = aj.linspace(-1.0, 1.0, 40).reshape(10, 4)
+    found = []
+    for compile_it in (False, True):
+        model = aj.nn.Linear(4, 1)
+        with aj.no_grad():
+            model.weight.fill_(0.3)
+            model.bias.zero_()
+        optimiser = OwnAdam(model.parameters(), 0.05)
+        schedule = aj.optim.lr_scheduler.ExponentialLR(optimiser, 0.99)
+
+        def step(x: aj.Tensor, model: Any = model, optimiser: Any = optimiser) -> aj.Tensor:
+            optimiser.zero_grad()
+            loss = (model(x) ** 2 - x.sum(1, keepdim=True)).square().mean()
+            loss.backward()
+            optimiser.step()
+            return loss.detach()
+
+        run = aj.jit(step) if compile_it else step
+        for _ in range(80):
+            loss = run(x)
+            schedule.step()
+        found.append(loss.item())
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+    assert run.stats()["captures"] <= 3
+    assert run.stats()["splits"] == 0
+
+
+def test_ranges() -> None:
+    unit, counts = Range(0.0, 1.0), Range(1.0, 2.0**63)
+    assert power(Range(0.99, 0.99), counts) == Range(0.0, 0.99)
+    assert combined("sub", Range(1.0, 1.0), Range(0.0, 0.99)).low > 0
+    assert combined("mul", Range(-2.0, 3.0), Range(-1.0, 1.0))[:2] == (-3.0, 3.0)
+    assert combined("truediv", unit, unit) == ANY
+    assert Range(-3.0, 2.0).magnitude() == unit._replace(high=3.0)
+    assert compared("lt", Range(0.0, 1.0), Range(2.0, 3.0)) is True
+    assert compared("ge", Range(0.0, 1.0), Range(2.0, 3.0)) is False
+    assert compared("ne", unit, Range(2.0, 2.0)) is True
+    assert compared("lt", ANY, unit) is None
+    assert compared("le", unit, unit) is None
