@@ -190,3 +190,15 @@ def test_out_receives_the_result_and_integers_become_floats() -> None:
     place = aj.empty(2)
     assert S.i0(aj.zeros(2), out=place) is place
     assert S.erfcx(aj.tensor([1, 2])).dtype is aj.float32
+
+
+def test_a_derivative_that_is_missing_for_one_operand_is_an_error_of_the_backward_pass() -> None:
+    a = aj.tensor([2.0, 3.0], dtype=aj.float64, requires_grad=True)
+    x = aj.tensor([1.0, 1.5], dtype=aj.float64, requires_grad=True)
+    density = x.detach() ** (a.detach() - 1) * (-x.detach()).exp() / aj.tensor([1.0, 2.0], dtype=aj.float64)
+    for function, sign in ((aj.special.gammainc, 1), (aj.special.gammaincc, -1)):
+        found = function(a, x)
+        (slope,) = aj.autograd.grad(found.sum(), x, retain_graph=True)
+        np.testing.assert_allclose(slope.numpy(), sign * density.numpy(), rtol=1e-12)
+        with pytest.raises(NotImplementedError, match="input"):
+            found.sum().backward()

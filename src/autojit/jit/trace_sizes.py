@@ -191,6 +191,8 @@ class TraceSizes:
             kind = partial(Extent, most=most, refusal=refusal, is_place=is_place)
             typical_size = TYPICAL_COUNT if most is None else hint_of(most) // 2 + 1
             hint = max(2, typical_size) + self.shift
+            if most is not None:  # what numbers of this size choose exists, also in the hints
+                hint = min(hint, hint_of(most))
             if is_place and most is not None:
                 hint = (hint_of(most) // 2 + self.shift) % (hint_of(most) + 1)  # places exist, also in the hints
             found = self._defining[alike] = self._defined(kind, number, wrap_value(number), hint)

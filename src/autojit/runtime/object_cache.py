@@ -46,6 +46,7 @@ _TEMPORARY = ".tmp-"
 _STALE_AFTER_S = 3600.0
 _TOUCH_AFTER_S = 600.0  # a hit renews an entry's age at most this often, so most hits write nothing
 _EVICT_TO = 0.9  # of the limit, so that a full cache is not swept at every store
+_LOOKED_AT = 1024  # entries, to estimate the size of all
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -281,12 +282,28 @@ class ObjectCache:
         with self._lock:
             if self._size_bytes is not None:
                 self._size_bytes += added_bytes
-            if self._size_bytes is None or self._size_bytes > self.limit_bytes:
+            else:
+                self._size_bytes = self._first_look()
+            if self._size_bytes > self.limit_bytes:
                 self._size_bytes = self._sweep()
 
+    def _first_look(self) -> int:
+        """Delete stale temporaries; the bytes of all entries, of many estimated from some of them.
+
+        Looking at 65,000 entries takes more than half a second; their names, which are digests, say nothing of size.
+        """
+        names = os.listdir(self.directory)
+        self._delete_stale_temporaries([name for name in names if name.startswith(_TEMPORARY)])
+        entries = [name for name in names if name.endswith(_SUFFIX)]
+        step = max(1, len(entries) // _LOOKED_AT)
+        sizes = []
+        for name in entries[::step]:
+            with suppress(OSError):
+                sizes.append(os.lstat(os.path.join(self.directory, name)).st_size)
+        return len(entries) * sum(sizes) // max(1, len(sizes))
+
     def _sweep(self) -> int:
-        """Delete stale temporaries, and the oldest entries when over the limit; gives the bytes left."""
-        self._delete_stale_temporaries()
+        """Delete the oldest entries when over the limit; gives the bytes left."""
         entries = sorted(self._entries(), key=lambda item: item[1].st_mtime)
         size_bytes = sum(status.st_size for _, status in entries)
         if size_bytes <= self.limit_bytes:
@@ -302,11 +319,10 @@ class ObjectCache:
         self._stats = replace(self._stats, evicted=self._stats.evicted + evicted)
         return size_bytes
 
-    def _delete_stale_temporaries(self) -> None:
+    def _delete_stale_temporaries(self, names: Sequence[str]) -> None:
         oldest = time.time() - _STALE_AFTER_S
-        with os.scandir(self.directory) as items:
-            temporaries = [item.path for item in items if item.name.startswith(_TEMPORARY)]
-        for path in temporaries:
+        for name in names:
+            path = os.path.join(self.directory, name)
             with suppress(OSError):
                 if os.lstat(path).st_mtime < oldest:
                     os.unlink(path)

@@ -222,7 +222,8 @@ def _counted_narrow(input: Tensor, axis: int, start: Any, length: Any) -> Tensor
     first = where(first < 0, first + extent, first)
     holds = (first >= 0) & (size >= 0) & (first + size <= extent)
     refusal = f"start + length exceeds dimension size ({extent})."
-    low, wide = (where(holds, n, -1).item().as_size(extent, refusal) for n in (first, size))
+    low = where(holds, first, -1).item().as_size(extent, refusal)
+    wide = where(holds, size, -1).item().as_size(extent - low, refusal)
     return ops.slice_axis(input, axis, low, low + wide)  # type: ignore[no-any-return]
 
 

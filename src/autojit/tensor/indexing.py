@@ -324,9 +324,8 @@ def _counted_span(start: Any, stop: Any, extent: int) -> tuple[int, int]:
     low, high = (
         _clipped(as_operand(n), length) for n in (0 if start is None else start, extent if stop is None else stop)
     )
-    count = clamp(high - low, min=0).item().as_size(extent)
     first = low.item().as_size(extent) if hasattr(start, "as_size") else slice_span(start, None, 1, extent)[0]
-    return first, first + count
+    return first, first + clamp(high - low, min=0).item().as_size(extent - first)
 
 
 def _clipped(bound: Tensor, length: Tensor) -> Tensor:
