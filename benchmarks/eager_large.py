@@ -1,4 +1,4 @@
-"""Time and temporary memory of eager ops on 100,000 elements, forward and backward, beside torch's where it is installed.
+"""Time and temporary memory of eager ops on 100,000 elements, forward and backward, beside torch's.
 
 The budget is three times torch's (two threads each); what exceeds it is starred. A time is that of the fastest round,
 the rounds of both libraries taking turns. Memory is the greatest in use during the call over what operands and results

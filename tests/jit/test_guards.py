@@ -259,3 +259,29 @@ def test_an_object_argument_is_baked_in_and_guarded() -> None:
             assert step(model, config, x).item() == pytest.approx(model(x).item() * scale)
         other = aj.nn.Linear(2, 1)
         assert step(other, config, x).item() == pytest.approx(other(x).item() * 3)
+
+
+def test_what_a_decorated_method_reads_and_assigns_is_seen() -> None:
+    class Average:
+        def __init__(self) -> None:
+            self.count, self.rate, self.kept = 0, 0.5, {"mean": aj.zeros(2)}
+
+        @aj.no_grad()
+        def update(self, x: aj.Tensor) -> None:
+            self.count += 1
+            self.kept["mean"] = (1 - self.rate) * self.kept["mean"] + self.rate * x
+
+    average = Average()
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        average.update(x)
+        return x * 2
+
+    for _ in range(3):
+        step(aj.ones(2))
+    assert average.count == 3
+    assert average.kept["mean"].tolist() == [0.875, 0.875]
+    average.rate = 1.0
+    step(aj.full((2,), 3.0))
+    assert average.kept["mean"].tolist() == [3.0, 3.0]

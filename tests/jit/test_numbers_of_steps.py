@@ -156,7 +156,7 @@ def test_an_int_argument_as_an_index_is_a_view() -> None:
         y[:, i].mul_(3.0)
         return y, y[i, 0].item(), y[-i - 1].sum()
 
-    agree(lambda: Program(step, [(aj.rand(9, 9), i) for i in (*range(9), *range(-8, 0))]), captures=5)
+    agree(lambda: Program(step, [(aj.rand(9, 9), i) for i in (*range(9), *range(-8, 0))]), captures=6)
     agree(lambda: Program(step, [(aj.rand(3, 3), i) for i in (0, 1, 2, -1, -2, -3)]), captures=5)
 
 
@@ -169,7 +169,7 @@ def test_an_index_out_of_range_is_an_index_error() -> None:
         with pytest.raises(IndexError, match="out of bounds for dimension 0 with size 8"):
             step(x, i)
     assert step(x, -8).item() == 0
-    assert step.stats()["captures"] == 5
+    assert step.stats()["captures"] == 6  # negative numbers have a step of their own
 
 
 def test_a_schedule_read_by_an_int_runs_natively() -> None:
@@ -179,6 +179,20 @@ def test_a_schedule_read_by_an_int_runs_natively() -> None:
         assert step(aj.ones(2), t)[0].item() == pytest.approx(betas[t].item())
     assert step.stats()["captures"] == 5
     assert step.stats()["native_calls"] >= 44
+
+
+def test_the_sign_of_an_argument_is_known_to_its_step() -> None:
+    step = aj.jit(lambda x, a, k: x * math.sqrt(a) + a**1.5 / math.log1p(a) + k / (k + 1) + math.cos(0.1 * k))
+    for k in range(12):
+        a = 0.5 + 0.1 * k
+        expected = math.sqrt(a) + a**1.5 / math.log1p(a) + k / (k + 1) + math.cos(0.1 * k)
+        assert step(aj.ones(1), a, k).item() == pytest.approx(expected, rel=1e-6)
+    assert step.stats()["native_calls"] >= 6
+    before = step.stats()["captures"]
+    assert step(aj.ones(1), 4.0, 0).item() == pytest.approx(3 + 8 / math.log(5.0), rel=1e-6)
+    assert step.stats()["captures"] == before
+    with pytest.raises(ValueError, match="math domain error"):
+        step(aj.ones(1), -4.0, 0)
 
 
 def test_writing_through_a_row_that_a_tensor_chooses() -> None:

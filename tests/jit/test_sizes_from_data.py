@@ -177,3 +177,51 @@ def test_chains_of_counted_sizes_on_random_data() -> None:
             np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
     stats = compiled.stats()
     assert (stats["captures"], stats["splits"], stats["fallbacks"]) == (2, 0, 0), compiled.explain()
+
+
+PARTS: dict[str, Callable[[aj.Tensor, aj.Tensor], aj.Tensor]] = {
+    "mask": lambda v, k: v[v > 0.1],
+    "repetitions": lambda v, k: aj.repeat_interleave(v, (v.detach().abs() * 3).long().clamp(max=4)),
+    "head": lambda v, k: v[: k[0].item()],
+    "tail": lambda v, k: v[k[1] - 2 :],
+    "means of groups": lambda v, k: _means(v, (v.detach() * 4).round()),
+    "weights": lambda v, k: aj.bincount((v.detach().abs() * 4).long().clamp(max=9), weights=v, minlength=1),
+    "twice": lambda v, k: aj.cat([v, v * 0.5]),
+    "running": lambda v, k: v.cumsum(0) * 0.5,
+    "sorted": lambda v, k: v.sort().values,
+    "reversed": lambda v, k: v.flip(0),
+    "padded": lambda v, k: aj.nn.functional.pad(v, (1, 2), value=0.3),
+    "outer": lambda v, k: (v.unsqueeze(1) * v.unsqueeze(0)).sum(1) * 0.2,
+    "branch": lambda v, k: aj.cond(v.detach().sum() > 0, lambda a: a * a[a > 0].sum(), lambda a: a * 2.0, (v,)),
+    "by length": lambda v, k: v * (v.shape[0] * 0.1),
+}
+
+
+def _means(v: aj.Tensor, group: aj.Tensor) -> aj.Tensor:
+    names, member, count = aj.unique(group, return_inverse=True, return_counts=True)
+    return aj.zeros(names.shape[0], dtype=v.dtype).index_add(0, member, v) / count
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_with_their_derivatives(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    chosen = [(str(rng.choice(list(PARTS))), int(rng.integers(100))) for _ in range(5)]
+    w = aj.tensor(0.9, dtype=aj.float64, requires_grad=True)
+
+    def function(x: aj.Tensor, k: aj.Tensor) -> tuple[aj.Tensor, ...]:
+        values = [x * w]
+        for part, place in chosen:
+            values.append(PARTS[part](values[place % len(values)], k))
+        loss = sum(((v**2).sum() for v in values[1:]), (values[0] ** 2).sum())
+        (first,) = aj.autograd.grad(loss, (w,), create_graph=True)
+        (second,) = aj.autograd.grad(first**2, (w,))
+        return loss.detach(), first.detach(), second, values[-1].detach()
+
+    compiled = aj.jit(function)
+    for n in (6, 6, 9, 3, 12, 2):
+        x, k = aj.tensor(rng.random(n) * 2 - 1), aj.tensor(rng.integers(-2, 8, 3))
+        for found, expected in zip(compiled(x, k), function(x, k), strict=True):
+            assert found.shape == expected.shape, chosen
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-8, atol=1e-9, err_msg=str(chosen))
+    stats = compiled.stats()
+    assert (stats["captures"], stats["splits"], stats["fallbacks"]) == (2, 0, 0), f"{chosen} {compiled.explain()}"

@@ -58,7 +58,16 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     (0.5,), "addcdiv": (0.5,), "smooth_l1": (0.7,), "huber": (0.7,), "nan_to_num": (0.0, None, None),
     "lerp": (0.3,),
 }  # fmt: skip
-COUNTS = {"addcmul": 3, "addcdiv": 3, "smooth_l1": 2, "huber": 2, "lerp": 2, "probability_loss": 2, "logit_loss": 2, "gated": 2}
+COUNTS = {
+    "addcmul": 3,
+    "addcdiv": 3,
+    "smooth_l1": 2,
+    "huber": 2,
+    "lerp": 2,
+    "probability_loss": 2,
+    "logit_loss": 2,
+    "gated": 2,
+}
 WITHIN_0_AND_1 = ("logit", "probability_loss")
 
 

@@ -11,13 +11,15 @@ output too: ``written``. Tensors of the outer program that cannot be functionali
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.errors import TraceError, UsageError
+from autojit.core.size_expressions import Expression
+from autojit.core.sizes import recording
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.graph import Value
@@ -41,8 +43,9 @@ class BodyTrace(Trace):
         super().__init__()
         self.name = name
         self.outer: Trace | None = state.trace  # type: ignore[assignment]
+        self.outer_layers = state.layers
         if self.outer is not None:
-            self.numbers = self.outer.numbers
+            self.numbers, self.sizes = self.outer.numbers, self.outer.sizes
 
     def owns(self, t: Tensor) -> bool:
         """Whether a tensor was made in this capture."""
@@ -81,6 +84,32 @@ class BodyTrace(Trace):
             {"value": value.type, "at": here()},
             "choose with aj.cond (or aj.where), repeat with aj.while_loop, and keep numbers in tensors",
         )
+
+    def decide_size(self, expression: Expression, relation: str) -> bool:
+        """See ``core.sizes.Recorder``: sizes from outside are asked for there."""
+        if self.outer is None or self._is_counted(expression):
+            return super().decide_size(expression, relation)
+        with self.outside():
+            return self.outer.decide_size(expression, relation)
+
+    def size_digits(self, expression: Expression) -> int:
+        """See ``decide_size``."""
+        if self.outer is None or self._is_counted(expression):
+            return super().size_digits(expression)
+        with self.outside():
+            return self.outer.size_digits(expression)
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Ops inside are the outer program's."""
+        before, layers = state.trace, state.layers
+        set_trace(self.outer)
+        set_layers(self.outer_layers)
+        try:
+            yield
+        finally:
+            set_trace(before)
+            set_layers(layers)
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         return leaf._grad if self.outer is None else self.outer.read_grad(leaf)
@@ -150,17 +179,9 @@ class BodyLayer(Layer):
                     seen.add(edge[0])
                     stack.append(edge[0])
 
-    @contextmanager
-    def outside(self) -> Iterator[None]:
+    def outside(self) -> AbstractContextManager[None]:
         """Ops inside are the outer program's."""
-        before, layers = state.trace, state.layers
-        set_trace(self.trace.outer)
-        set_layers(self.outer_layers)
-        try:
-            yield
-        finally:
-            set_trace(before)
-            set_layers(layers)
+        return self.trace.outside()
 
     # -- the layer
 
@@ -237,7 +258,8 @@ class Body:
         set_layers((self.layer,))
         state.recording_hooks = None
         try:
-            yield
+            with recording(self.trace):
+                yield
         finally:
             set_trace(before)
             set_layers(layers)

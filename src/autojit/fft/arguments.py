@@ -8,6 +8,7 @@ from typing import Any
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UsageError
+from autojit.core.sizes import as_extent
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import converted
@@ -98,7 +99,7 @@ def axes_and_sizes(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[i
     """The axes, counted from the end, and per axis the number of points; -1 in ``s`` keeps the extent."""
     shape = type_of(x).shape
     ndim = len(shape)
-    sizes = None if s is None else [int(n) for n in (s if isinstance(s, Sequence) else [s])]
+    sizes = None if s is None else [as_extent(n) for n in (s if isinstance(s, Sequence) else [s])]
     given = None if dim is None else tuple(dim if isinstance(dim, Sequence) else [dim])
     if given is not None:
         axes = tuple(normalize_axis(axis, ndim, "fft") - ndim for axis in given)

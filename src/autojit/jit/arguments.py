@@ -20,7 +20,7 @@ from autojit.core.device import Device
 from autojit.core.dtypes import DType, float64, int64
 from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Value
-from autojit.jit.open_numbers import number_kind
+from autojit.jit.open_numbers import NumberClass, number_class, number_kind
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
@@ -73,6 +73,7 @@ class ArgumentLeaf:
     shell: Tensor | None = None
     cell: Any = None  # 0-d float64 or int64 of an open number
     number: TracedNumber | None = None
+    number_class: NumberClass | None = None
     twin: int = -1
     grad_value: Value | None = None  # the ``.grad`` the tensor had at the call
     grad_shell: Tensor | None = None
@@ -113,19 +114,20 @@ def make_leaves(
             found = _tensor_leaf(trace, wrap(leaf), shapes.get(k))
             found.kind = "array"
             made.append(found)
-        elif k in open_numbers and (kind := number_kind(leaf)) is not None:
-            made.append(_number_leaf(trace, leaf, kind))
+        elif k in open_numbers and number_kind(leaf) is not None:
+            made.append(_number_leaf(trace, leaf))
         else:
             made.append(ArgumentLeaf("object", leaf))
     return made
 
 
-def _number_leaf(trace: Trace, leaf: Any, kind: type) -> ArgumentLeaf:
-    dtype = float64 if kind is float else int64
+def _number_leaf(trace: Trace, leaf: Any) -> ArgumentLeaf:
+    known = number_class(leaf)
+    dtype = float64 if known.kind is float else int64
     value = trace.builder.input(TensorType((), dtype))
     cell = trace.known[value] = np.array(leaf, dtype.numpy)
-    number = TracedNumber(trace, wrap_value(value), kind)
-    return ArgumentLeaf("number", leaf, value, cell=cell, number=number)
+    number = TracedNumber(trace, wrap_value(value), known.kind, known.span)
+    return ArgumentLeaf("number", leaf, value, cell=cell, number=number, number_class=known)
 
 
 def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLeaf:
@@ -201,7 +203,7 @@ def _plain_signature(leaf: Any, is_open: bool) -> Any:
         return "array", leaf.shape, leaf.dtype
     kind = number_kind(leaf)
     if kind is not None:
-        return kind.__name__ if is_open else (kind.__name__, repr(leaf))
+        return number_class(leaf).name if is_open else (kind.__name__, repr(leaf))
     if isinstance(leaf, BAKED):
         return type(leaf), leaf
     return "object", id(leaf)

@@ -328,11 +328,12 @@ class Collector:
         while waiting:
             member = inspect.getattr_static(type(value), waiting.pop(), None)
             member = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-            if isinstance(member, FunctionType) and not is_foreign(member.__code__):
-                more = _names(member.__code__) - found
-                found |= more
-                waiting += more
-                self.function(member, depth + 1)
+            for layer in _layers(member):
+                if isinstance(layer, FunctionType) and not is_foreign(layer.__code__):
+                    more = _names(layer.__code__) - found
+                    found |= more
+                    waiting += more
+                    self.function(layer, depth + 1)
         return frozenset(found)
 
     def _module(self, module: Any, name: str, names: frozenset[str], depth: int) -> None:
@@ -435,9 +436,15 @@ def _is_library(module: ModuleType) -> bool:
 def _names_of(function: Any) -> frozenset[str]:
     if isinstance(function, functools.partial):
         return _names_of(function.func)
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    return _names(code) if code is not None else frozenset()
+    codes = [getattr(layer, "__code__", None) for layer in _layers(getattr(function, "__func__", function))]
+    return frozenset().union(*(_names(code) for code in codes if code is not None))
+
+
+def _layers(function: Any) -> Iterator[Any]:
+    """A function and those that its decorators have wrapped (``@torch.no_grad()``)."""
+    while function is not None:
+        yield function
+        function = getattr(function, "__wrapped__", None)
 
 
 def _names(code: CodeType) -> frozenset[str]:

@@ -222,7 +222,10 @@ class NativeStep:
         check = ArrayCheck(leaf.value.type.shape, leaf.value.type.dtype.numpy)
         if leaf.kind == "number":
             self.step.segment.executable.set_pointer(index, leaf.cell.__array_interface__["data"][0])
-            return IntArgument(leaf.cell) if leaf.cell.dtype == np.int64 else FloatArgument(leaf.cell)
+            known = leaf.number_class
+            assert known is not None
+            made = IntArgument if known.kind is int else FloatArgument
+            return made(leaf.cell, known.least, known.most)
         if leaf.kind == "array":
             return ArrayArgument(check, index)
         assert leaf.shell is not None

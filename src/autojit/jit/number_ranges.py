@@ -8,6 +8,7 @@ and hold for results that are rounded, since rounding is monotone.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ class Range(NamedTuple):
 
 
 ANY = Range(has_nan=True)
+POSITIVE = Range(5e-324, sys.float_info.max)  # and finite
 INT64 = Range(-float(2**63), float(2**63))  # of whole numbers, which a step keeps in 64 bits
 
 

@@ -7,20 +7,22 @@ cannot stay open: it is fixed again, with the reason, and every value gets its o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from autojit.core.dtypes import bool_
 from autojit.ir.graph import Value
+from autojit.jit.number_ranges import ANY, INT64, POSITIVE, Range
 from autojit.jit.pytree import TreeSpec
+from autojit.runtime.entry_spec import INT64_LEAST, INT64_MOST
 
 if TYPE_CHECKING:
     from autojit.jit.step import Capture
 
 INTS_BEFORE = 4  # values of an int argument that get steps of their own, until it counts as changing
-_INT64 = np.iinfo(np.int64)
 
 
 def number_kind(leaf: Any) -> type | None:
@@ -28,8 +30,32 @@ def number_kind(leaf: Any) -> type | None:
     if type(leaf) is float or isinstance(leaf, np.floating):
         return float
     if type(leaf) is int or isinstance(leaf, np.integer):
-        return int if _INT64.min <= leaf <= _INT64.max else None
+        return int if INT64_LEAST <= leaf <= INT64_MOST else None
     return None
+
+
+class NumberClass(NamedTuple):
+    """What all values of an open number share that one step serves: steps are the simpler for what they know of it."""
+
+    name: str
+    kind: type
+    span: Range
+    least: int = INT64_LEAST  # of the number's 64 bits, as the entry point looks at them
+    most: int = INT64_MOST
+
+
+_BITS_OF_GREATEST = int(np.float64(sys.float_info.max).view(np.int64))
+FLOAT = NumberClass("float", float, ANY)
+POSITIVE_FLOAT = NumberClass("float > 0", float, POSITIVE, 1, _BITS_OF_GREATEST)
+INT = NumberClass("int", int, INT64)
+COUNT = NumberClass("int >= 0", int, Range(0.0, INT64.high), 0)
+
+
+def number_class(leaf: Any) -> NumberClass:
+    """The class of an open number's value."""
+    if number_kind(leaf) is int:
+        return COUNT if leaf >= 0 else INT
+    return POSITIVE_FLOAT if 0.0 < float(leaf) <= sys.float_info.max else FLOAT
 
 
 class OpenNumbers:

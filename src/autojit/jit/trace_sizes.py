@@ -107,7 +107,8 @@ class TraceSizes:
 
     def _number_of(self, expression: Expression) -> TracedNumber:
         if not self._is_counted(expression):
-            known = size(expression.evaluate(self.sizes), expression)
+            hints = {**dict.fromkeys(expression.symbols(), expressions.LEAST), **self.sizes}  # others: counted outside
+            known = size(expression.evaluate(hints), expression)
             value = self.apply(SizeValue(known, int64), ())[0]
             least = expression.lower_bound()
             span = INT64 if least is None else Range(float(least), INT64.high)

@@ -55,6 +55,8 @@ def matrix_rank(A: Tensor, tol: Any = None, *, atol: Any = None, rtol: Any = Non
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of matrices, left to right."""
+    if len(tensors) < 2:
+        raise UsageError(f"multi_dot(): expected at least 2 tensors but got {len(tensors)}")
     product = tensors[0]
     for t in tensors[1:]:
         product = matmul(product, t)
@@ -87,6 +89,8 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 .. N - 1 of a vector as columns."""
+    if N is not None and N < 1:
+        raise UsageError(f"linalg.vander: N must be at least 1, got {N}", {"x": x})
     x = cast(x, int64) if type_of(x).dtype.category < 2 else x
     return ops.vander(x, type_of(x).shape[-1] if N is None else N, True)  # type: ignore[no-any-return]
 
@@ -105,6 +109,10 @@ def matrix_norm(
 ) -> Tensor:
     """Norms of matrices: "fro", "nuc", 1, -1, 2, -2, inf, -inf."""
     x = require_floating(A if dtype is None else cast(A, dtype), "matrix_norm")
+    if len(dim) != 2:
+        raise UsageError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {list(dim)}", {"A": A})
+    if isinstance(ord, str) and ord not in ("fro", "nuc"):
+        raise UsageError(f"linalg.matrix_norm: Order {ord} not supported.", {"A": A}, "'fro', 'nuc' or a number")
     rows, columns = (normalize_axis(d, type_of(x).ndim, "matrix_norm") for d in dim)
     if ord == "fro":
         return vector_p_norm(x, 2, (rows, columns), keepdim)
@@ -150,6 +158,8 @@ def norm(A: Tensor, ord: Any = None, dim: Dims = None, keepdim: bool = False, *,
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number in a norm (2 by default)."""
     if p in (None, 2, -2):
+        if type_of(A).size == 0:
+            return A.real.sum((-2, -1)) if type_of(A).ndim > 1 else A  # type: ignore[no-any-return]
         values = svdvals(A)
         top, bottom = values[..., 0], values[..., -1]
         return bottom / top if p == -2 else top / bottom

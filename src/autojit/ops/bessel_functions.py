@@ -37,7 +37,7 @@ __all__ = ["Bessel", "bessel"]
 _BLOCK = 4096  # numbers at a time, whose intermediates stay in cache
 _FAR = 30.0
 _NODES = 64  # of K's integral
-# Of J's and I's, by the size of x: the error with n nodes is J or I of order 4 n. More nodes round less, where it shows.
+# Of J's and I's by the size of x: the error with n nodes is J or I of order 4 n. More round less, where it shows.
 _J_NODES = ((1.0, 5), (4.0, 8), (12.0, 16), (_FAR, 64))
 _I_NODES = ((1.0, 5), (4.0, 8), (12.0, 12), (_FAR, 20))
 _TERMS = 30

@@ -16,8 +16,8 @@ from autojit.ops.elementwise_selection import clamp, lerp, nan_to_num
 from autojit.ops.sources import is_one
 
 __all__ = [
-    "addcdiv", "addcmul", "clamp", "fraction", "gated", "huber", "lerp", "logit", "logit_loss", "nan_to_num", "probability_loss",
-    "smooth_l1",
+    "addcdiv", "addcmul", "clamp", "fraction", "gated", "huber", "lerp", "logit", "logit_loss", "nan_to_num",
+    "probability_loss", "smooth_l1",
 ]  # fmt: skip
 
 

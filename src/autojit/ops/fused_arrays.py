@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ARRAY_COMPOSITES", "FusedArrays"]
 
-ARRAY_COMPOSITES: dict[str, Callable[..., Any]] = {
-    name: getattr(composites, name) for name in composites.__all__
-}
+ARRAY_COMPOSITES: dict[str, Callable[..., Any]] = {name: getattr(composites, name) for name in composites.__all__}
 
 
 @record

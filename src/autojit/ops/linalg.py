@@ -19,8 +19,8 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes
 from autojit.ops.by_name import apply
-from autojit.ops.elementwise_exponential import PowNumber
 from autojit.ops.dense_matrices import WIDE, cofactors_by_inverse, substituted
+from autojit.ops.elementwise_exponential import PowNumber
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, broadcast_to, reshape

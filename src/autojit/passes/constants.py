@@ -55,6 +55,8 @@ class ConstantFolder:
         self.builder.inputs = list(graph.inputs)
         self.renamed: dict[Value, Value] = {}
         self.made_by: dict[Value, Node] = {}
+        self.literals: set[Value] = set()
+        self.multiples: set[Value] = set()  # and literals: no rule says anything about other operands
         self.readers = graph.use_counts()
         self.moving = _values_read_by_products(graph)
 
@@ -67,9 +69,10 @@ class ConstantFolder:
                     break
             rule = RULES.get(node.op.name)
             found = None
-            if rule is not None and node.outputs[0].type.dtype in NORMAL_RANGE:
+            applies = rule is not None and not self.multiples.isdisjoint(inputs)
+            if applies and node.outputs[0].type.dtype in NORMAL_RANGE:
                 self.builder.source = node.source
-                found = rule(self, inputs, node.outputs[0].type)
+                found = rule(self, inputs, node.outputs[0].type)  # type: ignore[misc]
             if found is None:
                 self._keep(node if inputs is node.inputs else Node(node.op, inputs, node.outputs, node.source))
             else:
@@ -78,8 +81,17 @@ class ConstantFolder:
 
     def _keep(self, node: Node) -> None:
         self.builder.nodes.append(node)
+        self._note(node)
+
+    def _note(self, node: Node) -> None:
         for value in node.outputs:
             self.made_by[value] = node
+        name = node.op.name
+        if name == "full":
+            self.literals.add(node.outputs[0])
+            self.multiples.add(node.outputs[0])
+        elif name == "neg" or (name == "mul" and not self.literals.isdisjoint(node.inputs)):
+            self.multiples.add(node.outputs[0])
 
     def _rename(self, old: Value, new: Value) -> None:
         self.renamed[old] = new
@@ -90,7 +102,7 @@ class ConstantFolder:
     def apply(self, op: Op, *inputs: Value) -> Value:
         """Append a node; each of its operands has one more reader."""
         (output,) = self.builder.apply(op, inputs)
-        self.made_by[output] = self.builder.nodes[-1]
+        self._note(self.builder.nodes[-1])
         for value in inputs:
             self.readers[value] = self.readers.get(value, 0) + 1
         return output
@@ -103,7 +115,7 @@ class ConstantFolder:
         if product.factor == -1:
             return self.apply(NEG, x)
         (literal,) = self.builder.apply(Full(product.factor, x.type.dtype, ()), ())
-        self.made_by[literal] = self.builder.nodes[-1]
+        self._note(self.builder.nodes[-1])
         return self.apply(MUL, x, literal)
 
     def operands_of(self, value: Value, op: Op) -> tuple[Value, ...] | None:

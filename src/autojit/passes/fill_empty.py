@@ -14,7 +14,8 @@ def fill_empty(graph: Graph) -> Graph:
 
     Preserves results, effects and source locations. Time O(nodes); graphs without an extent of 0 come back as they are.
     """
-    if not any(v.type.size == 0 for node in graph.nodes for v in (*node.inputs, *node.outputs)):
+    made = [v for node in graph.nodes for v in node.outputs]
+    if not any(0 in v.type.shape for v in (*graph.inputs, *made)):
         return graph
     builder = GraphBuilder()
     builder.inputs = list(graph.inputs)

@@ -24,6 +24,8 @@ def join_slices(graph: Graph) -> Graph:
     Preserves results to rounding (other terms of the sum are added first, a negative zero keeps its sign) and source
     locations. Time O(nodes + terms log terms).
     """
+    if not any(isinstance(node.op, Pad) for node in graph.nodes):
+        return graph
     made_by = graph.definitions()
     joined: dict[Value, list[Node]] = {}
     for node, terms in sums(graph):

@@ -265,7 +265,12 @@ class NativeEntry:
             if not _INT64.min <= argument.value <= _INT64.max:
                 raise ArgumentError("entry: an int does not fit 64 bits", facts={"value": argument.value})
             return {"kind": KINDS.index("equal_int"), "offset": argument.value}
-        return {"kind": KINDS.index(_CELL_KINDS[type(argument)]), "store": data_address(argument.cell)}
+        return {
+            "kind": KINDS.index(_CELL_KINDS[type(argument)]),
+            "store": data_address(argument.cell),
+            "least": argument.least,
+            "most": argument.most,
+        }
 
     def _array_words(self, check: ArrayCheck, table_index: int | None) -> dict[str, int]:
         return {

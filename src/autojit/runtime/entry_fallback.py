@@ -33,7 +33,6 @@ from autojit.runtime.entry_spec import (
     TensorArgument,
 )
 
-_INT64 = np.iinfo(np.int64)
 
 
 class PythonEntry:
@@ -180,9 +179,9 @@ def _argument_holds(value: Any, argument: Argument) -> bool:
         case EqualIntArgument():
             return type(value) is int and value == argument.value
         case FloatArgument():
-            return type(value) is float
+            return type(value) is float and argument.least <= int(np.float64(value).view(np.int64)) <= argument.most
         case IntArgument():
-            return type(value) is int and _INT64.min <= value <= _INT64.max
+            return type(value) is int and argument.least <= value <= argument.most
 
 
 def _array_holds(value: Any, check: ArrayCheck) -> bool:

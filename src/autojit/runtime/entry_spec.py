@@ -80,16 +80,26 @@ class EqualIntArgument(NamedTuple):
     value: int
 
 
+INT64_LEAST, INT64_MOST = -(2**63), 2**63 - 1
+
+
 class FloatArgument(NamedTuple):
-    """An exact float, stored in `cell` (0-d float64), which the pointer table points to."""
+    """An exact float, stored in `cell` (0-d float64), which the pointer table points to.
+
+    Its 64 bits, read as an int, lie in [`least`, `most`]: bits of floats from 0 on are ordered as the floats are.
+    """
 
     cell: npt.NDArray[np.float64]
+    least: int = INT64_LEAST
+    most: int = INT64_MOST
 
 
 class IntArgument(NamedTuple):
-    """An exact int that fits 64 bits, stored in `cell` (0-d int64), which the pointer table points to."""
+    """An exact int in [`least`, `most`], stored in `cell` (0-d int64), which the pointer table points to."""
 
     cell: npt.NDArray[np.int64]
+    least: int = INT64_LEAST
+    most: int = INT64_MOST
 
 
 Argument = TensorArgument | ArrayArgument | ObjectArgument | EqualIntArgument | FloatArgument | IntArgument

@@ -52,6 +52,8 @@ ARGUMENT = (
     "slots",  # address of (offset, expected object) pairs
     "flags",  # NumPy flags that must be set
     "held",  # scratch: the array of this call
+    "least",  # of a number's 64 bits
+    "most",
 )
 
 RING = (

@@ -18,7 +18,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here_inside
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
-from autojit.ops.shape import BroadcastTo
+from autojit.ops.shape import BroadcastTo, Reshape
 from autojit.ops.sources import Full
 from autojit.tensor.recording import (
     record,
@@ -315,7 +315,15 @@ def _reshapes_in_place(op: Any, operand: Tensor, array: Any) -> bool:
         if operand._view is None and operand._array is None:
             return True
         base = layout_of(operand)
-        return _aliases(base, op.eager(base))
+        if base.flags.c_contiguous:
+            return True
+        if type(op) is not Reshape:
+            return _aliases(base, op.eager(base))
+        try:
+            base.reshape(op.shape, copy=False)
+        except ValueError:  # a copy would touch memory that nobody has touched
+            return False
+        return True
     return _aliases(operand._array, array)
 
 

@@ -345,7 +345,8 @@ def _ramp(start: Any, step: Any, count: int, dtype: DType) -> Tensor:
     if state.trace is not None:
         return cast(_iota(count, wide) * step + start, dtype)
     if wide is int64 and isinstance(count, int):
-        return wrap(np.arange(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
+        ramp: Any = np.arange
+        return wrap(ramp(start, start + count * step, step, wide.numpy).astype(dtype.numpy, copy=False))
     values = np.arange(count, dtype=wide.numpy)
     values *= step
     values += start
@@ -439,18 +440,24 @@ def new_full(
     return made_like(self, made) if state.layers else made
 
 
+def _given(size: tuple[Any, ...], name: str) -> tuple[int, ...]:
+    if not size:
+        raise ArgumentKindError(f'{name}() missing 1 required positional arguments: "size"')
+    return sizes_of(size)
+
+
 def new_zeros(
     self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """Zeros in this tensor's dtype."""
-    return new_full(self, sizes_of(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+    return new_full(self, _given(size, "new_zeros"), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def new_ones(
     self: Tensor, *size: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """Ones in this tensor's dtype."""
-    return new_full(self, sizes_of(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+    return new_full(self, _given(size, "new_ones"), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def new_empty(

@@ -12,7 +12,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, int64
-from autojit.core.errors import DTypeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.core.sizes import agree, is_symbolic
 from autojit.ops.base import normalize_axis
 from autojit.ops.matmul import require_base
@@ -63,6 +63,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
             return in_one_pass("lerp", (weight,), input, end, node="LerpBackward0")  # type: ignore[no-any-return]
         if _all_floats(input, weight):
             return in_one_pass("lerp", (), input, end, weight, node="LerpBackward1")  # type: ignore[no-any-return]
+    if type_of(input).dtype is not type_of(end).dtype:
+        raise DTypeError(f"expected dtype {type_of(input).dtype} for `end` but got dtype {type_of(end).dtype}")
     return ops.lerp(input, end, weight)  # type: ignore[no-any-return]
 
 
@@ -80,7 +82,8 @@ def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
         return in_one_pass("addcdiv", (value,), input, tensor1, tensor2, node="AddcdivBackward0")  # type: ignore[no-any-return]
     if all(isinstance(t, Tensor) and type_of(t).dtype.category < 2 for t in (tensor1, tensor2)):
         raise UsageError(
-            "Integer division with addcdiv is not supported", {"tensor1": tensor1, "tensor2": tensor2},
+            "Integer division with addcdiv is not supported",
+            {"tensor1": tensor1, "tensor2": tensor2},
             "convert to floats: addcdiv(input, tensor1.float(), tensor2)",
         )
     quotient = div(tensor1, tensor2)
@@ -144,6 +147,8 @@ def sinc(input: Tensor) -> Tensor:
 
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension ``p``."""
+    if p < 1:
+        raise UsageError(f"p has to be greater than or equal to 1, but got {p}", {"input": input})
     x = floating(input, "mvlgamma")
     total = x * 0 + p * (p - 1) / 4 * math.log(math.pi)
     for k in range(p):
@@ -197,13 +202,25 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """Every combination of elements of vectors, as rows."""
+    for vector in tensors:
+        _require_vector(vector)
     if len(tensors) == 1:
         return tensors[0]
     return stack([reshape(grid, -1) for grid in meshgrid(*tensors, indexing="ij")], 1)
 
 
+def _require_vector(x: Tensor) -> None:
+    if type_of(x).ndim != 1:
+        raise UsageError(f"Expect a 1D vector, but got shape {list(type_of(x).shape)}", {"input": x})
+
+
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every combination of ``r`` elements of a vector, as rows; ``with_replacement`` elements may repeat."""
+    _require_vector(input)
+    if r < 0:
+        raise UsageError(f"Expect a non-negative number, but got {r}", {"input": input})
+    if r == 0:
+        return input.new_empty((0,))  # type: ignore[no-any-return]
     choose: Any = pairs_with_repetition if with_replacement else pairs_of
     places = np.array(list(choose(range(type_of(input).size), r)), np.int64).reshape(-1, r)
     return reshape(index_select(input, 0, wrap(places.reshape(-1))), places.shape)
@@ -227,33 +244,6 @@ def atleast_3d(*tensors: Any) -> Any:
     return reshape(x, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
 
 
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
-    """The integral along an axis by the trapezoidal rule, at points ``x`` or ``dx`` apart."""
-    axis = normalize_axis(dim, type_of(y).ndim, "trapezoid")
-    if x is not None:
-        return trapezoids(y, x, axis).sum(axis) / 2
-    extent = type_of(y).shape[axis]
-    if extent == 0:
-        return y.sum(axis) * dx  # type: ignore[no-any-return]
-    return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx  # type: ignore[no-any-return]
-
-
-def trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Twice the areas between neighbouring samples, one fewer than there are, at the points ``x``."""
-    ndim, extent = type_of(y).ndim, type_of(y).shape[axis]
-    if type_of(x).ndim == 1:
-        x = reshape(x, [-1 if k == axis else 1 for k in range(ndim)])
-    along = axis - ndim
-    steps = x.diff(dim=along)
-    kept = extent - 1 if extent else 0
-    return (y.narrow(axis, extent - kept, kept) + y.narrow(axis, 0, kept)) * steps  # type: ignore[no-any-return]
-
-
-def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
-    """``trapezoid`` under its old name."""
-    return trapezoid(y, x, dx=dx, dim=dim)
-
-
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The vector product along an axis of extent 3, by default the first such axis."""
     x, y = type_of(input), type_of(other)
@@ -268,6 +258,11 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         raise DTypeError(f"linalg.cross: expected scalar type {x.dtype} but found {y.dtype}", {"other": other})
     ahead, behind = other.roll(-1, dim), other.roll(-2, dim)
     return input.roll(-1, dim) * behind - input.roll(-2, dim) * ahead  # type: ignore[no-any-return]
+
+
+_DISTANCE_MODES = (
+    "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist",
+)  # fmt: skip
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
@@ -286,16 +281,19 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         )
     if p < 0:
         raise UsageError("cdist only supports non-negative p values", {"p": p})
-    found = _distances(*[cast(t, float32) if type_of(t).dtype.size_bytes == 2 else t for t in (x1, x2)], p, compute_mode)
+    x, y = [cast(t, float32) if type_of(t).dtype.size_bytes == 2 else t for t in (x1, x2)]
+    if compute_mode not in _DISTANCE_MODES:
+        raise ArgumentError(f"{compute_mode} is not a valid value for compute_mode", {"known": _DISTANCE_MODES})
+    found = _distances(x, y, p, compute_mode)
     return rename_node(cast(found, type_of(x1).dtype), "CdistBackward0", p=float(p))
 
 
 def _distances(x: Tensor, y: Tensor, p: float, mode: str) -> Tensor:
     """By products where torch takes them and they are faster, else from the differences."""
     (n, width), m = type_of(x).shape[-2:], type_of(y).shape[-2]
-    if not any(map(is_symbolic, (n, m, width))) and p == 2 and mode != "donot_use_mm_for_euclid_dist":
-        if mode == "use_mm_for_euclid_dist" or (max(n, m) > 25 and width > _SHORT_ROW):
-            return in_one_step("distances_by_products", (), x, y, work=n * m * width)  # type: ignore[no-any-return]
+    by_products = p == 2 and mode != "donot_use_mm_for_euclid_dist" and not any(map(is_symbolic, (n, m, width)))
+    if by_products and (mode == "use_mm_for_euclid_dist" or (max(n, m) > 25 and width > _SHORT_ROW)):
+        return in_one_step("distances_by_products", (), x, y, work=n * m * width)  # type: ignore[no-any-return]
     return in_one_step("distances", (float(p),), x, y, work=n * m * width)  # type: ignore[no-any-return]
 
 
@@ -313,7 +311,10 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along an axis whose p-norm is above ``maxnorm``, scaled down to it."""
     if type_of(input).ndim < 2:
         raise UsageError(f"renorm: input needs at least 2 dimensions, got {type_of(input).ndim} dimensions")
-    axes = tuple(axis for axis in range(type_of(input).ndim) if axis != dim % type_of(input).ndim)
+    if not p > 0 or maxnorm < 0:
+        raise UsageError(f"renorm: non-positive-norm not supported: p={p}, maxnorm={maxnorm}", {"input": input})
+    along = normalize_axis(dim, type_of(input).ndim, "renorm")
+    axes = tuple(axis for axis in range(type_of(input).ndim) if axis != along)
     size = norm(input, p, axes, keepdim=True)
     return mul(input, where(size > maxnorm, maxnorm / (size + 1e-7), 1.0))
 
@@ -432,13 +433,21 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return type_of(input).shape == type_of(other).shape
 
 
+def _require_extents(row: int, col: int) -> None:
+    for name, extent in (("row", row), ("col", col)):
+        if extent < 0:
+            raise UsageError(f"{name} must be non-negative, got {extent}")
+
+
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
     """Positions of a matrix's lower triangle, as rows of an integer matrix."""
+    _require_extents(row, col)
     return _places(np.tril_indices(row, offset, col), dtype, **options)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, **options: Any) -> Tensor:
     """Positions of a matrix's upper triangle, as rows of an integer matrix."""
+    _require_extents(row, col)
     return _places(np.triu_indices(row, offset, col), dtype, **options)
 
 

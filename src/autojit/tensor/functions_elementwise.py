@@ -105,14 +105,19 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
     x, y = together(input, _scaled(other, alpha), "sub")
-    if type_of(x).dtype is bool_:
+    if type_of(x).dtype is bool_ or ((x is not input or y is not other) and _is_bool(input, other)):
         raise DTypeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported.",
+            "Subtraction, the `-` operator, with a bool tensor is not supported.",
             {"input": x, "other": y},
             "use the `^` or `logical_xor()` operator instead",
         )
     found: Tensor = apply(_SUB, x, y)
     return found
+
+
+def _is_bool(*operands: Any) -> bool:
+    """Whether a tensor of bools is among the operands, as they were given."""
+    return any(isinstance(t, Tensor) and type_of(t).dtype is bool_ for t in operands)
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
@@ -369,12 +374,17 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     if state.autocast is not None:
         return state.autocast.full(polar, abs, angle)  # type: ignore[no-any-return]
     refuse_numbers("polar", abs, angle, ("abs", "angle"))
+    if type_of(abs).dtype is not type_of(angle).dtype or not type_of(abs).dtype.is_floating_point:
+        return complex(abs, angle)  # which says what is wrong
     return complex(mul(abs, cos(angle)), mul(abs, sin(angle)))
 
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest, halves to even."""
-    return ops.round(as_operand(input, "round"), decimals)  # type: ignore[no-any-return]
+    x = as_operand(input, "round")
+    if type_of(x).dtype.kind in ("bool", "complex"):
+        raise UnsupportedDTypeError(f'"round" not implemented for {type_of(x).dtype}', {"input": x})
+    return ops.round(x, decimals)  # type: ignore[no-any-return]
 
 
 def isposinf(input: Tensor) -> Tensor:

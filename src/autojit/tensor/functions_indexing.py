@@ -9,7 +9,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
-from autojit.core.errors import DTypeError, ShapeError, UsageError
+from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.sources import is_one
 from autojit.tensor.dispatch import number
@@ -30,6 +30,20 @@ def _index(index: Tensor, what: str) -> Tensor:
     raise DTypeError(f"{what}(): Expected dtype int64 for index", {"index": index}, "convert it: index.long()")
 
 
+def _long(index: Tensor, what: str) -> Tensor:
+    """The index of a function that takes no int32."""
+    if type_of(index).dtype is not int64:
+        raise DTypeError(f"{what}(): Expected a long tensor for index", {"index": index}, "convert it: index.long()")
+    return index
+
+
+def _line(index: Tensor, what: str) -> Tensor:
+    """The index of a function that takes a vector of positions, or one."""
+    if type_of(index).ndim > 1:
+        raise IndexingError(f"{what}(): Index is supposed to be a vector or scalar", {"index": index}, "index.ravel()")
+    return _index(index, what)
+
+
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
     return ops.gather(input, dim, _index(index, "gather"))  # type: ignore[no-any-return]
@@ -42,17 +56,17 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along ``dim`` at a vector of positions."""
-    return ops.index_select(input, dim, _index(index, "index_select"))  # type: ignore[no-any-return]
+    return ops.index_select(input, dim, _line(index, "index_select"))  # type: ignore[no-any-return]
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor."""
-    return ops.take(input, _index(index, "take"))  # type: ignore[no-any-return]
+    return ops.take(input, _long(index, "take"))  # type: ignore[no-any-return]
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with elements of the flattened tensor replaced by those of ``source`` (or increased by them)."""
-    places = _index(index, "put_")
+    places = _long(index, "put_")
     if type_of(source).size != type_of(places).size:
         raise UsageError(
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
@@ -102,8 +116,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     if type_of(scaled).ndim == 0 and type_of(index).ndim == 1:
         scaled = scaled.reshape(1)
     if type_of(input).ndim == 0:
+        normalize_axis(dim, 0, "index_add")
         return index_add(input.reshape(1), 0, index, scaled).reshape(())  # type: ignore[no-any-return]
-    return ops.index_add(input, dim, _index(index, "index_add"), scaled)  # type: ignore[no-any-return]
+    return ops.index_add(input, dim, _line(index, "index_add"), scaled)  # type: ignore[no-any-return]
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -111,8 +126,9 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     if type_of(source).ndim == 0 and type_of(input).ndim == 1:
         source = source.reshape(1)
     if type_of(input).ndim == 0:
+        normalize_axis(dim, 0, "index_copy")
         return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(1)).reshape(())  # type: ignore[no-any-return]
-    return ops.index_copy(input, dim, _index(index, "index_copy"), source)  # type: ignore[no-any-return]
+    return ops.index_copy(input, dim, _line(_long(index, "index_copy"), "index_copy"), source)  # type: ignore[no-any-return]
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -124,7 +140,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {type_of(value).ndim} "
             "dimension(s)."
         )
-    places = _index(index, "index_fill").reshape(-1)
+    places = _line(index, "index_fill").reshape(-1)
     extent = t.shape[axis] if t.ndim else 1
     none, all_ = number(False, bool_).expand(extent), number(True, bool_).expand(type_of(places).shape)
     chosen = ops.index_copy(none, 0, places, all_)
@@ -134,6 +150,12 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """``input`` with ``values`` written (or added) at ``input[indices]``."""
+    if type_of(values).dtype is not type_of(input).dtype:
+        raise DTypeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{type_of(input).dtype} for the destination and {type_of(values).dtype} for the source.",
+            {"input": input, "values": values},
+        )
     return put_at(input, tuple(slice(None) if i is None else i for i in indices), values, accumulate)
 
 
@@ -172,6 +194,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     wide = cast(mask, int64).reshape(-1)
     place = add(wide.cumsum(0), -1)
     flat = source.reshape(-1)
+    if mask._array is not None and int(mask._array.sum()) > type_of(flat).size:
+        raise UsageError(
+            "masked_scatter: Number of elements of source is less than the number of ones in mask", {"source": source}
+        )
     if type_of(flat).size == 0:
         return where(mask, input, input)  # type: ignore[no-any-return]
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)

@@ -181,7 +181,8 @@ def lobpcg(
 def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Tensor | None = None) -> SvdFactors:
     """The ``q`` largest singular values (of ``A - M``) and their vectors, by a complete decomposition."""
     u, s, v = svd(A if M is None else A - M)
-    return SvdFactors(narrow(u, -1, 0, q), narrow(s, -1, 0, q), narrow(v, -1, 0, q))
+    count = min(q, *type_of(A).shape[-2:])
+    return SvdFactors(narrow(u, -1, 0, count), narrow(s, -1, 0, count), narrow(v, -1, 0, count))
 
 
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> SvdFactors:

@@ -468,6 +468,8 @@ def diff(
     """The n-th forward difference along ``dim``; the operand itself for n = 0."""
     if n < 0:
         raise UsageError(f"order must be non-negative but got {n}")
+    if type_of(input).ndim == 0:
+        raise UsageError("diff expects input to be at least one-dimensional", {"input": input})
     if n == 0:
         return input
     parts = [p for p in (prepend, input, append) if p is not None]

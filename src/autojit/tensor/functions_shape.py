@@ -10,7 +10,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import int64, result_type
-from autojit.core.errors import ArgumentError, ShapeError, UsageError, tensors_expected
+from autojit.core.errors import ArgumentError, ArgumentKindError, ShapeError, UsageError, tensors_expected
 from autojit.core.sizes import agree, as_extent, as_size
 from autojit.ir.op import Op, bind
 from autojit.ops.base import broadcast_shapes as broadcast
@@ -34,7 +34,11 @@ def sizes_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Extents given one by one or as one sequence."""
     if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
         sizes = tuple(sizes[0])
-    return tuple([as_size(n) for n in sizes])
+    found = tuple([as_size(n) for n in sizes])
+    for n in found:
+        if type(n) is int and n < -1:
+            raise ShapeError(f"invalid shape dimension {n} at index {found.index(n)} of shape {list(found)}")
+    return found
 
 
 def axes_of(axes: tuple[Any, ...]) -> tuple[int, ...]:
@@ -182,6 +186,8 @@ def repeat(input: Tensor, *args: Any, repeats: Any = None) -> Tensor:
 
 def tile(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """NumPy's tile."""
+    if not args and dims is None:
+        raise ArgumentKindError('tile() missing 1 required positional arguments: "dims"', {"input": input})
     return _in_memory_of_its_own(ops.tile(input, sizes_of(args) if dims is None else sizes_of((dims,))), input)
 
 
@@ -197,6 +203,8 @@ def roll(input: Tensor, shifts: Dims, dims: Dims | None = ()) -> Tensor:
 
 def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reverse the order along axes; a copy."""
+    if not args and dims is None:
+        raise ArgumentKindError('flip() missing 1 required positional arguments: "dims"', {"input": input})
     axes = axes_of(args) if dims is None else axes_of((dims,))
     return ops.flip(input, axes) if axes else clone(input)
 
@@ -339,6 +347,10 @@ def _each(function: Callable[[Tensor], Tensor], tensors: tuple[Any, ...]) -> Any
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of vectors; ``indexing`` is "ij" (the default) or "xy"."""
     given = list(tensors[0]) if len(tensors) == 1 and not isinstance(tensors[0], Tensor) else list(tensors)
+    if indexing not in (None, "ij", "xy"):
+        raise UsageError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    if not given:
+        raise UsageError("meshgrid expects a non-empty TensorList")
     swap = indexing == "xy" and len(given) > 1
     if swap:
         given[0], given[1] = given[1], given[0]

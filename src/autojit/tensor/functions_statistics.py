@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import int64
+from autojit.core.dtypes import bool_, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_derived import trapezoids
 from autojit.tensor.functions_elementwise import (
     add,
     clamp,
@@ -283,3 +282,32 @@ def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:
         high, weight = minimum(low + 1, number(last, type_of(low).dtype)), place - low
     below = ordered.index_select(-1, low.long())
     return below if weight is None else below.lerp(ordered.index_select(-1, high.long()), weight)  # type: ignore[no-any-return]
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """The integral along an axis by the trapezoidal rule, at points ``x`` or ``dx`` apart."""
+    axis = normalize_axis(dim, type_of(y).ndim, "trapezoid")
+    if any(t is not None and type_of(t).dtype is bool_ for t in (x, y)):
+        raise UsageError("trapezoid: received a bool input for `x` or `y`, but bool is not supported", {"y": y})
+    if x is not None:
+        return trapezoids(y, x, axis).sum(axis) / 2
+    extent = type_of(y).shape[axis]
+    if extent == 0:
+        return y.sum(axis) * dx  # type: ignore[no-any-return]
+    return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx  # type: ignore[no-any-return]
+
+
+def trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Twice the areas between neighbouring samples, one fewer than there are, at the points ``x``."""
+    ndim, extent = type_of(y).ndim, type_of(y).shape[axis]
+    if type_of(x).ndim == 1:
+        x = reshape(x, [-1 if k == axis else 1 for k in range(ndim)])
+    along = axis - ndim
+    steps = x.diff(dim=along)
+    kept = extent - 1 if extent else 0
+    return (y.narrow(axis, extent - kept, kept) + y.narrow(axis, 0, kept)) * steps  # type: ignore[no-any-return]
+
+
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+    """``trapezoid`` under its old name."""
+    return trapezoid(y, x, dx=dx, dim=dim)

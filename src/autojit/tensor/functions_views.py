@@ -240,6 +240,8 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along an axis as a new last axis; a view."""
+    if step <= 0:
+        raise UsageError(f"step is {step} but must be > 0", {"input": input})
     found: Tensor = ops.unfold(input, dimension, size, step)
     return found.select(0, 0) if type_of(input).ndim == 0 else found
 

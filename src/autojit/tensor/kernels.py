@@ -107,11 +107,11 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
         order = found
     else:
         arrays = [a if a.flags.carray else np.require(a, requirements="CA") for a in arrays]
-    results = [np.empty(shape, dtype, order) for shape, dtype in call.results]
-    found_results = call.kernel.run_with(arrays, results, call.sizes)
+    empty: Any = np.empty
+    results = call.kernel.run_with(arrays, [empty(shape, dtype, order) for shape, dtype in call.results], call.sizes)
     if call.kernel.arena_bytes > KEPT_BYTES:
         call.kernel.release_arenas()
-    return found_results[0] if len(results) == 1 else tuple(found_results)
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _prepared(op: Op, arrays: Sequence[NDArray[Any]], key: Any) -> _Call | None:
@@ -174,7 +174,9 @@ def _serves(operands: Sequence[Any]) -> bool:
     return is_alike and _order_of([t._array for t in operands]) is not None
 
 
-def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int = 1, work: int = 0) -> Any:
+def in_one_step(
+    name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int = 1, work: int = 0
+) -> Any:
     """The composite ``name`` of ``ops.fused_arrays``: of large arrays by one compiled step, recorded as one node.
 
     Args:
@@ -230,7 +232,7 @@ def _are_large(operands: Sequence[Any], work: int) -> bool:
 
 
 def _order_of(arrays: Sequence[NDArray[Any]]) -> str | None:
-    """ "C" or "F" where the arrays of one shape all lie in that order, aligned."""
+    """The order, "C" or "F", in which the arrays of one shape all lie, aligned."""
     rows = columns = True
     for array in arrays:
         if array.ndim:

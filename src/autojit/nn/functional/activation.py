@@ -271,7 +271,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     size = input.shape[dim]
     if size % 2:
         raise ShapeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
-    a, b = input.split(size // 2, dim)
+    a, b = input.narrow(dim, 0, size // 2), input.narrow(dim, size // 2, size // 2)
     found: Tensor = in_one_pass("gated", (), a, b, node="GluBackward0")
     return found
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, IndexOutOfRangeError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
 from autojit.nn.functional.reduction import COMMON, is_known, reduce_loss, reduced_in_one_step, resolve_reduction
 from autojit.ops import composites_loss
@@ -153,12 +155,10 @@ def cross_entropy(
         raise UsageError(f"expected scalar type Long but found {target.dtype} for class indices of cross_entropy")
     is_plain = weight is None and label_smoothing == 0.0 and reduction == "mean" and ignore_index < 0
     if is_plain and _names_classes(input, target):
-        if input.numel() >= LARGE:
-            options = (1, 0.0, "mean")
-            found: Tensor = in_one_step("class_losses", options, input, target, node="NllLossBackward0")
-            return found
-        found = apply(_NLL_LOSS, input.log_softmax(1), target)
-        return found
+        if input.numel() < LARGE:
+            return cast(Tensor, apply(_NLL_LOSS, input.log_softmax(1), target))
+        options = (1, 0.0, "mean")
+        return cast(Tensor, in_one_step("class_losses", options, input, target, node="NllLossBackward0"))
     axis = _check_classes("cross_entropy", input, target, weight)
     _index_dtype("cross_entropy", target)
     target = target.to(aj.int64)
@@ -219,6 +219,12 @@ def binary_cross_entropy(
         raise ArgumentError(
             f"Using a target size ({list(target.shape)}) that is different to the input size ({list(input.shape)}) "
             "is deprecated. Please ensure they have the same size."
+        )
+    if target.dtype is not input.dtype:
+        raise DTypeError(
+            f"binary_cross_entropy: found dtype {target.dtype} but expected {input.dtype}",
+            {"input": input, "target": target},
+            "convert the target: target.to(input.dtype)",
         )
     if is_known(input) and not _are_probabilities(input):
         raise UsageError("all elements of input should be between 0 and 1", {"input": input}, "pass probabilities")

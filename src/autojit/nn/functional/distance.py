@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import autojit as aj
-from autojit.core.errors import ShapeError
+from autojit.core.errors import DTypeError, ShapeError
+from autojit.nn.functional.reduction import promoted
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.kernels import in_one_step
@@ -15,8 +16,8 @@ def _p_norm(x: Tensor, p: float, dim: int, keepdim: bool) -> Tensor:
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """x / max(|x|_p, eps) along ``dim``."""
-    axis = normalize_axis(dim, input.ndim, "normalize") if isinstance(dim, int) else None
-    if axis is not None and input.dtype in (aj.float32, aj.float64):
+    axis = normalize_axis(dim, input.ndim, "normalize") if type(dim) is int else -1
+    if axis >= 0 and input.dtype in (aj.float32, aj.float64):
         found: Tensor = in_one_step("unit_vectors", (float(p), axis, eps), input, node="DivBackward0")
     else:
         found = input / _p_norm(input, p, dim, True).clamp(min=eps).expand_as(input)
@@ -25,7 +26,13 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, o
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 . x2 / (max(|x1|, eps) max(|x2|, eps)) along ``dim`` of the broadcast inputs."""
-    left, right = aj.broadcast_tensors(x1, x2)
+    left, right = promoted(*aj.broadcast_tensors(x1, x2))
+    if not left.is_floating_point():
+        raise DTypeError(
+            f"cosine_similarity: expected common dtype to be floating point, yet common dtype is {left.dtype}",
+            {"x1": x1, "x2": x2},
+            "convert an operand: x1.float()",
+        )
     left_norm = _p_norm(left, 2.0, dim, True).clamp(min=eps)
     right_norm = _p_norm(right, 2.0, dim, True).clamp(min=eps)
     return ((left / left_norm) * (right / right_norm)).sum(dim)

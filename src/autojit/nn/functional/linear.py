@@ -28,6 +28,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     turned = weight.t() if weight.ndim == 2 else weight
     if bias is None:
         return aj.matmul(input, turned)
+    if bias.dtype is not weight.dtype:
+        raise DTypeError(
+            f"linear: the bias must have the dtype of the weight, but got {bias.dtype} and {weight.dtype}",
+            {"weight": weight, "bias": bias},
+        )
 
     def compute() -> Tensor:
         return aj.matmul(input, turned) + bias

@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from typing import cast
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
-from autojit.nn.functional.reduction import at_hand, is_known, reduce_loss, reduced_in_one_step, resolve_reduction
+from autojit.nn.functional.reduction import (
+    at_hand,
+    is_known,
+    promoted,
+    reduce_loss,
+    reduced_in_one_step,
+    resolve_reduction,
+)
 from autojit.ops.composed import MseLoss
 from autojit.ops.large_arrays import LARGE
 from autojit.tensor import Tensor
@@ -59,11 +67,9 @@ def mse_loss(
     """(x - y)^2."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if weight is None and reduction == "mean" and at_hand(input, target):
-        if input.numel() >= LARGE:
-            found: Tensor = in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0")
-            return found
-        found = apply(_MSE_LOSS, input, target)
-        return found
+        if input.numel() < LARGE:
+            return cast(Tensor, apply(_MSE_LOSS, input, target))
+        return cast(Tensor, in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0"))
     x, y = _same_shape(input, target)
     difference = x - y
     return _weighted(difference * difference, weight, reduction)
@@ -113,7 +119,7 @@ def huber_loss(
     x, y = _same_shape(input, target)
     if weight is None:
         return reduced_in_one_step("huber", (float(delta),), x, y, reduction, node="HuberLossBackward0")
-    loss = in_one_pass("huber", (float(delta),), x, y, node="HuberLossBackward0")
+    loss = in_one_pass("huber", (float(delta),), *promoted(x, y), node="HuberLossBackward0")
     return _weighted(loss, weight, reduction)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.kernels import in_one_step
@@ -42,6 +42,19 @@ def _wide(input: Tensor) -> Tensor:
     return input.to(aj.float32) if input.dtype in (aj.float16, aj.bfloat16) else input
 
 
+def _check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
+    """Errors for parameters that have neither the input's dtype nor, beside an input of halves, float32."""
+    dtype = input.dtype
+    allowed = (dtype, aj.float32) if dtype.size_bytes == 2 else (dtype,)
+    for parameter in parameters:
+        if parameter is not None and parameter.dtype not in allowed:
+            raise DTypeError(
+                f"{name}: mixed dtype: expected parameters of {dtype}, but got {parameter.dtype}",
+                {"input": input, "parameter": parameter},
+                "convert the module: module.to(input.dtype)",
+            )
+
+
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -55,6 +68,7 @@ def layer_norm(
     """
     axes = _trailing_axes("layer_norm", input, normalized_shape)
     _check_affine(weight, bias, normalized_shape)
+    _check_dtypes("layer_norm", input, weight, bias)
     options = (axes, eps, weight is not None, bias is not None)
     operands = _given(_wide(input), weight, bias)
     return _narrowed(in_one_step("normalized", options, *operands, node="NativeLayerNormBackward0"), input)
@@ -99,6 +113,7 @@ def group_norm(
     """Normalise each sample over groups of channels (axis 1) and all later axes. Source: arXiv:1803.08494."""
     if input.ndim < 2:
         raise ShapeError(f"Expected at least 2 dimensions for input tensor but received {input.ndim}")
+    _check_dtypes("group_norm", input, weight, bias)
     channels = input.shape[1]
     if num_groups <= 0 or channels % num_groups:
         raise ShapeError(
@@ -136,6 +151,7 @@ def batch_norm(
     if eps < 0 or (training and eps == 0):
         bound = "positive during training" if training else "non-negative"
         raise ArgumentError(f"batch_norm eps must be {bound}, but got {eps}")
+    _check_dtypes("batch_norm", input, weight, bias)
     if input.numel() == 0:
         return _empty_batch_norm(input, weight, bias)
     x = _wide(input)

@@ -47,12 +47,12 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 def _constant(input: Tensor, widths: list[int], value: float) -> Tensor:
     """Concatenate constant blocks (crop where the width is negative), one axis at a time."""
-    if min(widths, default=0) >= 0 and isinstance(value, int | float) and input.dtype.kind != "bool":
-        before, after = [0] * input.ndim, [0] * input.ndim
+    if min(widths, default=0) >= 0 and input.dtype.kind != "bool":
+        low, high = [0] * input.ndim, [0] * input.ndim
         for place in range(len(widths) // 2):
-            before[-1 - place], after[-1 - place] = widths[2 * place], widths[2 * place + 1]
+            low[-1 - place], high[-1 - place] = widths[2 * place], widths[2 * place + 1]
         value = value if input.is_floating_point() or input.is_complex() else int(value)
-        found: Tensor = in_one_step("pad", (tuple(before), tuple(after), value), input, node="ConstantPadNdBackward0")
+        found: Tensor = in_one_step("pad", (tuple(low), tuple(high), value), input, node="ConstantPadNdBackward0")
         return found
     for place in range(len(widths) // 2):
         axis = input.ndim - 1 - place

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+import autojit as aj
 from autojit.core.errors import ArgumentError
 from autojit.ops.large_arrays import LARGE
 from autojit.tensor import Tensor
@@ -41,10 +42,19 @@ def reduce_loss(loss: Tensor, reduction: str) -> Tensor:
     raise ArgumentError(f"{reduction} is not a valid value for reduction")
 
 
+def promoted(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the dtype that their sum would have."""
+    if x.dtype is y.dtype:
+        return x, y
+    common = aj.result_type(x, y)
+    return x.to(common), y.to(common)
+
+
 def reduced_in_one_step(
     name: str, options: tuple[object, ...], x: Tensor, y: Tensor, reduction: str, *, node: str
 ) -> Tensor:
     """The losses that the composite ``name`` of ``ops.fused`` gives, reduced: one node where the arrays are large."""
+    x, y = promoted(x, y)
     if reduction == "none" or x.shape != y.shape or x.numel() < LARGE:
         return reduce_loss(in_one_pass(name, options, x, y, node=node), reduction)
     if reduction not in ("mean", "sum"):

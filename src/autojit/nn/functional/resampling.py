@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UnsupportedError
+from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError, UnsupportedError
 from autojit.core.sizes import as_extent, is_symbolic
 from autojit.tensor import Tensor
 from autojit.tensor.op_node import rename_node
@@ -57,6 +57,8 @@ def interpolate(
     _check_options(mode, axes, align_corners, antialias)
     sizes, scales = _grid(input, axes, size, scale_factor)
     _check_mode(input, mode)
+    if min(sizes) < 1:
+        raise ShapeError(f"Input and output sizes should be greater than 0, but got output size {sizes}", {"input": input})
     if recompute_scale_factor:
         scales = [None] * axes
     dtype = input.dtype
