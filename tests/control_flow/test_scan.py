@@ -370,3 +370,26 @@ def test_torchs_module_has_the_functions() -> None:
     from autojit._higher_order_ops import associative_scan, scan, while_loop
 
     assert (associative_scan, scan, while_loop) == (aj.associative_scan, aj.scan, aj.while_loop)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_one_capture_serves_every_length(reverse: bool) -> None:
+    w, v = weights(3, 3), weights(3, 3, seed=1)
+
+    def run(xs: aj.Tensor, ys: aj.Tensor) -> Any:
+        def body(h: aj.Tensor, given: tuple[aj.Tensor, aj.Tensor]) -> Any:
+            x, y = given
+            h = (h @ w.T + x @ v.sin()).tanh()
+            return h, (h * y, h.sum())
+
+        h, results = aj.scan(body, aj.zeros(2, 3, dtype=F), (xs, ys), reverse=reverse)
+        loss = (h**3).sum() + sum((r**2).sum() for r in results)
+        slopes = aj.autograd.grad(loss, (w, v, xs), create_graph=True)
+        return loss, *aj.autograd.grad(sum((s**2).sum() for s in slopes), (w, v, xs))
+
+    step = aj.jit(run)
+    for length in (5, 8, 2, 31):
+        xs, ys = weights(length, 2, 3), weights(length, 2, 3, seed=2)
+        for found, wanted in zip(step(xs, ys), run(xs, ys), strict=True):
+            np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-9, atol=1e-12)
+    assert (step.stats()["captures"], step.stats()["fallbacks"]) == (2, 0), step.explain()

@@ -159,3 +159,29 @@ def test_division_by_an_item_that_is_zero_raises_as_in_python() -> None:
     with pytest.raises(ZeroDivisionError):
         step(aj.tensor([0.0]))
     assert step(aj.tensor([4.0])) == 0.25
+
+
+def test_a_factorisation_whose_failure_is_caught() -> None:
+    def factor(k: aj.Tensor) -> Any:
+        for attempt in range(4):
+            try:
+                with aj.enable_grad():
+                    return aj.linalg.cholesky(k + (1e-6 * attempt) * aj.eye(3, dtype=aj.float64)), attempt
+            except RuntimeError:
+                pass
+        return k, -1
+
+    def inverse(k: aj.Tensor) -> aj.Tensor:
+        try:
+            return aj.linalg.inv(k)
+        except aj.linalg.LinAlgError:
+            return aj.linalg.pinv(k)
+
+    eye, flat = aj.eye(3, dtype=aj.float64), aj.ones(3, 3, dtype=aj.float64)
+    agree(lambda: Program(factor, [(eye,), (flat,), (eye + flat,), (-eye,), (flat,)]), captures=3)
+    agree(lambda: Program(inverse, [(eye,), (flat,), (2 * eye,)]), captures=2)
+    uncaught = aj.jit(aj.linalg.cholesky)
+    assert uncaught(eye).tolist() == eye.tolist()
+    assert uncaught.stats()["splits"] == 0
+    with pytest.raises(aj.linalg.LinAlgError, match="positive-definite"):
+        uncaught(-eye)

@@ -235,6 +235,17 @@ def test_no_steps_are_refused() -> None:
             run(aj.zeros(0, 2, 3))
 
 
+def test_wrong_states_are_refused() -> None:
+    x, h = aj.zeros(5, 2, 3), aj.zeros(1, 2, 4)
+    for net in (nn.LSTM(3, 4), aj.jit(nn.LSTM(3, 4))):
+        with pytest.raises(RuntimeError, match="lstm expects two hidden states"):
+            net(x, (h, h, h))
+        with pytest.raises(RuntimeError, match="dtype"):
+            net(x, (h.float(), h.float()))
+        with pytest.raises(RuntimeError, match="Expected hidden size"):
+            net(x, (h[:, :1], h))
+
+
 def test_a_python_loop_over_cells_has_a_step_per_length_and_says_why() -> None:
     cell = nn.LSTMCell(3, 4)
 

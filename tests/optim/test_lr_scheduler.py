@@ -156,3 +156,19 @@ def test_misuse_is_named() -> None:
         schedules.ChainedScheduler([schedules.StepLR(optimizer, 1), schedules.StepLR(other, 1)])
     with pytest.raises(ValueError, match="Expected 1 lr_lambdas, but got 2"):
         schedules.LambdaLR(optimizer, [abs, abs])
+
+
+def test_schedules_may_derive_from_the_old_name() -> None:
+    class Halves(schedules._LRScheduler):
+        def get_lr(self) -> list[float]:
+            return [base * 0.5**self.last_epoch for base in self.base_lrs]
+
+    optimizer = optim.SGD([aj.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = Halves(optimizer)
+    rates = []
+    for _ in range(3):
+        rates.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    assert rates == [1.0, 0.5, 0.25]
+    assert isinstance(schedule, schedules.LRScheduler)

@@ -128,13 +128,24 @@ def test_the_gradient_of_a_weight_used_transposed_is_one_product() -> None:
     assert "f64[4, 3, 3]" not in str(graph), "a product per step was kept"
 
 
+def test_a_scan_of_one_step_is_its_body() -> None:
+    text = CELL.replace("xs: f64[4, 2, 5]", "xs: f64[1, 2, 5]").replace("ys: f64[4", "ys: f64[1")
+    graph = parse_graph(text.replace("length=4", "length=1"))
+    for order in range(3):
+        changed = verify(open_bodies(graph))
+        assert not scans(changed)
+        for a, b in zip(evaluate(changed, arrays(graph)), evaluate(graph, arrays(graph)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, err_msg=f"derivative {order}")
+        graph = adjoint(graph)
+
+
 def test_what_is_the_same_in_every_step_is_computed_once() -> None:
     graph = parse_graph(
-        "(c: f32[2, 3], xs: f32[4, 2, 3], w: f32[3, 3]) { last: f32[2, 3], ys: f32[4, 2, 3] = "
+        "(c: f32[2, 3], xs: f32[16, 2, 3], w: f32[3, 3]) { last: f32[2, 3], ys: f32[16, 2, 3] = "
         "scan[body=(c: f32[2, 3], x: f32[2, 3], w: f32[3, 3]) { e: f32[3, 3] = exp(w); "
         "t: f32[3, 3] = permute[axes=(1, 0)](e); a: f32[2, 3] = matmul(c, t); one: f32[] = full[value=1, dtype=f32, "
         "shape=()](); b: f32[2, 3] = add(a, x); d: f32[2, 3] = add(b, one); return d, d }, carries=1, stacks=1, "
-        "length=4, reverse=False](c, xs, w); return last, ys }"
+        "length=16, reverse=False](c, xs, w); return last, ys }"
     )
     found = verify(hoist_steps(graph))
     (left,) = scans(found)

@@ -1,29 +1,31 @@
-"""Functions of Python's ``math`` and NumPy's of the same meaning, on numbers of a captured step.
+"""Functions of Python's ``math``, ``min`` and ``max``, and NumPy's of the same meaning, on numbers of a captured step.
 
 C code asks a number for its digits, and a step that gives them away holds for these digits only. So while a function
-is captured, the functions of ``math`` are replaced by ones that record what they compute of traced numbers and pass on
+is captured, these functions are replaced by ones that record what they compute of traced numbers and pass on
 everything else. Where Python raises an error (``math.sqrt(-1.0)``), the step asks whether this is such a case, unless
 the number's range tells.
 """
 
 from __future__ import annotations
 
+import builtins
 import functools
 import math
 import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from autojit.core.dtypes import float64
-from autojit.jit.number_ranges import Range
-from autojit.jit.traced_number import TracedNumber
+from autojit.core.dtypes import float64, int64
+from autojit.jit.number_ranges import Range, compared
+from autojit.jit.traced_number import TracedNumber, span_of
 from autojit.tensor import functions_elementwise as elementwise
 from autojit.tensor import functions_special as special
-from autojit.tensor.promotion import as_operand
+from autojit.tensor.dispatch import number
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor
 
@@ -103,8 +105,8 @@ def _replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def replaced(x: Any, *others: Any) -> Any:
         if others or not _is_traced(x) or state.trace is None:
             return original(x, *others)
-        number = _number(x)
-        return traced_function(name, number, original) if isinstance(number, TracedNumber) else original(number)
+        x = _number(x)
+        return traced_function(name, x, original) if isinstance(x, TracedNumber) else original(x)
 
     return replaced
 
@@ -141,8 +143,7 @@ def _of_two(original: Callable[..., Any], function: Callable[..., Any]) -> Calla
         a, b = (_number(v) for v in numbers)
         made_by = a if isinstance(a, TracedNumber) else b
         with grad_mode(False):
-            operands = [as_operand(v).to(float64) for v in (a, b)]
-            return TracedNumber(made_by.trace, function(*operands), float)
+            return TracedNumber(made_by.trace, function(number(a, float64), number(b, float64)), float)
 
     return replaced
 
@@ -154,10 +155,45 @@ def _test(original: Callable[[Any], bool], outcome: Callable[[Any], bool]) -> Ca
     def replaced(x: Any) -> bool:
         if not _is_traced(x) or state.trace is None:
             return original(x)
-        number = _number(x)
-        return original(number) if not isinstance(number, TracedNumber) else outcome(number)
+        x = _number(x)
+        return outcome(x) if isinstance(x, TracedNumber) else original(x)
 
     return replaced
+
+
+def _choice(original: Callable[..., Any], relation: str) -> Callable[..., Any]:
+    """``min`` or ``max`` of numbers of one kind: chosen in the step, where ``if`` would split it."""
+
+    @functools.wraps(original)
+    def replaced(*values: Any, **options: Any) -> Any:
+        is_traced = any([type(v) is TracedNumber for v in values])
+        if is_traced and len(values) > 1 and not options and len({_kind(v) for v in values} | {None}) == 2:
+            return functools.reduce(lambda a, b: _chosen(a, b, relation), values)
+        return original(*values, **options)
+
+    return replaced
+
+
+def _kind(x: Any) -> Any:
+    if isinstance(x, TracedNumber):
+        return x.kind
+    return type(x) if type(x) in (int, float) else object()
+
+
+def _chosen(a: Any, b: Any, relation: str) -> Any:
+    """``b`` if it is less (greater) than ``a``, else ``a``."""
+    spans = span_of(a), span_of(b)
+    known = compared(relation, spans[1], spans[0])
+    if known is not None:
+        return b if known else a
+    made_by = a if isinstance(a, TracedNumber) else b
+    dtype = float64 if made_by.kind is float else int64
+    fold = min if relation == "lt" else max
+    span = Range(fold(spans[0].low, spans[1].low), fold(spans[0].high, spans[1].high), any(s.has_nan for s in spans))
+    with grad_mode(False):
+        x, y = number(a, dtype), number(b, dtype)
+        takes = y < x if relation == "lt" else y > x
+        return TracedNumber(made_by.trace, elementwise.where(takes, y, x), made_by.kind, span)
 
 
 def _replacements() -> dict[str, Callable[..., Any]]:
@@ -172,27 +208,32 @@ def _replacements() -> dict[str, Callable[..., Any]]:
     return made
 
 
-_ORIGINALS: dict[str, Callable[..., Any]] = {}
-_REPLACEMENTS = _replacements()
+_REPLACED: list[tuple[ModuleType, dict[str, Callable[..., Any]]]] = [
+    (math, _replacements()),
+    (builtins, {"min": _choice(min, "lt"), "max": _choice(max, "gt")}),
+]
+_originals: list[dict[str, Callable[..., Any]]] = []
 _lock = threading.Lock()
 _depth = [0]
 
 
 @contextmanager
 def traced_math() -> Iterator[None]:
-    """Inside, ``math`` knows traced numbers; captures in several threads may overlap."""
+    """Inside, ``math``, ``min`` and ``max`` know traced numbers; captures in several threads may overlap."""
     with _lock:
         _depth[0] += 1
         if _depth[0] == 1:
-            _ORIGINALS.update((name, getattr(math, name)) for name in _REPLACEMENTS)
-            vars(math).update(_REPLACEMENTS)
+            _originals[:] = [{name: getattr(module, name) for name in made} for module, made in _REPLACED]
+            for module, made in _REPLACED:
+                vars(module).update(made)
     try:
         yield
     finally:
         with _lock:
             _depth[0] -= 1
             if _depth[0] == 0:
-                vars(math).update(_ORIGINALS)
+                for (module, _), before in zip(_REPLACED, _originals, strict=True):
+                    vars(module).update(before)
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

@@ -105,12 +105,12 @@ class TracedNumber:
         theirs = other.kind if isinstance(other, TracedNumber) else (int if isinstance(other, int) else float)
         wide = kind or (int if self.kind is int and theirs is int else float)
         divisor = self if swapped else other
-        if function is operator.truediv and _span(divisor).low <= 0.0 <= _span(divisor).high and divisor == 0:
+        if function is operator.truediv and span_of(divisor).low <= 0.0 <= span_of(divisor).high and divisor == 0:
             raise ZeroDivisionError("division by zero")
         with grad_mode(False):
             a, b = _operand(self, wide), _operand(other, wide)
             found = function(b, a) if swapped else function(a, b)
-        spans = (_span(other), self.span) if swapped else (self.span, _span(other))
+        spans = (span_of(other), self.span) if swapped else (self.span, span_of(other))
         return TracedNumber(self.trace, found, wide, combined(function.__name__, *spans))
 
     def _compare(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
@@ -119,7 +119,7 @@ class TracedNumber:
         if not isinstance(other, int | float | TracedNumber | np.integer | np.floating):
             return NotImplemented
         self._check()
-        known = compared(function.__name__, self.span, _span(other))
+        known = compared(function.__name__, self.span, span_of(other))
         if known is not None:
             return known
         whole = self.kind is int and (other.kind if isinstance(other, TracedNumber) else type(other)) is int
@@ -224,7 +224,7 @@ class TracedNumber:
         return self
 
 
-def _span(x: Any) -> Range:
+def span_of(x: Any) -> Range:
     """What is known of a number."""
     if isinstance(x, TracedNumber):
         return x.span
@@ -286,7 +286,7 @@ def _power(self: TracedNumber, exponent: Any) -> Any:
     """``self ** exponent`` where its type does not hang on the digits: a float to a whole power, or not negative."""
     is_whole = type(exponent) is int and exponent >= 0
     if self.kind is int and is_whole:
-        span = power(self.span.magnitude(), _span(exponent))
+        span = power(self.span.magnitude(), span_of(exponent))
         if span.high < INT64.high:
             return _raised(self, exponent, int)
     elif isinstance(exponent, int | float) and (
@@ -300,7 +300,7 @@ def _raised(self: TracedNumber, exponent: Any, kind: type) -> TracedNumber:
     self._check()
     with grad_mode(False):
         found = self.tensor.to(int64 if kind is int else float64) ** exponent
-    return TracedNumber(self.trace, found, kind, power(self.span, _span(exponent)))
+    return TracedNumber(self.trace, found, kind, power(self.span, span_of(exponent)))
 
 
 setattr(TracedNumber, _POWER, _power)
@@ -313,7 +313,7 @@ def _power_of(self: TracedNumber, base: Any) -> Any:
     self._check()
     with grad_mode(False):
         found = float(base) ** self.tensor.to(float64)
-    return TracedNumber(self.trace, found, float, power(_span(base), self.span))
+    return TracedNumber(self.trace, found, float, power(span_of(base), self.span))
 
 
 setattr(TracedNumber, "__rpow__", _power_of)  # noqa: B010  # as the operators above

@@ -12,7 +12,7 @@ from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
-from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.module import Module
@@ -120,7 +120,7 @@ class RNNBase(Module):
         weight_hh: Tensor = getattr(self, f"weight_hh_{suffix}")
         weights = weight_hh, self._weight("bias_hh", suffix), self._weight("weight_hr", suffix)
         gates = F.linear(x, getattr(self, f"weight_ih_{suffix}"), self._weight("bias_ih", suffix))
-        if self.mode != "GRU":  # of mixed precision: in a GRU the state's dtype wins
+        if thread.autocast is not None and self.mode != "GRU":  # in a GRU the state's dtype wins
             state = tuple(part.to(gates.dtype) for part in state)
 
         def step(state: _State, given: tuple[Tensor, ...]) -> tuple[_State, Tensor]:
@@ -335,5 +335,7 @@ class LSTM(RNNBase):
         return lstm_step(gates_x, state[0], state[1], *weights)
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
+        if hx is not None and len(hx) != 2:
+            raise UsageError("lstm expects two hidden states", {"given": len(hx)}, "pass (h, c)")
         output, (h, c) = self._forward(input, hx)
         return output, (h, c)

@@ -9,9 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["WIDE", "cofactors_by_inverse", "substituted"]
+__all__ = ["cofactors_by_inverse", "substituted"]
 
-WIDE = 32  # rows; below, the way does not matter
+_WIDE = 32  # rows; below, the way does not matter
 _FEW_ROWS = 24
 _SAFE_SHARE = 0.01  # of a result's digits that the condition of a matrix may cost
 
@@ -35,7 +35,19 @@ def substituted(a: NDArray[Any], b: NDArray[Any], upper: bool) -> NDArray[Any]:
 
 
 def cofactors_by_inverse(a: NDArray[Any]) -> NDArray[Any] | None:
-    """``det(a) * inv(a).T`` of one matrix; None where it is so near to singular that rounding would spoil it."""
+    """``det(a) * inv(a).T`` of large matrices; None where one is so near to singular that rounding would spoil it."""
+    if a.shape[-1] < _WIDE or not a.size:
+        return None
+    found = np.empty_like(a)
+    for place in np.ndindex(*a.shape[:-2]):
+        one = _of_one_matrix(a[place])
+        if one is None:
+            return None
+        found[place] = one
+    return found
+
+
+def _of_one_matrix(a: NDArray[Any]) -> NDArray[Any] | None:
     determinant = np.linalg.det(a)
     if determinant == 0 or not np.isfinite(determinant):
         return None

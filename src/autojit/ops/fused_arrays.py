@@ -1,7 +1,8 @@
 """Composites with reductions and changes of shape that eager mode computes by kernels and records as one node.
 
 As in ``fused.py``, the composite is an ordinary function of operands, and its derivatives of every order are the
-adjoints of its graph: one node, one compiled step. A captured step and small arrays get the composite itself.
+adjoints of its graph: one node. Large arrays go through a compiled step, small ones through the graph's ops one by one.
+A captured step gets the composite itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 import autojit.ops.composites_arrays as composites  # by its full name: asking the package would load all of it
 from autojit.core.dtypes import dtype_of_numpy, float64
@@ -18,8 +21,8 @@ from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
 from autojit.ir.inline import inline
-from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
+from autojit.ops.large_arrays import LARGE
 from autojit.ops.samples import Samples, draws
 from autojit.ops.sources import zeros_like
 
@@ -73,10 +76,15 @@ class FusedArrays(Op):
         return found[0] if self.n_outputs == 1 else tuple(found)
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
-        found = None if ports.by_kernel is None else ports.by_kernel(self, arrays)
-        if found is not None:
-            return found
-        results = evaluate(self.graph([TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays]), arrays)
+        key = (self, *[(a.shape, a.dtype) for a in arrays])
+        program = _programs.get(key)
+        if program is None:
+            program = _new_program(self, arrays, key)
+        if program.is_large and ports.by_kernel is not None:
+            found = ports.by_kernel(self, arrays)
+            if found is not None:
+                return found
+        results = program.run(arrays)
         return results[0] if self.n_outputs == 1 else tuple(results)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
@@ -114,6 +122,63 @@ class FusedArrays(Op):
             (norm, (x, w)),
             (FusedArrays("normalized", norm.options, None, ((0, 1),)), (x, w, y)),
         ]
+
+
+class _Program:
+    """A graph of operands of fixed extents as a list of NumPy calls, without those that no result needs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.is_large = any(v.type.size >= LARGE for node in graph.nodes for v in (*node.inputs, *node.outputs))
+        live = set(graph.outputs)
+        nodes = []
+        for node in reversed(graph.nodes):
+            if not live.isdisjoint(node.outputs):
+                live.update(node.inputs)
+                nodes.append(node)
+        nodes.reverse()
+        places = {v: k for k, v in enumerate(graph.inputs)}
+        for node in nodes:
+            for v in node.outputs:
+                places[v] = len(places)
+        self.count = len(graph.inputs)
+        self.known: list[Any] = [None] * (len(places) - self.count)  # what sources give, once and for all
+        self.calls = []
+        for node in nodes:
+            inputs, outputs = [places[v] for v in node.inputs], [places[v] for v in node.outputs]
+            if inputs:
+                self.calls.append((node.op.eager, inputs, outputs))
+            else:
+                self.known[outputs[0] - self.count] = np.asarray(node.op.eager())
+        self.results = [places[v] for v in graph.outputs]
+
+    def run(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The graph's results; each in memory of its own."""
+        known: list[Any] = [*arrays, *self.known]
+        for eager, inputs, outputs in self.calls:
+            found = eager(*[known[k] for k in inputs])
+            if len(outputs) == 1:
+                known[outputs[0]] = found if type(found) is np.ndarray else np.asarray(found)
+            else:
+                for k, part in zip(outputs, found, strict=True):
+                    known[k] = np.asarray(part)
+        return [self._own(k, known[k]) for k in self.results]
+
+    def _own(self, place: int, found: NDArray[Any]) -> NDArray[Any]:
+        """The array itself where its memory is nothing else's, else a copy."""
+        is_given = place < self.count or self.known[place - self.count] is not None
+        return found.copy() if is_given or found.base is not None else found
+
+
+_programs: dict[Any, _Program] = {}
+_PROGRAM_LIMIT = 4096
+
+
+def _new_program(op: FusedArrays, arrays: Sequence[NDArray[Any]], key: Any) -> _Program:
+    if len(_programs) >= _PROGRAM_LIMIT:
+        _programs.clear()
+    graph = op.graph([TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays])
+    made = _programs[key] = _Program(graph)
+    return made
 
 
 def _related(

@@ -19,7 +19,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes
 from autojit.ops.by_name import apply
-from autojit.ops.dense_matrices import WIDE, cofactors_by_inverse, substituted
+from autojit.ops.dense_matrices import cofactors_by_inverse, substituted
 from autojit.ops.elementwise_exponential import PowNumber
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
@@ -214,10 +214,9 @@ class Cofactor(MatrixOp):
         return a
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
-        if a.shape[-1] >= WIDE and a.size:
-            found = [cofactors_by_inverse(matrix) for matrix in a.reshape(-1, *a.shape[-2:])]
-            if all(c is not None for c in found):
-                return np.stack(found).reshape(a.shape)  # type: ignore[arg-type]
+        found = cofactors_by_inverse(a)
+        if found is not None:
+            return found
         u, s, vh = np.linalg.svd(a)
         ones = np.ones((*s.shape[:-1], 1), s.dtype)
         before = np.cumprod(np.concatenate((ones, s[..., :-1]), -1), -1)

@@ -33,7 +33,7 @@ class Flip(Reindex):
 
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
         found = large_floats(self, (x,))
-        return np.flip(x, self.axes).copy() if found is None else found  # type: ignore[no-any-return]
+        return np.flip(x, self.axes).copy() if found is None else found
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return tuple(Index() - i + (x.shape[a] - 1) if a in self.axes else i for a, i in enumerate(index))

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Constant", "Full", "Iota", "SizeValue", "arange", "constant", "full", "full_like", "iota", "is_one", "literal", "ones",
-    "ones_like", "pair", "zeros", "zeros_like",
+    "Constant", "Full", "Iota", "SizeValue", "arange", "constant", "full", "full_like", "iota", "is_one", "literal",
+    "ones", "ones_like", "pair", "zeros", "zeros_like",
 ]  # fmt: skip
 
 Number = bool | int | float | complex

@@ -17,6 +17,11 @@ from autojit.optim.lr_base import (
 from autojit.optim.lr_composite import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from autojit.optim.lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 
+
+class _LRScheduler(LRScheduler):
+    """The name that `LRScheduler` had for programs that derive from it."""
+
+
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
     "LRScheduler", "LambdaLR", "LinearLR", "MultiStepLR", "MultiplicativeLR", "OneCycleLR", "PolynomialLR",

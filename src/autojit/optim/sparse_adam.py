@@ -15,7 +15,7 @@ from autojit.tensor import Tensor
 class SparseAdam(Optimizer):
     """Adam whose moments are those of the rows with a gradient; the others stay as they are.
 
-    The gradient is coalesced, which a captured step cannot do: call ``step`` outside it.
+    The gradient is coalesced; inside a captured step, the step counts its rows.
 
     Example:
         >>> import autojit as aj

@@ -19,28 +19,33 @@ def _swap(ndim: int) -> tuple[int, ...]:
 def transpose_products(graph: Graph) -> Graph:
     """``(a @ b).mT`` becomes ``b.mT @ a.mT`` where the product has no other reader.
 
+    So does any permutation that makes the rows of the product its innermost axis; what is left of it follows.
+
     Preserves results bit for bit (every element is the same sum in the same order). Time O(nodes).
     """
     readers = graph.use_counts()
     made_by = graph.definitions()
-    chosen: dict[Value, bool] = {}
+    chosen: set[Value] = set()
     for node in graph.nodes:
-        if isinstance(node.op, Permute) and node.op.axes[-2:] == _swap(len(node.op.axes))[-2:]:
+        if isinstance(node.op, Permute) and len(node.op.axes) > 1 and node.op.axes[-1] == len(node.op.axes) - 2:
             (x,) = node.inputs
             source = made_by.get(x)
             if source is not None and isinstance(source.op, Matmul) and readers[x] == 1:
-                chosen[x] = node.op.axes == _swap(len(node.op.axes))
-    if not any(chosen.values()):
+                chosen.add(x)
+    if not chosen:
         return graph
     done: set[Value] = set()
 
     def rule(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
         (x,) = operands
-        if not chosen.get(x.value) or x.value in done:
+        if x.value not in chosen or x.value in done:
             return None
         done.add(x.value)
         a, b = rewriter.operand_of(x, 0), rewriter.operand_of(x, 1)
-        swap = Permute(_swap(a.spec.ndim))
-        return bind(Matmul(), bind(swap, b), bind(swap, a))
+        exchanged = _swap(a.spec.ndim)
+        swap = Permute(exchanged)
+        product = bind(Matmul(), bind(swap, b), bind(swap, a))
+        rest = tuple(exchanged[axis] for axis in op.axes)
+        return product if rest == tuple(range(len(rest))) else bind(Permute(rest), product)
 
     return Rewriter({"permute": rule}).run(graph)

@@ -1,10 +1,17 @@
-"""Open captured bodies: the ops of a branch or loop body instead of the one op that its capture left."""
+"""Open captured bodies: the ops of a branch or loop body instead of the one op that its capture left.
+
+A scan of one step is its body: there is nothing to repeat.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value
 from autojit.ir.inline import inline
+from autojit.ops.scan_steps import Scan
+from autojit.ops.shape import reshape
 
 NESTED = frozenset(("cond", "scan", "while_loop"))
 """Ops that hold graphs."""
@@ -37,11 +44,26 @@ def open_bodies(graph: Graph) -> Graph:
             outputs = [y.value for y in inline(body, tracers, _Maker(builder))]
         elif node.op.name in NESTED:
             opened = node.op.with_graphs([open_bodies(g) for g in node.op.graphs()])  # type: ignore[attr-defined]
-            outputs = list(builder.apply(opened, inputs, node.source))
+            if isinstance(opened, Scan) and opened.length == 1:
+                outputs = _single_step(builder, opened, inputs)
+            else:
+                outputs = list(builder.apply(opened, inputs, node.source))
         else:
             outputs = list(builder.apply(node.op, inputs, node.source))
         renamed.update(zip(node.outputs, outputs, strict=True))
     return builder.finish([renamed.get(v, v) for v in graph.outputs])
+
+
+def _single_step(builder: GraphBuilder, scan: Scan, inputs: Sequence[Value]) -> list[Value]:
+    """The body on the only slices; its results are the only ones of their stacks."""
+    first, rest = scan.carries, scan.carries + scan.stacks
+    given = [builder.tracer(v) for v in inputs]
+    given[first:rest] = [
+        reshape(x, v.type.shape) for x, v in zip(given[first:rest], scan.body.inputs[first:rest], strict=True)
+    ]
+    found = inline(scan.body, given, _Maker(builder))
+    found[first:] = [reshape(y, (1, *y.spec.shape)) for y in found[first:]]
+    return [y.value for y in found]
 
 
 class _Maker:

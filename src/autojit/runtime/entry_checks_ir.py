@@ -183,7 +183,10 @@ inside:
   ret i1 %inside.ok
 float:
   %float_type = word head.float_type of %head
-  %float.ok = icmp eq i64 %type, %float_type
+  %float64_type = word head.float64_type of %head
+  %float.own = icmp eq i64 %type, %float_type
+  %float.numpy = icmp eq i64 %type, %float64_type
+  %float.ok = or i1 %float.own, %float.numpy
   br i1 %float.ok, label %take_float, label %no
 take_float:
   %value.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
@@ -213,7 +216,16 @@ compare_int:
 some_int:
   %int_type2 = word head.int_type of %head
   %int.ok2 = icmp eq i64 %type, %int_type2
-  br i1 %int.ok2, label %take_int, label %no
+  br i1 %int.ok2, label %take_int, label %maybe_int64
+maybe_int64:
+  %int64_type = word head.int64_type of %head
+  %int64.ok = icmp eq i64 %type, %int64_type
+  br i1 %int64.ok, label %take_int64, label %no
+take_int64:
+  %int64.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
+  %int64 = load i64, ptr %int64.at, align 8
+  store i64 %int64, ptr %int, align 8
+  br label %compare_range
 take_int:
   %fits2 = call i1 @int_value(ptr %object, ptr %int)
   br i1 %fits2, label %compare_range, label %no

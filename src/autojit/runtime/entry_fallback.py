@@ -34,7 +34,6 @@ from autojit.runtime.entry_spec import (
 )
 
 
-
 class PythonEntry:
     """Behaves as `entry.NativeEntry`, slower."""
 
@@ -179,9 +178,10 @@ def _argument_holds(value: Any, argument: Argument) -> bool:
         case EqualIntArgument():
             return type(value) is int and value == argument.value
         case FloatArgument():
-            return type(value) is float and argument.least <= int(np.float64(value).view(np.int64)) <= argument.most
+            bits = int(np.float64(value).view(np.int64)) if type(value) in (float, np.float64) else None
+            return bits is not None and argument.least <= bits <= argument.most
         case IntArgument():
-            return type(value) is int and argument.least <= value <= argument.most
+            return type(value) in (int, np.int64) and argument.least <= value <= argument.most
 
 
 def _array_holds(value: Any, check: ArrayCheck) -> bool:

@@ -84,7 +84,7 @@ INT64_LEAST, INT64_MOST = -(2**63), 2**63 - 1
 
 
 class FloatArgument(NamedTuple):
-    """An exact float, stored in `cell` (0-d float64), which the pointer table points to.
+    """A float of Python or NumPy (float64), stored in `cell` (0-d float64), which the pointer table points to.
 
     Its 64 bits, read as an int, lie in [`least`, `most`]: bits of floats from 0 on are ordered as the floats are.
     """
@@ -95,7 +95,7 @@ class FloatArgument(NamedTuple):
 
 
 class IntArgument(NamedTuple):
-    """An exact int in [`least`, `most`], stored in `cell` (0-d int64), which the pointer table points to."""
+    """An int of Python or NumPy (int64) in [`least`, `most`], stored in `cell` (0-d int64), which the pointer table points to."""
 
     cell: npt.NDArray[np.int64]
     least: int = INT64_LEAST

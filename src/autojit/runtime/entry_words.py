@@ -31,7 +31,9 @@ HEAD = (
     "is_busy",
     "array_type",
     "float_type",
+    "float64_type",  # NumPy's scalars
     "int_type",
+    "int64_type",
     "calls",  # out: calls that ran the step
     "error",  # address of a word that is not 0 when the step failed
     "raiser",  # callable that raises what it met

@@ -92,6 +92,7 @@ def cell_content_address(cell: Any) -> int:
 def _containers_fit() -> bool:
     pair = (object(), object())
     number = 1.2345678901234567
+    scalar, whole = np.float64(number), np.int64(1234567)
     name = b"probe"
     capsule = new_capsule(id(name))
     content = object()
@@ -102,6 +103,8 @@ def _containers_fit() -> bool:
         and word_at(id(pair) + layout.TUPLE_ITEMS_OFFSET) == id(pair[0])
         and word_at(id(pair) + layout.TUPLE_ITEMS_OFFSET + 8) == id(pair[1])
         and ctypes.c_double.from_address(id(number) + layout.FLOAT_VALUE_OFFSET).value == number
+        and ctypes.c_double.from_address(id(scalar) + layout.FLOAT_VALUE_OFFSET).value == number
+        and word_at(id(whole) + layout.FLOAT_VALUE_OFFSET) == 1234567
         and word_at(id(capsule) + layout.CAPSULE_POINTER_OFFSET) == id(name)
         and word_at(id(number) + TYPE_OFFSET) == id(float)
         and word_at(cell_content_address(cell)) == id(content)

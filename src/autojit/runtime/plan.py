@@ -130,6 +130,37 @@ def builtin_address(name: str) -> int:
     return _plan_object().address(name)
 
 
+class Loading:
+    """The kernels of a step on their way into memory: LLVM compiles them while the plan around them is written."""
+
+    def __init__(self, lowered: LoweredStep) -> None:
+        self._gemms = _gemm_levels(lowered.gemm_dtypes)
+        self._texts = [*self._gemms, *_kernel_texts(lowered)]
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        if any(text not in _kernels for text in self._texts):
+            self._thread = threading.Thread(target=self._load, name="autojit loading kernels")
+            self._thread.start()
+
+    def _load(self) -> None:
+        try:
+            load_kernels(self._texts, self._gemms)
+        except BaseException as error:  # raised where they are needed
+            self._error = error
+
+    def wait(self) -> None:
+        """Until all are there.
+
+        Raises:
+            CompileError: LLVM rejects a text.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            raise self._error
+
+
 class PlanBuilder:
     """Writes one plan. Keeps everything the native side points to.
 
@@ -143,6 +174,7 @@ class PlanBuilder:
         parent: PlanBuilder | None = None,
         counter: Counter | None = None,
     ) -> None:
+        self.loading: Loading = Loading(lowered) if parent is None else parent.loading
         self.lowered = lowered
         self.graph = lowered.schedule.graph
         self.memory = lowered.schedule.memory
@@ -240,19 +272,22 @@ class PlanBuilder:
 
     def entries(self) -> tuple[int, int]:
         """(number of entries, address of the entry table)."""
-        gemms = _gemm_levels(self.lowered.gemm_dtypes)
-        load_kernels([*gemms, *_kernel_texts(self.lowered)], gemms)
+        entries = [entry for entry in self.lowered.entries if entry.chunks != 0]
+        contexts = {
+            part: self._band_rows(part, entry) if isinstance(entry, BandEntry) else self._context(part)
+            for entry in entries
+            for part in ((entry,) if isinstance(entry, Entry) else entry.entries)
+        }
+        self.loading.wait()
         rows: list[int] = []
-        for entry in self.lowered.entries:
-            if entry.chunks == 0:
-                continue
+        for entry in entries:
             if isinstance(entry, BandEntry):
-                rows += [builtin_address("aj_band"), self._band(entry), entry.chunks, 1]
+                rows += [builtin_address("aj_band"), self._band(entry, contexts), entry.chunks, 1]
                 continue
             if isinstance(entry, BatchEntry):
-                rows += [builtin_address("aj_many"), self._batch(entry), entry.chunks, 1]
+                rows += [builtin_address("aj_many"), self._batch(entry, contexts), entry.chunks, 1]
                 continue
-            rows += [self._body(entry), self._context(entry), entry.chunks, int(entry.chunks != 1)]
+            rows += [self._body(entry), contexts[entry], entry.chunks, int(entry.chunks != 1)]
         return len(rows) // 4, self.words(rows)
 
     def _body(self, entry: Entry) -> int:
@@ -280,18 +315,18 @@ class PlanBuilder:
         self.keep.append(block)
         return block, int(block.__array_interface__["data"][0])
 
-    def _batch(self, batch: BatchEntry) -> int:
+    def _batch(self, batch: BatchEntry, contexts: Mapping[Entry, int]) -> int:
         words = [len(batch.entries)]
         first = 0
         for entry in batch.entries:
-            words += [first, self._body(entry), self._context(entry)]
+            words += [first, self._body(entry), contexts[entry]]
             first += entry.chunks
         return self.words(words)
 
-    def _band(self, band: BandEntry) -> int:
+    def _band(self, band: BandEntry, contexts: Mapping[Entry, int]) -> int:
         words = [len(band.entries)]
         for entry, told in zip(band.entries, band.told, strict=True):
-            words += [self._body(entry), len(entry.arguments), self._band_rows(entry, band), int(told)]
+            words += [self._body(entry), len(entry.arguments), contexts[entry], int(told)]
         return self.words(words)
 
     def _band_rows(self, entry: Entry, band: BandEntry) -> int:
@@ -416,6 +451,7 @@ class PlanBuilder:
         count = len(callback.kernel.operands)
 
         failures, open_sizes = self.failures, self.sizes
+        bound: list[Any] = [b"", (), ()]  # the addresses of the last call, and the arrays there
 
         def guarded(context: int, chunk: int, worker: int) -> None:
             try:
@@ -426,16 +462,19 @@ class PlanBuilder:
 
         def body(context: int) -> None:
             values = {} if open_sizes is None else open_sizes.values()
-            types = [concrete(t, values) for t in whole]
-            inputs = [concrete(v.type, values) for v in node.inputs]
-            pointers = (ctypes.c_void_p * len(types)).from_address(context)
-            arrays = [_array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
-            operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
+            addresses = ctypes.string_at(context, 8 * len(whole))
+            if open_sizes is not None or addresses != bound[0]:
+                types = [concrete(t, values) for t in whole]
+                inputs = [concrete(v.type, values) for v in node.inputs]
+                pointers = (ctypes.c_void_p * len(types)).from_address(context)
+                arrays = [_array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
+                operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
+                bound[:] = addresses, operands, arrays[count:]
             with np.errstate(all="ignore"):
-                results = concrete(node.op, values).eager(*operands)
+                results = (node.op if open_sizes is None else concrete(node.op, values)).eager(*bound[1])
             if node.op.n_outputs == 1:
                 results = (results,)
-            for target, result in zip(arrays[count:], results, strict=True):
+            for target, result in zip(bound[2], results, strict=True):
                 target[...] = result
 
         thunk = Body(guarded)

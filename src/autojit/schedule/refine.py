@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from autojit.core.sizes import surely_divides, surely_less
 from autojit.ir.index import Index, LoopVariable, Opaque, Quotient, Remainder, size_rank
 from autojit.schedule.loops import Expr, LoopProgram
 
@@ -139,6 +140,24 @@ def _merge(index: Index, outer: LoopVariable, inner: LoopVariable, merged: LoopV
     return Index(terms, index.offset)
 
 
+def coarsen_guards(program: LoopProgram) -> None:
+    """Ask only the outer digits of a position where a piece begins and ends with whole digits."""
+    for expr in program.exprs:
+        if expr.guards:
+            expr.guards = tuple(_coarsened(*guard) for guard in expr.guards)
+
+
+def _coarsened(index: Index, low: int, high: int) -> tuple[Index, int, int]:
+    """``unit * outer + inner`` in [low, high) as ``outer`` in [low / unit, high / unit), for the largest such unit."""
+    units = {coefficient for _, coefficient in index.terms if surely_less(1, coefficient)}
+    for unit in sorted(units, key=size_rank, reverse=True):
+        if surely_divides(unit, low) and surely_divides(unit, high):
+            outer = index // unit
+            if {term for term, _ in outer.terms} < {term for term, _ in index.terms}:
+                return outer, low // unit, high // unit
+    return index, low, high
+
+
 def choose_inner(program: LoopProgram) -> None:
     """Flat nests: the last loop becomes the inner (vector) loop."""
     if program.is_flat and program.rows:
@@ -151,6 +170,7 @@ def settle(program: LoopProgram) -> None:
     """Refine, collapse, choose the vector loop, then compute each expression's phase and whether it varies inside."""
     refine(program)
     collapse(program)
+    coarsen_guards(program)
     choose_inner(program)
     inner = set(program.inner)
     phase_of: dict[int, int] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.scattering import Scattering
@@ -45,12 +46,20 @@ NESTED = ("cond", "scan", "while_loop")
 
 @dataclass(frozen=True)
 class Schedule:
-    """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k."""
+    """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k.
+
+    Outputs in ``overwriting`` take an input's memory.
+    """
 
     graph: Graph
     kernels: tuple[Kernel | Band | Batch, ...]
     outputs: tuple[Value, ...]
-    memory: MemoryPlan
+    overwriting: frozenset[Value]
+
+    @cached_property
+    def memory(self) -> MemoryPlan:
+        """Where values lie; made when it is first asked for, which is while LLVM compiles the kernels."""
+        return plan_memory(self.graph, self.kernels, self.outputs, self.overwriting)
 
     def __str__(self) -> str:
         from autojit.schedule.text import print_schedule
@@ -90,8 +99,8 @@ class Scheduler:
             self._copy_back(position)
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
         items = [*form_batches(self._gather(kernels), overwritten), *self.copies]
-        memory = plan_memory(self.graph, items, self.outputs, {self.outputs[position] for position in self.donated})
-        return Schedule(self.graph, tuple(items), tuple(self.outputs), memory)
+        overwriting = frozenset(self.outputs[position] for position in self.donated)
+        return Schedule(self.graph, tuple(items), tuple(self.outputs), overwriting)
 
     def _gather(self, kernels: list[Kernel]) -> list[Kernel | Band]:
         """Bands; kernels that update state in place stay outside, because they overwrite what others may read."""

@@ -12,7 +12,7 @@ from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from autojit.sparse.rules import dense, gathered, places, transposed, values_at
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make, words
-from autojit.tensor import Tensor
+from autojit.tensor import Tensor, functions_counted
 from autojit.tensor.factories import arange, as_tensor, zeros
 from autojit.tensor.functions_indexing import searchsorted
 from autojit.tensor.functions_shape import stack
@@ -197,7 +197,9 @@ def coalesced(s: SparseTensor) -> SparseTensor:
     """Each place once, in order; values of the same place are added."""
     if s._is_coalesced:
         return s
-    places_ = concrete_indices(s, "coalesce")
+    if s._index_part._array is None:
+        return _coalesced_in_step(s)
+    places_ = s._index_part._array
     extents = type_of(s).shape[: places_.shape[0]]
     flat = np.ravel_multi_index(tuple(places_), extents) if places_.shape[0] else np.zeros(places_.shape[1], np.int64)
     unique, inverse = np.unique(flat, return_inverse=True)
@@ -208,6 +210,20 @@ def coalesced(s: SparseTensor) -> SparseTensor:
     total = zeros((len(unique), *type_of(kept).shape[1:]), dtype=type_of(kept).dtype)
     summed = total.index_add(0, wrap(np.ascontiguousarray(inverse.reshape(-1))), kept)
     return make(wrap(np.ascontiguousarray(new, dtype=np.int64)), summed, type_of(s).shape, sparse_coo, True)
+
+
+def _coalesced_in_step(s: SparseTensor) -> SparseTensor:
+    """`coalesced` of a captured tensor: the step counts how many different places there are."""
+    shape, kept = type_of(s).shape, s._values_part
+    unique, inverse = functions_counted.unique(places(s), return_inverse=True)
+    total = zeros((type_of(unique).shape[0], *type_of(kept).shape[1:]), dtype=type_of(kept).dtype)
+    axes = range(s.sparse_dim())
+    if axes:
+        strides = [prod(shape[axis + 1 : len(axes)]) for axis in axes]
+        indices = stack([unique // stride % shape[axis] for axis, stride in zip(axes, strides, strict=True)])
+    else:
+        indices = zeros((0, type_of(unique).shape[0]), dtype=int64)
+    return make(indices, total.index_add(0, inverse, kept), shape, sparse_coo, True)
 
 
 def gradient_of_places(s: SparseTensor, values: Tensor) -> SparseTensor:

@@ -293,8 +293,8 @@ def _distances(x: Tensor, y: Tensor, p: float, mode: str) -> Tensor:
     (n, width), m = type_of(x).shape[-2:], type_of(y).shape[-2]
     by_products = p == 2 and mode != "donot_use_mm_for_euclid_dist" and not any(map(is_symbolic, (n, m, width)))
     if by_products and (mode == "use_mm_for_euclid_dist" or (max(n, m) > 25 and width > _SHORT_ROW)):
-        return in_one_step("distances_by_products", (), x, y, work=n * m * width)  # type: ignore[no-any-return]
-    return in_one_step("distances", (float(p),), x, y, work=n * m * width)  # type: ignore[no-any-return]
+        return in_one_step("distances_by_products", (), x, y)  # type: ignore[no-any-return]
+    return in_one_step("distances", (float(p),), x, y)  # type: ignore[no-any-return]
 
 
 _SHORT_ROW = 24  # elements; up to here one pass over the differences is faster than a matrix product

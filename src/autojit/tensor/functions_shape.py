@@ -380,9 +380,8 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis as diagonal."""
-    work = type_of(input).size * type_of(input).shape[-1] if type_of(input).ndim else 1
     options = (offset, dim1, dim2)
-    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0", work=work)  # type: ignore[no-any-return]
+    return in_one_step("diag_embed", options, input, node="DiagEmbedBackward0")  # type: ignore[no-any-return]
 
 
 def trace(input: Tensor) -> Tensor:
@@ -463,15 +462,13 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of two vectors' elements."""
     x, y = together(input, vec2, "outer")
-    work = type_of(x).size * type_of(y).size
-    return in_one_step("outer", (), x, y, node="MulBackward0", work=work)  # type: ignore[no-any-return]
+    return in_one_step("outer", (), x, y, node="MulBackward0")  # type: ignore[no-any-return]
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product."""
     x, y = together(input, other, "kron")
-    work = type_of(x).size * type_of(y).size
-    return in_one_step("kron", (), x, y, node="UnsafeViewBackward0", work=work)  # type: ignore[no-any-return]
+    return in_one_step("kron", (), x, y, node="UnsafeViewBackward0")  # type: ignore[no-any-return]
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:

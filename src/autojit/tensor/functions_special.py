@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autojit import ops
+from autojit.tensor.caught import refuse_where_caught
 from autojit.tensor.functions_matrix import one_triangle
 from autojit.tensor.promotion import floating, floating_together
 from autojit.tensor.state import state
@@ -90,7 +91,12 @@ def cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The triangular factor of Hermitian positive definite matrices."""
     if state.autocast is not None:
         return state.autocast.full(cholesky, input, upper)  # type: ignore[no-any-return]
-    return ops.cholesky(one_triangle(input, upper), upper)  # type: ignore[no-any-return]
+    a = one_triangle(input, upper)
+    refuse_where_caught(
+        lambda: ops.first_bad_minor(a.detach()).ne(0),
+        "cholesky: The factorization could not be completed because the input is not positive-definite.",
+    )
+    return ops.cholesky(a, upper)  # type: ignore[no-any-return]
 
 
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:

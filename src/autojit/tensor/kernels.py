@@ -106,7 +106,7 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
             return None
         order = found
     else:
-        arrays = [a if a.flags.carray else np.require(a, requirements="CA") for a in arrays]
+        arrays = [a if a.flags.carray else np.require(a, requirements=["C", "A"]) for a in arrays]
     empty: Any = np.empty
     results = call.kernel.run_with(arrays, [empty(shape, dtype, order) for shape, dtype in call.results], call.sizes)
     if call.kernel.arena_bytes > KEPT_BYTES:
@@ -174,17 +174,14 @@ def _serves(operands: Sequence[Any]) -> bool:
     return is_alike and _order_of([t._array for t in operands]) is not None
 
 
-def in_one_step(
-    name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int = 1, work: int = 0
-) -> Any:
-    """The composite ``name`` of ``ops.fused_arrays``: of large arrays by one compiled step, recorded as one node.
+def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: str = "", results: int = 1) -> Any:
+    """The composite ``name`` of ``ops.fused_arrays``, recorded as one node: of large arrays by one compiled step.
 
     Args:
         node: the node's name, as torch calls it.
         results: how many the composite has.
-        work: how many elements it works on, where these are more than the first operand's.
     """
-    if _are_large(operands, work):
+    if _are_at_hand(operands):
         wanted = None
         if state.grad_enabled:
             wanted = tuple([i for i, t in enumerate(operands) if wants_grad(t)])
@@ -215,12 +212,10 @@ def _fused_arrays(name: str, options: tuple[Any, ...], wanted: tuple[int, ...] |
     return FusedArrays(name, options, wanted, (), results)
 
 
-def _are_large(operands: Sequence[Any], work: int) -> bool:
-    """Whether the operands are arrays at hand, float32 or float64 all alike but for indices, the first one large."""
+def _are_at_hand(operands: Sequence[Any]) -> bool:
+    """Whether the operands are arrays that hold elements, float32 or float64 all alike but for indices and masks."""
     first = operands[0]._array
-    if type(first) is not np.ndarray or state.divert is not None or (first.size < LARGE and work < LARGE):
-        return False
-    if first.dtype.char not in "fdl":
+    if type(first) is not np.ndarray or state.divert is not None or first.dtype.char not in "fdl":
         return False
     for t in operands:
         array = t._array

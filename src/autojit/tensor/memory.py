@@ -16,9 +16,12 @@ from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.layout import strided
 from autojit.core.source import here
+from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import sizes_of
+from autojit.tensor.op_node import rename_node
+from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import shows_grad, wants_grad
 from autojit.tensor.state import carry, state
 from autojit.tensor.storage import Storage
@@ -66,6 +69,10 @@ def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tenso
     """In row-major memory (or in another format); the tensor itself if it already is."""
     if is_contiguous(self, memory_format=memory_format):
         return self
+    array = self._array
+    if memory_format is contiguous_format and type(array) is np.ndarray and state.divert is None:
+        copied = in_one_node(cast_to(type_of(self).dtype), (self,), lambda: wrap(array.copy()))
+        return rename_node(copied, "CloneBackward0")
     return laid_out(clone(self), _axis_order(self, memory_format))
 
 

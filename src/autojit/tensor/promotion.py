@@ -35,11 +35,16 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
 
 def converted(x: Tensor, dtype: DType) -> Tensor:
     """A copy of ``x`` in a dtype."""
+    found: Tensor = apply(cast_to(dtype), x)
+    return found
+
+
+def cast_to(dtype: DType) -> Op:
+    """The op that converts to a dtype."""
     op = _CASTS.get(dtype)
     if op is None:
         op = _CASTS[dtype] = Cast(dtype)
-    found: Tensor = apply(op, x)
-    return found
+    return op
 
 
 def as_operand(value: Any, what: str = "op") -> Tensor:

@@ -218,14 +218,18 @@ class LoopPrinter(FoldPrinter):
             strip(low, high)
             self.flush_accumulators()
         else:
-            self._in_parts(variable, bounds, phase, part)
+            self._in_parts(loops, bounds, phase, part)
 
     def _in_parts(
-        self, variable: LoopVariable, bounds: Bounds | None, phase: Phase, print_part: Callable[[str, str], None]
+        self, loops: list[LoopVariable], bounds: Bounds | None, phase: Phase, print_part: Callable[[str, str], None]
     ) -> None:
-        """``print_part(start, stop)`` for every part of a loop in which guards have one answer; sums stay whole."""
+        """``print_part(start, stop)`` for every part of the first loop in which guards have one answer.
+
+        Sums stay whole.
+        """
+        variable = loops[0]
         exprs = list(below(phase.roots(), lambda e: not e.inner or self._is_kept(e, phase.number)))
-        places = [] if phase.reductions or self.totals else cuts(exprs, variable)
+        places = [] if phase.reductions or self.totals else cuts(exprs, variable, prod(v.extent for v in loops[1:]))
         if not places:
             print_part(*(bounds or ("0", self.number(variable.extent))))
             return

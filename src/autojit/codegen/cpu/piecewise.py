@@ -35,11 +35,12 @@ def below(roots: Iterable[Expr], is_known: Known) -> Iterator[Expr]:
         stack.extend(expr.args)
 
 
-def cuts(exprs: Sequence[Expr], variable: LoopVariable) -> list[int]:
+def cuts(exprs: Sequence[Expr], variable: LoopVariable, inside: int = 1) -> list[int]:
     """Where to cut the loop over ``variable`` so that guards have one answer in each part; empty: not worth it.
 
     Args:
         exprs: what one point of the loop computes.
+        inside: points of the loops within one iteration.
     """
     found: dict[int, None] = {}
     for expr in exprs:
@@ -50,7 +51,7 @@ def cuts(exprs: Sequence[Expr], variable: LoopVariable) -> list[int]:
     parts = len(places) + 1
     if parts > MOST_PARTS or parts * len(exprs) > MOST_COPIED:
         return []
-    return places if typical(variable.extent) >= parts * SHORTEST_PART else []
+    return places if typical(variable.extent * inside) >= parts * SHORTEST_PART else []
 
 
 def _is_position(index: Index, variable: LoopVariable) -> bool:

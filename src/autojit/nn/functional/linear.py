@@ -173,7 +173,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0 and tensor.numel():
         raise UsageError("num_classes should be positive")
-    found: Tensor = in_one_step("one_hot", (num_classes,), tensor, work=tensor.numel() * num_classes)
+    found: Tensor = in_one_step("one_hot", (num_classes,), tensor)
     return found
 
 

@@ -57,8 +57,8 @@ def interpolate(
     _check_options(mode, axes, align_corners, antialias)
     sizes, scales = _grid(input, axes, size, scale_factor)
     _check_mode(input, mode)
-    if min(sizes) < 1:
-        raise ShapeError(f"Input and output sizes should be greater than 0, but got output size {sizes}", {"input": input})
+    if any(n < 1 for n in sizes):
+        raise ShapeError(f"Input and output sizes should be greater than 0, but got {sizes}", {"input": input})
     if recompute_scale_factor:
         scales = [None] * axes
     dtype = input.dtype

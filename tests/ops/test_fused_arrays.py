@@ -1,0 +1,210 @@
+"""Composites with reductions as one node: their values and derivatives are those of their parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.ops.fused_arrays import ARRAY_COMPOSITES, FusedArrays
+from autojit.ops.large_arrays import LARGE
+from autojit.tensor import kernels
+from autojit.tensor.kernels import in_one_step
+
+SIDE = 80
+assert SIDE * SIDE > LARGE
+
+
+def draws(*shape: int, seed: int = 3) -> Any:
+    return aj.tensor(np.random.default_rng(seed).normal(size=shape))
+
+
+def cases() -> dict[str, tuple[tuple[Any, ...], list[Any]]]:
+    """By composite: options and operands, the latter large."""
+    x, y, row = draws(SIDE, SIDE), draws(SIDE, SIDE, seed=4), draws(SIDE, seed=5)
+    classes = aj.tensor(np.random.default_rng(6).integers(0, SIDE, SIDE))
+    images, channels = draws(4, 6, 16, 16), draws(1, 6, 1, 1, seed=7)
+    positive = channels * channels + 0.5
+    return {
+        "class_losses": ((1, 0.1, "sum"), [x, classes]),
+        "diag_embed": ((1, -2, -1), [x[0]]),
+        "distances": ((3.0,), [x[:, :3], y[:, 3:6]]),
+        "distances_by_products": ((), [x, y]),
+        "inner_product": ((), [x.reshape(-1), y.reshape(-1)]),
+        "kron": ((), [x[:9, :8], y[:9, :8]]),
+        "log_softmax_cotangent": ((1,), [x.log_softmax(1), y]),
+        "logsumexp": (((1,), False), [x]),
+        "nansum": (((0,), True), [x]),
+        "norm": ((3.0, (1,), False), [x]),
+        "normalized": (((1,), 1e-5, True, True), [x, row, row * 2]),
+        "normalized_with_moments": (((0, 2, 3), 1e-5, True, False), [images, channels]),
+        "outer": ((), [row, row * 2]),
+        "pad": (((1, 0), (2, 3), 0.5), [x]),
+        "pointwise_losses": (("huber", (0.7,), "mean"), [x, y]),
+        "prod": (((1,), False), [x]),
+        "rms_normalized": (((1,), 1e-5, True), [x, row]),
+        "shifted_and_scaled": ((1e-5, False, True), [images, channels, positive, channels]),
+        "softmax_cotangent": ((1,), [x.softmax(1), y]),
+        "squared_errors": (("mean",), [x, y]),
+        "std": (((1,), 1, True), [x]),
+        "tril": ((2,), [x]),
+        "triu": ((-1,), [x]),
+        "unit_vectors": ((2.0, 1, 1e-12), [x]),
+        "var": (((0,), 0, False), [x]),
+    }
+
+
+WITHOUT_DERIVATIVES = {"bits_like", "normal_like", "one_hot", "uniform_like"}
+
+
+def test_every_composite_has_a_case() -> None:
+    assert cases().keys() | WITHOUT_DERIVATIVES == set(ARRAY_COMPOSITES)
+
+
+@pytest.mark.parametrize("name", sorted(cases()))
+def test_one_node_has_the_value_and_derivatives_of_the_parts(name: str) -> None:
+    options, given = cases()[name]
+    results = 3 if name == "normalized_with_moments" else 1
+
+    def derivatives(function: Any) -> list[Any]:
+        leaves = [x.clone().requires_grad_() if x.is_floating_point() else x for x in given]
+        wanted = [x for x in leaves if x.requires_grad]
+        found = function(*leaves)
+        result = found if results == 1 else found[0]
+        weight = draws(*result.shape, seed=8)
+        first = aj.autograd.grad((result * weight).sum(), wanted, create_graph=True)
+        again = [g for g in first if g.requires_grad]
+        total = sum((g * draws(*g.shape, seed=9)).sum() for g in again)
+        second = aj.autograd.grad(total, wanted, allow_unused=True) if again else ()
+        return [result, *first, *second]
+
+    one = derivatives(lambda *x: in_one_step(name, options, *x, node="OneBackward0", results=results))
+    parts = derivatives(lambda *x: ARRAY_COMPOSITES[name](*x, *options))
+    assert one[0].grad_fn.name() == "OneBackward0"
+    for found, expected in zip(one, parts, strict=False):
+        if expected is None:  # a derivative of zero has a graph in one form and none in the other
+            assert found is None or not found.abs().max().item()
+            continue
+        scale = float(expected.detach().abs().max().item()) + 1e-300
+        np.testing.assert_allclose(
+            np.zeros(expected.shape) if found is None else found.detach().numpy() / scale,
+            expected.detach().numpy() / scale,
+            rtol=1e-9,
+            atol=1e-9,
+        )
+
+
+def test_one_kernel_serves_every_size() -> None:
+    before = kernels._kernel.cache_info().misses
+    for rows in (70, 90, 110):
+        in_one_step("logsumexp", ((1,), False), draws(rows, 71))
+    assert kernels._kernel.cache_info().misses <= before + 1
+
+
+def test_only_wanted_cotangents_are_computed() -> None:
+    x, row = draws(SIDE, SIDE).requires_grad_(), draws(SIDE)
+    found = in_one_step("normalized", ((1,), 1e-5, True, False), x, row)
+    assert found.grad_fn.op == FusedArrays("normalized", ((1,), 1e-5, True, False), (0,))
+    (gradient,) = aj.autograd.grad(found.sum(), (x,))
+    assert gradient.shape == x.shape
+
+
+def test_memory_of_large_temporaries_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "KEPT_BYTES", 0)
+    x = draws(200, 200).requires_grad_()
+    for _ in range(3):
+        first = aj.autograd.grad(aj.cdist(x, x * 1.1).sum(), x)[0]
+    np.testing.assert_allclose(first.numpy(), aj.autograd.grad(aj.cdist(x, x * 1.1).sum(), x)[0].numpy())
+
+
+def test_vmap_and_forward_mode_use_the_parts() -> None:
+    x = draws(3, SIDE, SIDE)
+    rows = aj.func.vmap(lambda t: t.logsumexp(1))(x)
+    np.testing.assert_allclose(rows.numpy(), x.logsumexp(2).numpy(), rtol=1e-12)
+    primal, tangent = draws(SIDE, SIDE), draws(SIDE, SIDE, seed=4)
+    value, moved = aj.func.jvp(lambda t: t.std(1), (primal,), (tangent,))
+    step = 1e-6
+    differences = ((primal + step * tangent).std(1) - (primal - step * tangent).std(1)) / (2 * step)
+    np.testing.assert_allclose(moved.numpy(), differences.numpy(), rtol=1e-6, atol=1e-8)
+    assert value.shape == (SIDE,)
+
+
+@pytest.mark.parametrize("dtype", [aj.float32, aj.float64, aj.int64, aj.int32, aj.uint8], ids=str)
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_first_few_of_a_long_line_are_those_of_the_whole_order(dtype: aj.dtype, largest: bool) -> None:
+    draw = np.random.default_rng(11)
+    x = aj.tensor(draw.normal(size=20_000) * 50).to(dtype)
+    if dtype.is_floating_point:
+        x[draw.integers(0, 20_000, 50)] = -0.0
+    values, places = x.topk(7, largest=largest)
+    order = x.sort(descending=largest, stable=True)
+    assert aj.equal(values, order.values[:7])
+    assert aj.equal(places, order.indices[:7])
+
+
+def test_the_first_few_begin_with_nan() -> None:
+    x = draws(20_000)
+    x[[5, 19_999]] = float("nan")
+    values, places = x.topk(3)
+    assert places.tolist()[:2] == [5, 19_999]
+    assert aj.isnan(values).tolist() == [True, True, False]
+
+
+def test_sums_at_run_time_places_say_which_index_is_wrong() -> None:
+    base, addends = aj.zeros(100, 100), aj.ones(80, 100)
+    index = aj.arange(80)
+    np.testing.assert_array_equal(base.index_add(0, index - 100, addends).sum(1).numpy(), [100.0] * 80 + [0.0] * 20)
+    index[3] = 100
+    with pytest.raises(IndexError, match="100"):
+        base.index_add(0, index, addends)
+
+
+def test_many_random_numbers_continue_what_few_would_be() -> None:
+    for draw in (aj.rand, aj.randn):
+        aj.manual_seed(5)
+        few = draw(LARGE - 1)
+        aj.manual_seed(5)
+        many = draw(2, LARGE)
+        np.testing.assert_allclose(many.reshape(-1)[: LARGE - 1].numpy(), few.numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_a_large_permutation_holds_every_place_once() -> None:
+    aj.manual_seed(1)
+    found = aj.randperm(10_000)
+    aj.manual_seed(1)
+    assert aj.equal(aj.jit(lambda: aj.randperm(10_000))(), found)
+    assert found.sort().values.tolist() == list(range(10_000))
+
+
+def test_long_rows_have_distances_by_products() -> None:
+    x, y = draws(60, 100), draws(50, 100, seed=4)
+    exact = np.sqrt(((x.numpy()[:, None] - y.numpy()[None]) ** 2).sum(-1))
+    np.testing.assert_allclose(aj.cdist(x, y).numpy(), exact, rtol=1e-12)
+    np.testing.assert_allclose(aj.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").numpy(), exact, rtol=1e-13)
+    with pytest.raises(RuntimeError, match="same number of columns"):
+        aj.cdist(x, y[:, 1:])
+    with pytest.raises(RuntimeError, match="at least 2D"):
+        aj.cdist(x[0], y)
+
+
+def test_cofactors_of_large_matrices() -> None:
+    a = draws(60, 60) / 4
+    expected = np.linalg.det(a.numpy()) * np.linalg.inv(a.numpy()).T
+    leaf = a.clone().requires_grad_()
+    aj.linalg.det(leaf).backward()
+    np.testing.assert_allclose(leaf.grad.numpy(), expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    singular = a.clone()
+    singular[1] = singular[0]
+    leaf = singular.requires_grad_()
+    aj.linalg.det(leaf).backward()
+    assert aj.isfinite(leaf.grad).all()
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_large_triangular_systems(upper: bool) -> None:
+    a = draws(2, 130, 130) / 20 + aj.eye(130, dtype=aj.float64)
+    a, b = (a.triu() if upper else a.tril()), draws(2, 130, 7, seed=4)
+    x = aj.linalg.solve_triangular(a, b, upper=upper)
+    np.testing.assert_allclose((a @ x).numpy(), b.numpy(), atol=1e-10)
