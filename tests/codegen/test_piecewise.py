@@ -144,6 +144,17 @@ def test_loops_are_cut_where_answers_change() -> None:
     assert cuts([guard(position(open_), s, t)], open_) == []  # which of them comes first depends on the call
 
 
+def test_whole_digits_are_asked_for_by_the_outer_loop_alone() -> None:
+    """Columns of heads joined: four heads of 32 in each of three pieces."""
+    inputs = ", ".join(f"x{k}: f32[2, 4, 9, 32]" for k in range(3))
+    lines = [f"p{k}: f32[2, 9, 4, 32] = permute[axes=(0, 2, 1, 3)](x{k})" for k in range(3)]
+    lines += [f"r{k}: f32[2, 9, 128] = reshape[shape=(2, 9, 128)](p{k})" for k in range(3)]
+    lines.append("c: f32[2, 9, 384] = concatenate[axis=2](r0, r1, r2)")
+    compiled = agrees(f"({inputs}) {{ {'; '.join(lines)}; y: f32[384] = sum[axes=(0, 1)](c); return c, y }}")
+    assert "masked.load" not in kernel_text(compiled)
+    assert "gather" not in kernel_text(compiled)
+
+
 def test_a_part_knows_what_its_guards_say() -> None:
     i = LoopVariable("i", 256)
     inside = (position(i, -64), 0, 64)

@@ -30,7 +30,7 @@ from autojit.jit.native import REFUSED, NativeStep, can_be_native
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
-from autojit.jit.rebinding import Rebinding, Rebinds, Snapshot, take_changing_numbers
+from autojit.jit.rebinding import Rebinding, Rebinds, Releases, Snapshot, take_changing_numbers
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
@@ -85,6 +85,7 @@ class JitFunction:
         self._entries: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
         self._natives: list[NativeStep] = []
         self._recent: list[list[NativeStep]] = [[] for _ in self._entries]
+        self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self._lock = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -162,13 +163,19 @@ class JitFunction:
                         return self._through_python(args, kwargs)
                     rebinding.installed = None
                     return rebinding.store(self._through_python((rebinding.values(), args, kwargs), {}))
-                except Rebinds as found:
+                except (Rebinds, Releases) as found:
                     self._take_over(found)
 
-    def _take_over(self, found: Rebinds) -> None:
-        """What the function assigns anew becomes arguments and results of its steps."""
+    def _take_over(self, found: Rebinds | Releases) -> None:
+        """What the function assigns anew becomes arguments and results of its steps; what it does no more, state."""
         known = () if self.rebinding is None else self.rebinding.locations
-        self.rebinding = Rebinding(self.function, (*known, *found.locations))
+        if isinstance(found, Rebinds):
+            known = (*known, *found.locations)
+        else:
+            gone = {place.identity for place in found.locations}
+            known = tuple(place for place in known if place.identity not in gone)
+            self._released |= gone
+        self.rebinding = Rebinding(self.function, known, self._released) if known else None
         self.roots.clear()
         self.open_numbers.clear()
         self._entries = [None] * 4
@@ -339,6 +346,8 @@ class JitFunction:
                 changed = snapshot.take_back()
                 if changed:
                     raise Rebinds(changed)
+                if rebinding is not None and rebinding.idle:
+                    raise Releases(rebinding.idle)
                 outputs, output_tree = flatten(result)
                 output_tree = with_plain_keys(output_tree)
                 capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)

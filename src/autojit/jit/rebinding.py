@@ -84,6 +84,15 @@ class Rebinds(BaseException):  # nothing that a capture tries in vain, so no Exc
         self.why = why
 
 
+class Releases(BaseException):
+    """A capture found places that hold tensors to which the function assigns no more: they become state."""
+
+    def __init__(self, locations: Sequence[Location]) -> None:
+        super().__init__()
+        self.locations = locations
+        self.why = "assigned no more"
+
+
 def take_changing_numbers(captures: Captures) -> None:
     """Numbers that were others for each of several captures of a function become arguments of its steps.
 
@@ -213,10 +222,17 @@ def _is_data(value: Any) -> bool:
 class Rebinding:
     """``function`` with ``locations`` as arguments and results: ``(values, args, kwargs)`` -> ``(result, values)``."""
 
-    def __init__(self, function: Callable[..., Any], locations: Sequence[Location]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        locations: Sequence[Location],
+        released: frozenset[tuple[int, Any]] = frozenset(),
+    ) -> None:
         self.function = function
         self.locations = tuple(locations)
         self.identities = frozenset(location.identity for location in locations)
+        self.released = released  # places that were state for a while; they stay from now on
+        self.idle: list[Location] = []  # places to which the function did not assign when it was captured last
         self.installed: NativeStep | None = None  # whose guards have just been verified
 
     def leaf_names(self, tree: TreeSpec) -> list[str]:
@@ -239,6 +255,11 @@ class Rebinding:
                 location.write(value)
             result = self.function(*args, **kwargs)
             held = [location.read() for location in self.locations]
+            self.idle = [
+                location
+                for location, old, new in zip(self.locations, given, held, strict=True)
+                if location.identity not in self.released and _are_the_same_tensors(old, new)
+            ]
         finally:
             for location, value in zip(self.locations, before, strict=True):
                 location.write(value)
@@ -280,6 +301,15 @@ class Rebinding:
 
         self.installed = native
         return run
+
+
+def _are_the_same_tensors(old: Any, new: Any) -> bool:
+    """Whether a place holds the very tensors that it held before the function ran, in the same nest."""
+    before, tree = flatten(old)
+    after, tree_after = flatten(new)
+    if not before or tree != tree_after:
+        return False
+    return all(a is b and isinstance(a, Tensor) for a, b in zip(before, after, strict=True))
 
 
 def _note_flag(location: Location) -> None:

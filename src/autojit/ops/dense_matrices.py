@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["cofactors_by_inverse", "substituted"]
+__all__ = ["cofactors", "substituted"]
 
 _WIDE = 32  # rows; below, the way does not matter
 _FEW_ROWS = 24
@@ -34,8 +34,25 @@ def substituted(a: NDArray[Any], b: NDArray[Any], upper: bool) -> NDArray[Any]:
     return found
 
 
-def cofactors_by_inverse(a: NDArray[Any]) -> NDArray[Any] | None:
-    """``det(a) * inv(a).T`` of large matrices; None where one is so near to singular that rounding would spoil it."""
+def cofactors(a: NDArray[Any]) -> NDArray[Any]:
+    """``det(a) * inv(a).T``: so as it stands of large matrices that are far from singular.
+
+    Else from ``a = u s vh``, by the products of all singular values but one.
+    """
+    found = _by_inverse(a)
+    if found is not None:
+        return found
+    u, s, vh = np.linalg.svd(a)
+    ones = np.ones((*s.shape[:-1], 1), s.dtype)
+    before = np.cumprod(np.concatenate((ones, s[..., :-1]), -1), -1)
+    after = np.cumprod(np.concatenate((ones, s[..., :0:-1]), -1), -1)[..., ::-1]
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    product = (u.conj() * (before * after)[..., None, :]) @ vh.conj()
+    return np.asarray(sign[..., None, None] * product).astype(a.dtype)
+
+
+def _by_inverse(a: NDArray[Any]) -> NDArray[Any] | None:
+    """None where a matrix is small, or so near to singular that rounding would spoil the result."""
     if a.shape[-1] < _WIDE or not a.size:
         return None
     found = np.empty_like(a)

@@ -19,7 +19,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, broadcast_shapes
 from autojit.ops.by_name import apply
-from autojit.ops.dense_matrices import cofactors_by_inverse, substituted
+from autojit.ops.dense_matrices import cofactors, substituted
 from autojit.ops.elementwise_exponential import PowNumber
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
@@ -205,8 +205,7 @@ class Det(MatrixOp):
 class Cofactor(MatrixOp):
     """``det(a) * inv(a).T``, the gradient of the determinant, right for singular matrices too.
 
-    So as it stands where the matrix is far from singular, else from ``a = u s vh``: products of all singular values but
-    one. Its own derivative needs an invertible matrix.
+    Its own derivative needs an invertible matrix.
     """
 
     def result_type(self, a: TensorType) -> TensorType:
@@ -214,16 +213,7 @@ class Cofactor(MatrixOp):
         return a
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
-        found = cofactors_by_inverse(a)
-        if found is not None:
-            return found
-        u, s, vh = np.linalg.svd(a)
-        ones = np.ones((*s.shape[:-1], 1), s.dtype)
-        before = np.cumprod(np.concatenate((ones, s[..., :-1]), -1), -1)
-        after = np.cumprod(np.concatenate((ones, s[..., :0:-1]), -1), -1)[..., ::-1]
-        sign = np.linalg.det(u) * np.linalg.det(vh)
-        product = (u.conj() * (before * after)[..., None, :]) @ vh.conj()
-        return np.asarray(sign[..., None, None] * product).astype(a.dtype)
+        return cofactors(a)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         # c = det(a) b with b = inv(a).T, so c_dot = (b : a_dot) c - b a_dot.T c, and c = det(a) b

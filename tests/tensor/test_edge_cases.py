@@ -1,0 +1,135 @@
+"""Ranges and sums in narrow integers, integrals, running sums of complex numbers, scattered products with zeros, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+import autojit.nn.functional as F
+from autojit.autograd import gradcheck, gradgradcheck
+
+
+def test_ranges_count_as_torch_does() -> None:
+    assert aj.arange(0.0, -8.000001, -4.0, dtype=aj.int32).tolist() == [0, -4, -8]  # counted in float64
+    assert aj.arange(0, 4, 1.9, dtype=aj.int64).tolist() == [0, 1, 2, 3]  # counted in int64
+    assert aj.linspace(4.3, 50, 5, dtype=aj.uint8).tolist() == [4, 15, 27, 38, 50]
+    assert aj.logspace(1, 1.2, 2, dtype=aj.int64).tolist() == [10, 10]
+    with pytest.raises(ValueError, match="nonzero"):
+        aj.arange(0, 4, 0.5, dtype=aj.int64)
+
+
+def test_numbers_wrap_around_below_zero_and_overflow_is_an_error() -> None:
+    assert aj.full((1,), -9, dtype=aj.uint8).tolist() == [247]
+    assert aj.full_like(aj.ones(1, dtype=aj.uint8), -9).tolist() == [247]
+    for call in (
+        lambda: aj.full((1,), 300, dtype=aj.uint8),
+        lambda: aj.full((1,), -300, dtype=aj.int8),
+        lambda: aj.ones(1, dtype=aj.uint8).fill_(300),
+    ):
+        with pytest.raises(RuntimeError, match="overflow"):
+            call()
+
+
+def test_sums_of_narrow_integers_are_wide() -> None:
+    x = aj.ones(2, 3, dtype=aj.int32)
+    assert x.sum_to_size(1).dtype is aj.int64
+    assert x.sum_to_size(2, 3).dtype is aj.int32
+    assert aj.einsum("ij->i", x).dtype is aj.int64
+    assert aj.einsum("ij,jk->ik", x, x.T).dtype is aj.int32
+    assert aj.unravel_index(x[0], (2, 2))[0].dtype is aj.int64
+    assert aj.linalg.vander(x[0]).dtype is aj.int64
+    assert F.bilinear(x[0], x[0], aj.ones(2, 3, 3, dtype=aj.int32)).dtype is aj.int32
+    assert aj.masked.cumsum(x, 0).dtype is aj.int32
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.reshape(-3, -2),
+        lambda x: x.view(-2),
+        lambda x: x.sum_to_size(3, 2),
+        lambda x: aj.combinations(x),
+        lambda x: aj.renorm(x, -1, 0, 1.0),
+        lambda x: aj.mvlgamma(x, 0),
+        lambda x: aj.tril_indices(-1, 2),
+        lambda x: aj.meshgrid(x[0], indexing="zz"),
+        lambda x: x.unfold(0, 2, -1),
+        lambda x: x.as_strided((-1,), (1,)),
+        lambda x: aj.masked_scatter(x, x > 0, aj.ones(2)),
+        lambda x: x.index_put((aj.tensor([0]),), aj.ones(3).double()),
+        lambda x: x - (x > 0),
+        lambda x: aj.sub(aj.tensor([True]), 1.0),
+        lambda x: F.interpolate(x[None], size=0),
+        lambda x: F.layer_norm(x, (3,), aj.ones(3).double()),
+        lambda x: aj.linalg.solve(aj.eye(2), aj.ones(2).double()),
+        lambda x: aj.linalg.matrix_norm(x, "largest"),
+        lambda x: aj.linalg.matrix_norm(x, dim=(0,)),
+        lambda x: aj.linalg.multi_dot([x]),
+        lambda x: aj.diff(aj.tensor(1.0)),
+        lambda x: aj.trapezoid(x > 0),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call: Callable[[Any], Any]) -> None:
+    x = aj.ones(2, 3)
+    with pytest.raises(RuntimeError):
+        call(x)
+
+
+def test_positions_are_vectors_of_long_integers() -> None:
+    x, index = aj.ones(4, 3), aj.tensor([[0, 1]])
+    for call in (lambda: x.index_select(0, index), lambda: x.index_fill(0, index, 0.0)):
+        with pytest.raises(IndexError, match="vector"):
+            call()
+    for call in (lambda: aj.take(x, index.int()), lambda: x.index_copy(0, index[0].int(), aj.ones(2, 3))):
+        with pytest.raises(RuntimeError, match="long"):
+            call()
+    with pytest.raises(IndexError):
+        aj.tensor(1.0).index_add(5, aj.tensor([0]), aj.ones(1))
+
+
+def test_integrals_of_bytes_add_up_in_wide_integers() -> None:
+    u = aj.tensor([[250, 3, 7], [200, 100, 9]], dtype=aj.uint8)
+    assert aj.trapezoid(u).tolist() == [259.5, 204.5]
+    assert aj.trapezoid(u, dx=2).tolist() == [519.0, 409.0]
+    assert aj.trapezoid(u, u).tolist() == [134.5, 136.5]
+    assert aj.cumulative_trapezoid(u, u).tolist() == [[114.5, 134.5], [104.0, 136.5]]
+    y = aj.tensor([1.0, 4.0, 9.0, 16.0], dtype=aj.float64, requires_grad=True)
+    x = aj.tensor([0.0, 1.0, 3.0, 4.0], dtype=aj.float64, requires_grad=True)
+    np.testing.assert_allclose(aj.trapezoid(y, x).item(), np.trapezoid([1, 4, 9, 16], [0, 1, 3, 4]))
+    assert gradgradcheck(aj.trapezoid, (y, x))
+
+
+def test_a_running_sum_of_complex_exponentials() -> None:
+    z = np.array([1 + 2j, 3 - 1j, 0.5 + 0.3j, -2 + 1j, 700 + 1j])
+    found = aj.logcumsumexp(aj.tensor(z), 0).numpy()
+    np.testing.assert_allclose(np.exp(found[:4]), np.cumsum(np.exp(z[:4])))
+    np.testing.assert_allclose(found[4], z[4])
+    assert gradcheck(lambda t: aj.logcumsumexp(t, 0), aj.tensor(z[:4], requires_grad=True))
+
+
+def test_products_with_two_zeros_have_exact_second_derivatives() -> None:
+    base = aj.tensor([0.0, 2.0, 3.0], dtype=aj.float64, requires_grad=True)
+    src = aj.tensor([0.0, 0.0, 5.0, 0.0, 4.0], dtype=aj.float64, requires_grad=True)
+    index = aj.tensor([0, 1, 1, 1, 2])
+    assert gradgradcheck(lambda b, s: b.scatter_reduce(0, index, s, "prod"), (base, src))
+    assert gradgradcheck(lambda b, s: b.index_reduce(0, index, s, "prod"), (base, src))
+
+
+def test_bytes_are_resampled_and_rounded() -> None:
+    u = (aj.arange(16).reshape(1, 1, 4, 4) * 7).to(aj.uint8)
+    found = F.interpolate(u, size=(3, 3), mode="bilinear", align_corners=True)
+    assert found.dtype is aj.uint8
+    assert found[0, 0].tolist() == [[0, 11, 21], [42, 53, 63], [84, 95, 105]]
+    assert F.interpolate(u, size=(3, 3), mode="bicubic")[0, 0].tolist() == [[5, 15, 24], [43, 53, 62], [81, 91, 100]]
+
+
+def test_a_step_to_the_next_number_moves_with_its_start() -> None:
+    x = aj.tensor([1.0, 2.0], requires_grad=True)
+    y = aj.tensor([2.0, 2.0], requires_grad=True)
+    of_x, of_y = aj.autograd.grad(aj.nextafter(x, y).sum(), (x, y), allow_unused=True)
+    assert of_x.tolist() == [1.0, 0.0]
+    assert of_y is None or of_y.tolist() == [0.0, 0.0]
