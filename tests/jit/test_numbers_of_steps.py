@@ -61,7 +61,12 @@ def _slope(x: aj.Tensor, a: float) -> aj.Tensor:
         lambda x, a: aj.distributions.Normal(0.0, a).log_prob(x),
         lambda x, a: (1 / a * x, x / a, a - x, a // 0.3 * x, a % 0.3 * x),
         lambda x, a: x * 2 if isinstance(a, float) else x * 3,
-        lambda x, a: (a + x.cumsum(0), aj.stack([x[0, 0], aj.tensor(a)])),
+        lambda x, a: (
+            a + x.cumsum(0),
+            aj.stack([x[0, 0], aj.tensor(a)]),
+            x.lerp(x * 2, a),
+            x.clone().lerp_(x + 1, 1 - a),
+        ),
         _assigned,
         _descended,
         _slope,

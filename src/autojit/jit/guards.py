@@ -14,7 +14,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
@@ -224,11 +224,26 @@ class Collector:
         elif hasattr(value, "_guard_snapshot"):
             self._add(f"{name} (parameters and options)", value._guard_snapshot, value._guard_snapshot(), None, True)
             self.tensors += [p for group in value.param_groups for p in group["params"]]
-            if not is_own_instance(value):  # an optimiser of the user's keeps its state as it likes
-                self.tables += [(name, vars(value)), (f"{name}.state", value.state)]
-                self.tables += [(f"{name}.state", kept) for kept in value.state.values() if isinstance(kept, dict)]
+            if not is_own_instance(value):
+                self._optimizer_state(value, name, names, depth)
         elif not is_own_instance(value):
             self._instance(value, name, names, depth)
+
+    def _optimizer_state(self, optimizer: Any, name: str, names: frozenset[str], depth: int) -> None:
+        """What an optimiser of the user's keeps, as it likes."""
+        table, state = vars(optimizer), optimizer.state
+        where = f"{name}.state"
+        self.tables += [(name, table), (where, state)]
+        self.tables += [(where, kept) for kept in state.values() if isinstance(kept, dict)]
+        if (id(table), "state") not in self.rebound:
+            self._add(where, lambda: table.get("state", MISSING), state, DictGuard(table, "state", state))
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        parameters = [p for p in parameters if (id(state), p) not in self.rebound]
+        read = functools.partial(_kept_for, state, parameters)
+        self._add(f"{where} by parameter", read, read(), None)
+        for p in parameters:
+            if isinstance(state.get(p), dict):
+                self._dict(state[p], where, names, depth + 1)
 
     def _class(self, cls: type, name: str, names: frozenset[str], depth: int) -> None:
         """Attributes of a user's class that the code names, and the methods that are called without being named."""
@@ -431,6 +446,10 @@ def _is_library(module: ModuleType) -> bool:
     if root == "autojit" or (root in sys.stdlib_module_names and root != "__main__"):
         return True
     return _is_library_file(getattr(module, "__file__", None) or "")
+
+
+def _kept_for(state: Mapping[Any, Any], parameters: Sequence[Tensor]) -> tuple[Any, ...]:
+    return tuple([state.get(p, MISSING) for p in parameters])
 
 
 def _names_of(function: Any) -> frozenset[str]:

@@ -304,12 +304,15 @@ class Rebinding:
 
 
 def _are_the_same_tensors(old: Any, new: Any) -> bool:
-    """Whether a place holds the very tensors that it held before the function ran, in the same nest."""
+    """Whether a place holds the very tensors that it held before the function ran, in the same nest.
+
+    Numbers beside them may differ: where they are assigned to in the nest, the next capture finds their own places.
+    """
     before, tree = flatten(old)
     after, tree_after = flatten(new)
-    if not before or tree != tree_after:
+    if tree != tree_after or not any(isinstance(leaf, Tensor) for leaf in before):
         return False
-    return all(a is b and isinstance(a, Tensor) for a, b in zip(before, after, strict=True))
+    return all(a is b or not isinstance(a, Tensor) for a, b in zip(before, after, strict=True))
 
 
 def _note_flag(location: Location) -> None:

@@ -166,7 +166,7 @@ def _choice(original: Callable[..., Any], relation: str) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def replaced(*values: Any, **options: Any) -> Any:
-        is_traced = any([type(v) is TracedNumber for v in values])
+        is_traced = TracedNumber in map(type, values)
         if is_traced and len(values) > 1 and not options and len({_kind(v) for v in values} | {None}) == 2:
             return functools.reduce(lambda a, b: _chosen(a, b, relation), values)
         return original(*values, **options)

@@ -258,6 +258,8 @@ def nan_to_num(x: Operand, nan: Any = 0.0, positive: Any = None, negative: Any =
 def lerp(start: Operand, end: Operand, weight: Any) -> Any:
     """``start + weight * (end - start)``, exact at both ends."""
     gap = sub(end, start)
+    if hasattr(weight, "as_operand"):  # a number of a step
+        weight = literal(start, weight)
     if isinstance(weight, NUMBERS):
         share: Any = weight
         return add(start, mul(gap, share)) if magnitude(share) < 0.5 else sub(end, mul(gap, 1 - share))

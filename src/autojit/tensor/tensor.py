@@ -241,6 +241,8 @@ class StepGradient(Tensor):
 
     __slots__ = ("is_lent",)
 
+    is_lent: bool  # whether somebody has read it since the step got its memory
+
 
 def step_gradient(array: NDArray[Any]) -> StepGradient:
     """A gradient that belongs to a compiled step."""

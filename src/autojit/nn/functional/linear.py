@@ -10,7 +10,7 @@ import numpy as np
 import autojit as aj
 from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
-from autojit.nn.functional.reduction import COMMON
+from autojit.nn.functional.reduction import COMMON, is_known
 from autojit.tensor import Tensor
 from autojit.tensor.composite_nodes import ADDMM, in_one_node
 from autojit.tensor.dispatch import apply
@@ -173,6 +173,11 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0 and tensor.numel():
         raise UsageError("num_classes should be positive")
+    if is_known(tensor) and tensor.numel():
+        if tensor.min() < 0:
+            raise UsageError("Class values must be non-negative.", {"tensor": tensor})
+        if tensor.max() >= num_classes:
+            raise UsageError("Class values must be smaller than num_classes.", {"tensor": tensor})
     found: Tensor = in_one_step("one_hot", (num_classes,), tensor)
     return found
 
