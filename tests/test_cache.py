@@ -16,7 +16,7 @@ from autojit.ir import parse_graph
 def fresh_process(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     """As if the process had just started with this cache: nothing is loaded yet."""
     monkeypatch.setenv("AUTOJIT_CACHE_DIR", str(directory))
-    monkeypatch.setattr("autojit.runtime.plan._kernels", {})
+    monkeypatch.setattr("autojit.runtime.bodies._kernels", {})
 
 
 def run(scale: float) -> aj.cache.CacheStats:

@@ -17,7 +17,8 @@ from autojit.codegen.linked.scalar_function import ScalarFunction
 from autojit.codegen.linked.tangents import partial
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import DifferentiationError, UsageError
-from autojit.runtime.plan import Body, load_kernels
+from autojit.runtime.bodies import load_kernels
+from autojit.runtime.plan import Body
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 
 from autojit.core.errors import CompileError
+from autojit.runtime.bodies import plan_request
 from autojit.runtime.cores import available_cores
 from autojit.runtime.entry import entry_request
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.object_cache import default_cache
-from autojit.runtime.plan import plan_request
 from autojit.runtime.pool import pool_request
 
 _lock = threading.Lock()

@@ -13,7 +13,6 @@ from autojit.core.dtypes import bool_, complex128, float16, float32, float64, in
 from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.elementwise_exponential import PowNumber
-from autojit.ops.sources import is_one
 from autojit.tensor.dispatch import apply, apply_single, number
 from autojit.tensor.kernels import in_one_pass
 from autojit.tensor.op_node import rename_node
@@ -31,6 +30,7 @@ from autojit.tensor.promotion import (
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
+_LITERALS = (int, float)
 WHERE = Op.registry["where"]()
 
 Unary = Callable[[Any], Tensor]
@@ -85,7 +85,7 @@ def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
 
 
 def _scaled(other: Any, alpha: Any) -> Any:
-    if is_one(alpha):
+    if type(alpha) in _LITERALS and alpha == 1:  # a number of a step is 1 for this call only
         return other
     if isinstance(other, Tensor) and isinstance(alpha, float) and type_of(other).dtype.category < 2:
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")

@@ -1,0 +1,126 @@
+"""Code that entries of a plan run: kernels, compiled and loaded once per text, and the built-in bodies.
+
+Kernels are shared by every executable of the process through ``_kernels`` (text -> loaded code) and by every process
+through the object cache.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+from autojit.codegen.cpu.control_ir import control_ir
+from autojit.codegen.cpu.lowered import LoweredStep
+from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
+from autojit.core.dtypes import BY_SHORT
+from autojit.runtime.host import cached_host_target
+from autojit.runtime.loader import LoadedObject, load
+from autojit.runtime.object_cache import default_cache
+from autojit.runtime.pool import parallel_for_address
+
+_kernels: dict[str, LoadedObject] = {}
+_lock = threading.Lock()
+
+
+def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = None) -> list[LoadedObject]:
+    """The loaded code of kernel texts, each compiled at most once per process and machine, missing ones in parallel.
+
+    ``pass_levels`` names texts that LLVM's pass pipeline treats at another level than it does loops.
+    """
+    missing = [text for text in dict.fromkeys(texts) if text not in _kernels]
+    if missing:
+        levels = [(pass_levels or {}).get(text) for text in missing]
+        contents = default_cache().objects(missing, cached_host_target(), pass_levels=levels)
+        loaded = [load(content) for content in contents]
+        with _lock:
+            for text, code in zip(missing, loaded, strict=True):
+                _kernels.setdefault(text, code)
+    return [_kernels[text] for text in texts]
+
+
+def plan_request() -> tuple[str, int, int]:
+    """The plan runner's module, its level and the level of LLVM's passes: more take 40 ms longer and gain nothing."""
+    return plan_ir(), 1, 0
+
+
+@cache
+def plan_object() -> LoadedObject:
+    """The plan runner."""
+    text, opt_level, pass_level = plan_request()
+    content = default_cache().object(text, cached_host_target(), opt_level, pass_level)
+    return load(content, {"aj_parallel_for": parallel_for_address()})
+
+
+@cache
+def _gemm_text(short: str) -> str:
+    from autojit.codegen.cpu.gemm import gemm_module
+
+    return gemm_module(BY_SHORT[short], cached_host_target())
+
+
+def _gemm_levels(shorts: Iterable[str]) -> dict[str, int]:
+    """GEMM modules with their pass level: passes would double the compile time and gain nothing there."""
+    return {_gemm_text(short): 0 for short in shorts}
+
+
+def _gemm_object(short: str) -> LoadedObject:
+    (code,) = load_kernels((_gemm_text(short),), _gemm_levels((short,)))
+    return code
+
+
+@cache
+def _matmul_object(short: str) -> LoadedObject:
+    content = default_cache().object(matmul_ir(short), cached_host_target(), opt_level=0)
+    return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
+
+
+@cache
+def _control_object() -> LoadedObject:
+    content = default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)
+    return load(content, {"aj_step": plan_object().address("aj_step")})
+
+
+def builtin_address(name: str) -> int:
+    """Address of a body of the plan runner, of a branch or loop, or of a matrix product."""
+    if name in ("aj_loop", "aj_branch"):
+        return _control_object().address(name)
+    if name.startswith(("aj_matmul_", "aj_contract_")):
+        return _matmul_object(name.rpartition("_")[2]).address(name)
+    return plan_object().address(name)
+
+
+class Loading:
+    """The kernels of a step on their way into memory: LLVM compiles them while the plan around them is written."""
+
+    def __init__(self, lowered: LoweredStep) -> None:
+        self._gemms = _gemm_levels(lowered.gemm_dtypes)
+        self._texts = [*self._gemms, *_kernel_texts(lowered)]
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        if any(text not in _kernels for text in self._texts):
+            self._thread = threading.Thread(target=self._load, name="autojit loading kernels")
+            self._thread.start()
+
+    def _load(self) -> None:
+        try:
+            load_kernels(self._texts, self._gemms)
+        except BaseException as error:  # raised where they are needed
+            self._error = error
+
+    def wait(self) -> None:
+        """Until all are there.
+
+        Raises:
+            CompileError: LLVM rejects a text.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            raise self._error
+
+
+def _kernel_texts(lowered: LoweredStep) -> list[str]:
+    mine = [e.body for e in lowered.single_entries() if isinstance(e.body, str) and not e.body.startswith("@")]
+    return [*mine, *(text for inner in lowered.plans_inside() for text in _kernel_texts(inner))]
