@@ -231,9 +231,9 @@ def test_a_gradient_that_nobody_else_has_is_not_copied() -> None:
     assert given.sum().item() == 30
 
 
-def test_the_derivative_of_nextafter_is_missing() -> None:
+def test_the_derivative_of_unique_is_missing() -> None:
     x = leaf(1.0, 2.0)
-    y = aj.nextafter(x, x)
+    y = aj.unique(x)
     assert y.requires_grad
-    with pytest.raises(NotImplementedError, match="the derivative for 'nextafter' is not implemented"):
+    with pytest.raises(NotImplementedError, match="the derivative for '.*' is not implemented"):
         y.sum().backward()

@@ -51,6 +51,9 @@ NEEDS_MORE = {
     "repeat",
     "tile",
     "flip",
+    "new_empty",
+    "new_ones",
+    "new_zeros",
 }
 
 

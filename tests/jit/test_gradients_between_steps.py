@@ -105,3 +105,34 @@ def test_steps_that_take_turns_run_natively() -> None:
     model[1] = nn.Tanh()
     for flips in (True, False, True):
         assert step(X, flips).item() == pytest.approx(model(-X if flips else X).sum().item(), rel=1e-5)
+
+
+def test_arguments_that_do_not_lie_in_row_major_order_are_copied_for_the_native_step() -> None:
+    weight, total = aj.linspace(-1, 1, 12).reshape(3, 4), aj.zeros(5, 4)
+
+    def function(x: aj.Tensor, kept: dict[str, aj.Tensor]) -> tuple[aj.Tensor, dict[str, aj.Tensor]]:
+        return x @ weight, {"sum": kept["sum"] + x.sum(0)}
+
+    compiled = aj.jit(function)
+    data = aj.arange(90.0).reshape(3, 30).t()
+    kept = [{"sum": aj.zeros(3)}, {"sum": aj.zeros(3)}]
+    for k in range(6):
+        x = data[5 * k : 5 * k + 5]
+        found, kept[0] = compiled(x, kept[0])
+        expected, kept[1] = function(x, kept[1])
+        assert found.tolist() == expected.tolist()
+        assert kept[0]["sum"].tolist() == kept[1]["sum"].tolist()
+    assert compiled.stats()["native_calls"] >= 4, compiled.explain()
+
+    shows = aj.jit(lambda x: x)
+    adds = aj.jit(lambda x: total.add_(x).sum())
+    flipped = aj.ones(4, 5).t()
+    for _ in range(3):
+        assert shows(flipped) is flipped
+    for k in range(4):
+        assert adds(total.t().t()[:, ::2].repeat(1, 2) if k else flipped).item() == total.sum().item()
+    for _ in range(3):
+        before = total.clone()
+        square = total[:4].t()
+        doubled = aj.jit(lambda x: (total[:4].mul_(2), x + 1)[1])
+        assert doubled(square).tolist() == (2 * before[:4].t() + 1).tolist()

@@ -148,6 +148,17 @@ def test_many_blocks_are_copied_whole(dtype: str) -> None:
     assert "memcpy" in compiled.lowered.entries[0].body  # type: ignore[union-attr, operator]
 
 
+def test_many_blocks_of_open_length_are_copied_whole() -> None:
+    names = ", ".join(f"x{k}" for k in range(9))
+    inputs = ", ".join(f"x{k}: f32[1, {'s0' if k % 2 else 's1'}, 40]" for k in range(9))
+    graph = parse_graph(f"({inputs}) {{ y: f32[1, 4*s0+5*s1, 40] = concatenate[axis=1]({names}); return y }}")
+    rng = np.random.default_rng(4)
+    for m, n in ((2, 3), (300, 7)):
+        shapes = [(1, m if k % 2 else n, 40) for k in range(9)]
+        compiled = check_compiled(graph, [rng.standard_normal(shape).astype(np.float32) for shape in shapes])
+        assert "memcpy" in compiled.lowered.entries[0].body  # type: ignore[union-attr, operator]
+
+
 def test_gradients_of_a_loop_over_slices() -> None:
     x = aj.tensor(np.random.default_rng(1).normal(size=(9, 4, 16)), requires_grad=True)
     w = aj.tensor(np.random.default_rng(2).normal(size=(16, 16)), requires_grad=True)

@@ -1,4 +1,4 @@
-"""Ranges and sums in narrow integers, integrals, running sums of complex numbers, scattered products with zeros, bytes."""
+"""Narrow integers, integrals, running sums of complex numbers, scattered products with zeros, bytes."""
 
 from __future__ import annotations
 

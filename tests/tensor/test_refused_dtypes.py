@@ -12,7 +12,7 @@ import autojit.nn.functional as F
 
 C = aj.tensor([[1 + 2j, 3 - 1j]])
 B = aj.tensor([[True, False]])
-I = aj.tensor([[1, 2]])  # noqa: E741
+I = aj.tensor([[1, 2]])
 REFUSED: list[Callable[[], Any]] = [
     lambda: C < C,
     lambda: aj.ge(C, 1.0),

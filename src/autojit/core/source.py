@@ -91,7 +91,10 @@ _entered = _Entered()
 
 
 def enter(frame: FrameType | None) -> tuple[FrameType | None, SourceLocation | None]:
-    """Say that the thread is in a frame of autojit's, until `leave` is given what is returned: `here_inside` is short."""
+    """Say that the thread is in a frame of autojit's, until `leave` is given what is returned.
+
+    The way of `here_inside` ends there.
+    """
     before = _entered.frame, _entered.place
     _entered.frame, _entered.place = frame, None
     return before

@@ -56,9 +56,9 @@ def holds_plain(what: Any, besides: type | None = None) -> bool:
     if kind is TensorType:
         return holds_plain(what.shape, besides)
     if kind is tuple:
-        return all([holds_plain(item, besides) for item in what])
+        return all(holds_plain(item, besides) for item in what)
     if not isinstance(what, Op):
         return False
     names = what.__match_args__
     others = [name for name in vars(what) if name not in names and not name.startswith("_")]
-    return not others and all([holds_plain(getattr(what, name), besides) for name in names])
+    return not others and all(holds_plain(getattr(what, name), besides) for name in names)

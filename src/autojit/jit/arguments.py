@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from autojit.core.dtypes import DType, float64, int64
 from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Value
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
-from autojit.jit.pytree import TreeSpec
+from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import mark_inference
@@ -247,3 +247,28 @@ def _shown(part: Any) -> str:
     if part[0] == "array":
         return f"array {part[2]}{list(part[1])}"
     return repr(part[1]) if not isinstance(part[0], str) else str(part[1])
+
+
+class Packed(NamedTuple):
+    """A call's arguments with copies in row-major order of the tensors that lie otherwise."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    originals: list[Tensor]
+
+
+def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None:
+    """The arguments in row-major order; None where all are, or where one that is not takes part in differentiation."""
+    leaves, tree = flatten((args, kwargs))
+    originals: list[Tensor] = []
+    for k, leaf in enumerate(leaves):
+        if type(leaf) is not Tensor or type(leaf._array) is not np.ndarray or leaf._array.flags.c_contiguous:
+            continue
+        if leaf._requires_grad or leaf._grad_fn is not None:
+            return None
+        originals.append(leaf)
+        leaves[k] = wrap(np.ascontiguousarray(leaf._array))
+    if not originals:
+        return None
+    packed_args, packed_kwargs = tree.unflatten(leaves)
+    return Packed(packed_args, packed_kwargs, originals)

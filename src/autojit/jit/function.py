@@ -20,7 +20,14 @@ from typing import Any
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.sizes import evaluate, recording
-from autojit.jit.arguments import describe_difference, given_to_function, leaf_names, make_leaves, signature
+from autojit.jit.arguments import (
+    describe_difference,
+    given_to_function,
+    in_row_major,
+    leaf_names,
+    make_leaves,
+    signature,
+)
 from autojit.jit.calls import Call, Conflict, Fixed
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.gathering import Gathering
@@ -142,6 +149,13 @@ class JitFunction:
                 found = REFUSED if native.call == last or not native.is_present else native.call(*args, **kwargs)
                 if found is not REFUSED:
                     self._entries[mode] = native.call
+                    return found
+            packed = in_row_major(args, kwargs)
+            for native in self._recent[mode] if packed is not None else ():
+                assert packed is not None
+                fits = native.is_present and native.may_copy(packed.originals)
+                found = native.call(*packed.args, **packed.kwargs) if fits else REFUSED
+                if found is not REFUSED:
                     return found
         finally:
             _trying.is_on = False
@@ -341,7 +355,7 @@ class JitFunction:
         try:
             set_trace(trace)
             with recording(trace):
-                with traced_math():
+                with traced_math(any(leaf.kind == "number" for leaf in made)):
                     result = (rebinding or self.function)(*args, **kwargs)
                 changed = snapshot.take_back()
                 if changed:

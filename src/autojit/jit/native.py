@@ -7,7 +7,7 @@ results that are no flat tuple of tensors, and arguments that are views while th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,6 +80,13 @@ class NativeStep:
     def is_present(self) -> bool:
         """Whether it is for the step's present memory."""
         return self._bindings == self.step.segment.bindings
+
+    def may_copy(self, originals: Sequence[Tensor]) -> bool:
+        """Whether copies serve as well as these arguments: no result shows an argument, and no state shares memory."""
+        if self.step.twins or any(place.kind == "argument" for place in self.step.results.places):
+            return False
+        storages = [t._storage for t in originals]
+        return all(s is None or id(s.array) not in self.written for s in storages)
 
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.dtypes import float64, int64
+from autojit.core.ports import ports
 from autojit.jit.number_ranges import Range, compared
-from autojit.jit.traced_number import TracedNumber, span_of
+from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
 from autojit.tensor import functions_elementwise as elementwise
 from autojit.tensor import functions_special as special
 from autojit.tensor.dispatch import number
@@ -213,27 +214,81 @@ _REPLACED: list[tuple[ModuleType, dict[str, Callable[..., Any]]]] = [
     (builtins, {"min": _choice(min, "lt"), "max": _choice(max, "gt")}),
 ]
 _originals: list[dict[str, Callable[..., Any]]] = []
-_lock = threading.Lock()
-_depth = [0]
+_lock = threading.RLock()
+_depth = [0]  # how many captures, in all threads, have traced numbers
+
+
+class _Captures(threading.local):
+    """Of this thread, the innermost last: whether there have been traced numbers in it."""
+
+    met: list[bool]
+
+    def __init__(self) -> None:
+        self.met = []
+
+
+_captures = _Captures()
 
 
 @contextmanager
-def traced_math() -> Iterator[None]:
-    """Inside, ``math``, ``min`` and ``max`` know traced numbers; captures in several threads may overlap."""
+def traced_math(has_numbers: bool) -> Iterator[None]:
+    """Inside, from the first traced number on, ``math``, ``min`` and ``max`` know traced numbers.
+
+    ``has_numbers``: there are some before it begins. A capture without such numbers leaves the modules alone. Captures
+    in several threads may overlap.
+    """
+    _captures.met.append(False)
+    try:
+        if has_numbers:
+            _meet()
+        yield
+    finally:
+        if _captures.met.pop():
+            with _lock:
+                _depth[0] -= 1
+                if _depth[0] == 0:
+                    _restore()
+
+
+def _meet() -> None:
+    """There is a traced number in the innermost capture of this thread."""
+    met = _captures.met
+    if not met or met[-1]:
+        return
+    met[-1] = True
     with _lock:
         _depth[0] += 1
         if _depth[0] == 1:
-            _originals[:] = [{name: getattr(module, name) for name in made} for module, made in _REPLACED]
-            for module, made in _REPLACED:
-                vars(module).update(made)
-    try:
-        yield
-    finally:
-        with _lock:
-            _depth[0] -= 1
-            if _depth[0] == 0:
-                for (module, _), before in zip(_REPLACED, _originals, strict=True):
-                    vars(module).update(before)
+            _replace()
+
+
+def _replace() -> None:
+    _originals[:] = [{name: getattr(module, name) for name in made} for module, made in _REPLACED]
+    for module, made in _REPLACED:
+        vars(module).update(made)
+
+
+def _restore() -> None:
+    for (module, _), before in zip(_REPLACED, _originals, strict=True):
+        vars(module).update(before)
+
+
+@contextmanager
+def plain_math() -> Iterator[None]:
+    """Inside, ``math``, ``min`` and ``max`` are Python's own: for a compiler that knows them by identity."""
+    with _lock:
+        replaced = _depth[0] > 0
+        if replaced:
+            _restore()
+        try:
+            yield
+        finally:
+            if replaced:
+                _replace()
+
+
+WHEN_MADE.append(_meet)
+ports.plain_math = plain_math
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {

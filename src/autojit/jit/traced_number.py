@@ -30,6 +30,9 @@ from autojit.tensor.tensor import Tensor, type_of
 if TYPE_CHECKING:
     from autojit.jit.trace import Trace
 
+WHEN_MADE: list[Callable[[], None]] = []
+"""Called when a traced number is made (`traced_math`)."""
+
 
 class TracedNumber:
     """An int or float of a captured step; ``tensor`` is its 0-d float64 or int64 tensor, ``kind`` int or float.
@@ -51,6 +54,8 @@ class TracedNumber:
         self.tensor = tensor
         self.kind = kind
         self.source: SourceLocation = here()
+        for told in WHEN_MADE:
+            told()
 
     def _check(self) -> None:
         if state.trace is not self.trace:

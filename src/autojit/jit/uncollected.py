@@ -1,7 +1,7 @@
 """Capturing and compiling without the cyclic garbage collector.
 
-A compile makes many objects that stay and few cycles. The collector would look at all of them again and again: at each of
-its rounds at everything made since the last, a good tenth of the time.
+A compile makes many objects that stay and few cycles. The collector would look at all of them again and again, which
+takes a good tenth of the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def uncollected() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if _inside == 0 and _was_enabled:
-                if gc.get_freeze_count() == 0:  # nothing of the user's is frozen: hand all over to the oldest generation
+                if gc.get_freeze_count() == 0:  # else they are the user's
                     gc.freeze()
-                    gc.unfreeze()
+                    gc.unfreeze()  # hands everything over to the oldest generation
                 gc.enable()

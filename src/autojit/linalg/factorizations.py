@@ -12,7 +12,7 @@ from autojit.tensor.autocast import converted, in_full_precision
 from autojit.tensor.caught import refuse_where_caught
 from autojit.tensor.factories import zeros
 from autojit.tensor.functions_elementwise import maximum
-from autojit.tensor.functions_matrix import complete_qr, completed, one_triangle
+from autojit.tensor.matrix_forms import complete_qr, completed, one_triangle
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand
 from autojit.tensor.state import grad_mode, state

@@ -159,7 +159,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     """The condition number in a norm (2 by default)."""
     if p in (None, 2, -2):
         if type_of(A).size == 0:
-            return A.real.sum((-2, -1)) if type_of(A).ndim > 1 else A  # type: ignore[no-any-return]
+            return A.real.sum((-2, -1)) if type_of(A).ndim > 1 else A
         values = svdvals(A)
         top, bottom = values[..., 0], values[..., -1]
         return bottom / top if p == -2 else top / bottom

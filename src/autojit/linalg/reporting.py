@@ -17,7 +17,7 @@ from autojit.ops.linalg import LinAlgError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import eye
 from autojit.tensor.functions_elementwise import where
-from autojit.tensor.functions_matrix import one_triangle
+from autojit.tensor.matrix_forms import one_triangle
 from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import type_of
 

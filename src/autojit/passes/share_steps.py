@@ -91,9 +91,8 @@ def common(first: Graph, later: Graph, same: dict[Value, Value]) -> Shared:
     is_counted = hangs_on_counts(later.nodes)
     for node in later.nodes:
         mapped = [same.get(v) for v in node.inputs]
-        found = (
-            None if None in mapped or node.op.has_effect or is_counted(node) else known.get((node.op, tuple(mapped)))
-        )  # type: ignore[arg-type]
+        is_own = None in mapped or node.op.has_effect or is_counted(node)
+        found = None if is_own else known.get((node.op, tuple(mapped)))  # type: ignore[arg-type]
         if found is None:
             rest.append(node)
             continue

@@ -66,7 +66,7 @@ def _are_apart(slices: Sequence[Node]) -> bool:
     if len(ops) <= FEW:
         return all(_is_apart(a, b) for a, b in combinations(ops, 2))
     for axis in range(len(ops[0].starts)):
-        in_order = sorted(ops, key=lambda op: typical(op.starts[axis]))  # noqa: B023
+        in_order = sorted(ops, key=lambda op: typical(op.starts[axis]))
         if not any(_may_begin(b.starts[axis], a.stops[axis]) for a, b in pairwise(in_order)):
             return True
     return False

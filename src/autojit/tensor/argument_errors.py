@@ -78,11 +78,11 @@ def name_arguments_in_errors(namespace: dict[str, Any], names: Iterable[str]) ->
         function = namespace[name]
         is_plain = type(function) is FunctionType and not hasattr(function, "__wrapped__")
         if is_plain or name in REFUSED:
-            told = with_argument_errors(function)
+            told: Any = with_argument_errors(function)
             namespace[name] = told
-            home = vars(sys.modules[function.__module__])
-            if home.get(function.__name__) is function:
-                home[function.__name__] = told
+            home = vars(sys.modules[told.__module__])
+            if home.get(told.__name__) is function:
+                home[told.__name__] = told
 
 
 def raise_for_kinds(
@@ -131,7 +131,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _is_float(value: Any) -> bool:
-    return hasattr(type(value), "__float__") or hasattr(value, "as_operand")
+    return hasattr(type(value), "__float__") or isinstance(value, complex) or hasattr(value, "as_operand")
 
 
 def _all_of(test: Test) -> Test:

@@ -117,7 +117,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
         scaled = scaled.reshape(1)
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_add")
-        return index_add(input.reshape(1), 0, index, scaled).reshape(())  # type: ignore[no-any-return]
+        return index_add(input.reshape(1), 0, index.reshape(-1), scaled.reshape(-1)).reshape(())  # type: ignore[no-any-return]
     return ops.index_add(input, dim, _line(index, "index_add"), scaled)  # type: ignore[no-any-return]
 
 

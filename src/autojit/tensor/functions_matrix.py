@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from autojit import ops
 from autojit.core.dtypes import bfloat16, float16, float32, int64
 from autojit.core.errors import ShapeError
 from autojit.tensor.composite_nodes import Addmm, in_one_node
 from autojit.tensor.functions_shape import flip
 from autojit.tensor.functions_views import narrow
+from autojit.tensor.matrix_forms import complete_qr, completed
 from autojit.tensor.promotion import all_together, cast
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -66,45 +65,11 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> SvdFactors
     return SvdFactors(u, s, vh.mH) if some else SvdFactors(completed(u), s, completed(vh.mH))
 
 
-def one_triangle(a: Tensor, upper: bool) -> Tensor:
-    """The Hermitian matrices of which ``a`` holds one triangle, as LAPACK reads them.
-
-    Derivatives are those by a Hermitian matrix, as in torch: they spread over both triangles.
-    """
-    shape, array = type_of(a).shape, a._array
-    if len(shape) < 2 or shape[-1] != shape[-2]:
-        return a  # an error of the function that goes on with it
-    if type(array) is np.ndarray and np.array_equal(array, array.swapaxes(-1, -2).conj()):
-        return a
-    half = a.detach().triu() if upper else a.detach().tril()
-    other = half.triu(1) if upper else half.tril(-1)
-    return (half + other.mH) + (a - a.detach())
-
-
-def completed(q: Tensor) -> Tensor:
-    """Orthonormal columns completed to a square matrix; the new ones have no derivative."""
-    rows, columns = type_of(q).shape[-2:]
-    if rows == columns:
-        return q
-    _, vectors = ops.eigh(q.detach() @ q.detach().mH)
-    return ops.concatenate([q, vectors[..., : rows - columns].detach()], -1)  # type: ignore[no-any-return]
-
-
 def qr(input: Tensor, some: bool = True) -> QrFactors:
     """Orthonormal columns times upper triangle; the form that is not reduced has no derivative for tall matrices."""
     if state.autocast is not None:
         return state.autocast.full(qr, input, some)  # type: ignore[no-any-return]
     return QrFactors(*(ops.qr(input) if some else complete_qr(input)))
-
-
-def complete_qr(a: Tensor) -> tuple[Tensor, Tensor]:
-    """``Q`` square and ``R`` of the shape of ``a``; for tall matrices without a derivative, as in torch."""
-    rows, columns = type_of(a).shape[-2:]
-    if rows <= columns:
-        return ops.qr(a)
-    q, r = ops.qr(a.detach())
-    below = r.new_zeros((*type_of(r).shape[:-2], rows - columns, columns))
-    return completed(q), ops.concatenate([r, below], -2)
 
 
 def matrix_exp(input: Tensor) -> Tensor:

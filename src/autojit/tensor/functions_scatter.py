@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from autojit import ops
-from autojit.core.dtypes import bool_
+from autojit.core.dtypes import bool_, int32, int64
 from autojit.core.errors import DTypeError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor.functions_elementwise import add, clamp, div, eq, floor_divide, where
 from autojit.tensor.functions_indexing import index_add, index_fill, scatter, scatter_add
 from autojit.tensor.functions_views import narrow
+from autojit.tensor.promotion import cast
 from autojit.tensor.tensor import Tensor, type_of
 
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
@@ -93,6 +94,7 @@ def index_reduce(
         )
         return line.reshape(())  # type: ignore[no-any-return]
     axis = normalize_axis(dim, type_of(input).ndim, "index_reduce")
+    index = cast(index, int64) if type_of(index).dtype is int32 else index
     if reduce in ("sum", "mean"):
         counts = index_add(input.detach() * 0, axis, index, source.detach() * 0 + 1)
         kept = input if include_self else where(eq(counts, 0), input, 0)

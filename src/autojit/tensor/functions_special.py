@@ -6,7 +6,7 @@ from typing import Any
 
 from autojit import ops
 from autojit.tensor.caught import refuse_where_caught
-from autojit.tensor.functions_matrix import one_triangle
+from autojit.tensor.matrix_forms import one_triangle
 from autojit.tensor.promotion import floating, floating_together
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of

@@ -171,7 +171,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, d
     n = type_of(y).shape[axis]
     if x is None:
         return cumsum(narrow(y, axis, 1, n - 1) + narrow(y, axis, 0, n - 1), axis) * (dx / 2)
-    return cumsum(trapezoids(y, x, axis), axis) / 2
+    return cumsum(_trapezoids(y, x, axis), axis) / 2
 
 
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
@@ -290,14 +290,14 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int =
     if any(t is not None and type_of(t).dtype is bool_ for t in (x, y)):
         raise UsageError("trapezoid: received a bool input for `x` or `y`, but bool is not supported", {"y": y})
     if x is not None:
-        return trapezoids(y, x, axis).sum(axis) / 2
+        return _trapezoids(y, x, axis).sum(axis) / 2  # type: ignore[no-any-return]
     extent = type_of(y).shape[axis]
     if extent == 0:
         return y.sum(axis) * dx  # type: ignore[no-any-return]
     return (y.sum(axis) - (y.select(axis, 0) + y.select(axis, extent - 1)) * 0.5) * dx  # type: ignore[no-any-return]
 
 
-def trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
+def _trapezoids(y: Tensor, x: Tensor, axis: int) -> Tensor:
     """Twice the areas between neighbouring samples, one fewer than there are, at the points ``x``."""
     ndim, extent = type_of(y).ndim, type_of(y).shape[axis]
     if type_of(x).ndim == 1:

@@ -25,6 +25,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import in_one_pass, in_one_step
+from autojit.tensor.promotion import all_together
 
 
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,7 +71,7 @@ def mse_loss(
         if input.numel() < LARGE:
             return cast(Tensor, apply(_MSE_LOSS, input, target))
         return cast(Tensor, in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0"))
-    x, y = _same_shape(input, target)
+    x, y = all_together(list(_same_shape(input, target)), "mse_loss")
     difference = x - y
     return _weighted(difference * difference, weight, reduction)
 
