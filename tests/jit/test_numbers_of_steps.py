@@ -278,3 +278,33 @@ def test_ranges() -> None:
     assert compared("ne", unit, Range(2.0, 2.0)) is True
     assert compared("lt", ANY, unit) is None
     assert compared("le", unit, unit) is None
+
+
+def test_a_step_without_such_numbers_leaves_math_alone() -> None:
+    seen = []
+
+    @aj.jit
+    def step(x: aj.Tensor, a: float) -> aj.Tensor:
+        seen.append((math.exp, min))
+        return x * a
+
+    step(aj.ones(2), 1.0)
+    assert seen == [(math.exp, min)]
+
+
+def test_places_that_a_step_computes() -> None:
+    def best_path(scores: aj.Tensor, transitions: aj.Tensor) -> Any:
+        total, back = scores[0], []
+        for row in scores[1:]:
+            best, places = (transitions + total).max(1)
+            total = row + best
+            back.append(places)
+        path = [total.argmax().item()]
+        for places in reversed(back):
+            path.insert(0, places[path[0]].item())
+        return path, total.max()
+
+    generator = np.random.default_rng(0)
+    given = [tuple(aj.tensor(generator.normal(size=shape)) for shape in ((5, 4), (4, 4))) for _ in range(4)]
+    step = agree(lambda: Program(best_path, given), captures=1)
+    assert step.stats()["splits"] == 0

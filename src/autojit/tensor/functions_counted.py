@@ -185,7 +185,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise UnsupportedDTypeError(f'"bincount" not implemented for {spec.dtype}', {"input": input})
     if minlength < 0:
         raise UsageError("minlength should be >= 0", {"minlength": minlength})
-    if spec.ndim != 1 or (state.trace is None and spec.size and int(input.min()) < 0):
+    array = input._array if state.trace is None else None
+    if spec.ndim != 1 or (array is not None and array.size and int(array.min()) < 0):
         raise ShapeError(_NEGATIVE_COUNTS, {"input": input})
     if weights is not None and (type_of(weights).ndim != 1 or not agree(type_of(weights).size, spec.size)):
         raise ShapeError(
