@@ -119,13 +119,13 @@ def test_what_one_sum_joins_serves_the_others() -> None:
 
 def test_products_of_open_length_are_joined_where_their_operands_are_stacked_already() -> None:
     text = products(5, 3).replace(", 3, ", ", s0, ").replace("[3, ", "[s0, ").replace(", 3]", ", s0]")
-    text = text.replace("8", "384").replace("6]", "128]")
+    text = text.replace("8", "384").replace("6]", "32]")
     graph = parse_graph(text)
     found = eliminate_dead_code(eliminate_common_subexpressions(join_products(graph)))
     assert str(found).count("matmul(") == 1
     rng = np.random.default_rng(5)
     for n in (2, 31):
-        shapes = [(n, 384)] * 5 + [(n, 128)] * 5
+        shapes = [(n, 384)] * 5 + [(n, 32)] * 5
         check_compiled(found, [rng.standard_normal(shape).astype(np.float32) for shape in shapes])
     unstacked = parse_graph(text.replace(", stack }", " }"))
     assert str(join_products(eliminate_dead_code(unstacked))) == str(eliminate_dead_code(unstacked))

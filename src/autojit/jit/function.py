@@ -145,17 +145,13 @@ class JitFunction:
         last = self._entries[mode]
         _trying.is_on = True
         try:
+            packed = in_row_major(args, kwargs)
             for native in self._recent[mode]:
-                found = REFUSED if native.call == last or not native.is_present else native.call(*args, **kwargs)
+                if not native.is_present or (native.call == last if packed is None else not native.may_copy(packed)):
+                    continue
+                found = native.call(*args, **kwargs) if packed is None else native.call(*packed.args, **packed.kwargs)
                 if found is not REFUSED:
                     self._entries[mode] = native.call
-                    return found
-            packed = in_row_major(args, kwargs)
-            for native in self._recent[mode] if packed is not None else ():
-                assert packed is not None
-                fits = native.is_present and native.may_copy(packed.originals)
-                found = native.call(*packed.args, **packed.kwargs) if fits else REFUSED
-                if found is not REFUSED:
                     return found
         finally:
             _trying.is_on = False

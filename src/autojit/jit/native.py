@@ -7,13 +7,13 @@ results that are no flat tuple of tensors, and arguments that are views while th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.ir.concrete import concrete, is_open, symbols_of
-from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.arguments import ArgumentLeaf, Packed
 from autojit.jit.effects import uninterrupted
 from autojit.jit.pytree import flatten
 from autojit.jit.versions import count_calls
@@ -81,11 +81,11 @@ class NativeStep:
         """Whether it is for the step's present memory."""
         return self._bindings == self.step.segment.bindings
 
-    def may_copy(self, originals: Sequence[Tensor]) -> bool:
-        """Whether copies serve as well as these arguments: no result shows an argument, and no state shares memory."""
+    def may_copy(self, packed: Packed) -> bool:
+        """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
         if self.step.twins or any(place.kind == "argument" for place in self.step.results.places):
             return False
-        storages = [t._storage for t in originals]
+        storages = [t._storage for t in packed.originals]
         return all(s is None or id(s.array) not in self.written for s in storages)
 
     def fits(self, leaves: list[Any]) -> bool:

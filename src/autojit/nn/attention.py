@@ -105,7 +105,8 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, Tensor | None]:
         swap = self.batch_first and query.ndim == 3
         if swap:
-            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+            turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # what is one tensor stays one
+            query, key, value = (turned[id(x)] for x in (query, key, value))
         output, weights = F.multi_head_attention_forward(
             query,
             key,

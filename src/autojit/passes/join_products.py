@@ -7,7 +7,7 @@ for a few multiplications, and cannot be divided among threads.
 from __future__ import annotations
 
 from autojit.core.dtypes import float32, float64
-from autojit.core.sizes import typical
+from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ops.joining import Concatenate
 from autojit.ops.matmul import Matmul
@@ -15,6 +15,7 @@ from autojit.ops.shape import Permute, Reshape
 from autojit.passes.sums import added, sums
 
 FEWEST = 4  # products
+LENIENCE = 2
 SWAPPED = Permute((1, 0))
 
 
@@ -27,6 +28,7 @@ def join_products(graph: Graph) -> Graph:
     if not waiting:
         return graph
     work = _Joiner(graph)
+    work.count_sharing([terms for _, terms in waiting])
     joined: dict[Value, list[Node]] = {}
     for _ in range(2):  # what the first sums join may serve the others
         found = [(node, terms, work.joined(node, terms)) for node, terms in waiting]
@@ -49,9 +51,19 @@ class _Joiner:
     def __init__(self, graph: Graph) -> None:
         self.made_by = graph.definitions()
         self.stacks: dict[frozenset[Value], Node] = {}
+        self.sharing: dict[frozenset[Value], int] = {}  # first operands -> how many sums have these
         for node in graph.nodes:
             if isinstance(node.op, Concatenate) and node.op.axis == 0:
                 self.stacks.setdefault(frozenset(self._unstacked(v) for v in node.inputs), node)
+
+    def count_sharing(self, sums_of_terms: list[list[Value]]) -> None:
+        """Note which sums could share the copy of their first operands."""
+        for terms in sums_of_terms:
+            sources = self._first_operands([p for p in map(self._product, terms) if p is not None])
+            self.sharing[sources] = self.sharing.get(sources, 0) + 1
+
+    def _first_operands(self, products: list[Node]) -> frozenset[Value]:
+        return frozenset(self._source(product.inputs[0])[0] for product in products)
 
     def joined(self, node: Node, terms: list[Value]) -> list[Node] | None:
         """The nodes that take the place of a sum, or None when it stays."""
@@ -65,8 +77,9 @@ class _Joiner:
                 products.append(product)
         if len(products) < FEWEST:
             return None
+        sharing = self.sharing.get(self._first_operands(products), 1)
         products, stack = self._ordered(products)
-        if not _moves_less(products, stack is not None):
+        if not _moves_less(products, sharing, stack is not None):
             return None
         nodes: list[Node] = []
         a = self._side(products, 0, stack, node, nodes)
@@ -141,11 +154,16 @@ class _Joiner:
         return flat
 
 
-def _moves_less(products: list[Node], is_stacked: bool) -> bool:
+def _moves_less(products: list[Node], sharing: int, is_stacked: bool) -> bool:
     """Whether joining copies fewer elements than adding up the products reads and writes.
 
+    Open lengths are joined up to twice that: short ones lose more by staying apart than long ones by being copied.
+
     Args:
+        sharing: so many sums share the copy of the first operands.
         is_stacked: the first operands are joined elsewhere already.
     """
-    copied = sum(x.type.size for product in products for x in product.inputs[is_stacked:])
-    return typical(copied) <= typical(sum(2 * product.outputs[0].type.size for product in products))
+    first, second = (sum(product.inputs[side].type.size for product in products) for side in (0, 1))
+    copied = second if is_stacked else second + first // sharing
+    moved = sum(2 * product.outputs[0].type.size for product in products)
+    return typical(copied) <= typical(moved) * (LENIENCE if is_symbolic(copied) else 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
@@ -107,14 +109,25 @@ def _additive_mask(mask: Tensor | None, dtype: DType) -> Tensor | None:
 
 
 def _project(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    weights: tuple[Tensor, Tensor, Tensor],
-    in_proj_bias: Tensor | None,
+    query: Tensor, key: Tensor, value: Tensor, weights: Sequence[Tensor | None], bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
-    q, k, v = (linear(x, weight, bias) for x, weight, bias in zip((query, key, value), weights, biases, strict=True))
+    """Queries, keys and values; ``weights`` are those of each, or the joint one: one product per tensor then."""
+    if len(weights) == 1:
+        joint = weights[0]
+        assert joint is not None
+        if query is key and key is value:
+            q, k, v = linear(query, joint, bias).chunk(3, -1)
+            return q, k, v
+        if key is value:
+            width = joint.shape[0] // 3
+            of_query, of_rest = (None, None) if bias is None else bias.split([width, 2 * width])
+            weight, rest = joint.split([width, 2 * width])
+            k, v = linear(key, rest, of_rest).chunk(2, -1)
+            return linear(query, weight, of_query), k, v
+        weights = joint.chunk(3)
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    given: Any = zip((query, key, value), weights, biases, strict=True)
+    q, k, v = (linear(x, weight, of) for x, weight, of in given)
     return q, k, v
 
 
@@ -193,17 +206,15 @@ def multi_head_attention_forward(
 
 def _projection_weights(
     joint: Tensor | None, separate: tuple[Tensor | None, Tensor | None, Tensor | None], use_separate: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Sequence[Tensor | None]:
     if not use_separate:
         if joint is None:
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
-        q, k, v = joint.chunk(3)
-        return q, k, v
+        return (joint,)
     for name, weight in zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), separate, strict=True):
         if weight is None:
             raise AssertionError(f"use_separate_proj_weight is True but {name} is None")
-    found: tuple[Tensor, Tensor, Tensor] = separate  # type: ignore[assignment]  # none is None
-    return found
+    return separate
 
 
 def _heads(x: Tensor, num_heads: int, head_dim: int) -> Tensor:
