@@ -11,6 +11,7 @@ import pytest
 import autojit as aj
 from autojit.autograd import forward_ad, functional, gradcheck
 from autojit.ops.control_flow import HoldsGraphs
+from autojit.ops.formula import Formula
 from tests.autograd.modes import Mode
 from tests.autograd.registry import first_samples, function_of, tensors
 
@@ -65,7 +66,7 @@ def gradients_of(op: Any) -> Callable[..., list[Any]]:
 def test_S1_02_gradients_have_the_dtype_of_their_input_and_its_precision(mode: Mode, dtype: Any) -> None:
     wrong = []
     for name, op, arrays in first_samples(dtype):
-        if op.is_random or isinstance(op, HoldsGraphs):  # the graphs that an op holds have one dtype
+        if op.is_random or isinstance(op, HoldsGraphs | Formula):  # the graphs that an op holds have one dtype
             continue
         given = [t.detach() for t in tensors(arrays)]
         wide = [t.to(WIDE[dtype]) if t.dtype is dtype else t for t in given]

@@ -245,16 +245,6 @@ def test_convolutions_take_any_batch(groups: int) -> None:
     check(convolutions(groups), BATCHES[:6], ulps=200.0)
 
 
-def test_a_convolution_asks_for_the_extents_of_its_images() -> None:
-    graph = parse_graph(
-        "(x: f32[4, 8, s7, 16], w: f32[16, 8, 3, 3]) { y: f32[4, 16, s7, 16] = "
-        f"convolution[extents=(s7, 16), {WINDOW}, groups=1](x, w); return y }}"
-    )
-    with pytest.raises(SpecializeSize, match="only its batch") as caught:
-        compile(graph)
-    assert caught.value.symbols == ("s7",)
-
-
 @pytest.mark.parametrize("name", [*LOOPS, *STRUCTURED])
 def test_the_checked_form_finds_no_access_outside(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "check", True)

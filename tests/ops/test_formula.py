@@ -1,4 +1,5 @@
 """Formulas: which steps are collected, and that compiled formulas are what their steps are."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -63,12 +63,11 @@ if TYPE_CHECKING:
 
 
 _LATER = [  # those first that more programs use
-    "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization", "fused_arrays",
-    "formula", "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions", "pseudo_inverse",
-    "matrix_exponential", "eigenvalues",
-    "incomplete_gamma", "fourier", "triangular_factors", "bessel_functions", "normal_distribution",
-    "integer_factors", "definiteness", "indefinite", "reflections", "airy_functions",
-    "control_flow", "scan_steps", "while_sweeps",
+    "sorting", "scattering", "scans", "triangles", "labelled_products", "convolution", "composites_normalization",
+    "fused_arrays", "formula", "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions",
+    "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors",
+    "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite", "reflections",
+    "airy_functions", "control_flow", "scan_steps", "while_sweeps",
 ]  # fmt: skip
 
 

@@ -46,7 +46,8 @@ def _all_in_float32(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) ->
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("view_update", "view_as_real", "view_as_complex"), _own_expansion),
-    **dict.fromkeys(("mean", "softmax", "log_softmax", "stack", "mse_loss", "nll_loss", "fused", "fused_arrays"), _own_expansion),
+    **dict.fromkeys(("mean", "softmax", "log_softmax", "stack", "mse_loss", "nll_loss"), _own_expansion),
+    **dict.fromkeys(("fused", "fused_arrays"), _own_expansion),
     **dict.fromkeys(("matmul", "sum", "prod", "amax", "amin"), _in_float32),
     **dict.fromkeys(("convolution", "convolution_input", "convolution_weight"), _in_float32),
     **dict.fromkeys(("cumulative", "cumulative_extreme", "linear_recurrence"), _all_in_float32),

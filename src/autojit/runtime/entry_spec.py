@@ -95,7 +95,7 @@ class FloatArgument(NamedTuple):
 
 
 class IntArgument(NamedTuple):
-    """An int of Python or NumPy (int64) in [`least`, `most`], stored in `cell` (0-d int64), which the pointer table points to."""
+    """An int of Python or NumPy (int64) in [`least`, `most`], stored in `cell` (0-d int64), where the table points."""
 
     cell: npt.NDArray[np.int64]
     least: int = INT64_LEAST

@@ -1,8 +1,8 @@
 """Errors that a captured function catches itself: ``try: L = cholesky(K)``, ``except RuntimeError: add jitter``.
 
-A factorisation of a compiled step fails while the step runs, when the ``try`` around it has long ended. So where code of
-the user's would catch the error, the step asks beforehand whether the factorisation fails, which splits it as an ``if``
-does, and the error is raised during the capture.
+A factorisation of a compiled step fails while the step runs, when the ``try`` around it has long ended. So where code
+of the user's would catch the error, the step asks beforehand whether the factorisation fails, which splits it as an
+``if`` does, and the error is raised during the capture.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from autojit.tensor.functions_elementwise import (
 )  # fmt: skip
 from autojit.tensor.functions_indexing import gather, scatter_add
 from autojit.tensor.functions_reduction import ValuesIndices, amax, amin, cumsum, sort
-from autojit.tensor.functions_reduction import sum as sum_of
+from autojit.tensor.functions_reduction import sum as _sum
 from autojit.tensor.functions_shape import cat, movedim, reshape, squeeze, unsqueeze
 from autojit.tensor.functions_views import narrow
 from autojit.tensor.op_node import rename_node
@@ -75,8 +75,8 @@ def _shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
         return value
     value = value.detach()
     equal = where(isnan(value), isnan(x), eq(x, value))
-    count = sum_of(cast(equal, type_of(x).dtype))
-    return rename_node(add(value, div(sum_of(where(equal, sub(x, value), 0)), count)), name)
+    count = _sum(cast(equal, type_of(x).dtype))
+    return rename_node(add(value, div(_sum(where(equal, sub(x, value), 0)), count)), name)
 
 
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -90,14 +90,14 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     if dim is None:
         flat = reshape(input, -1)
         if not type_of(flat).size:
-            return sum_of(flat) + float("nan")
+            return _sum(flat) + float("nan")
         return _shared_among_equals(flat, nanmedian(flat, 0)[0], "NanmedianBackward0")
     x = reshape(input, 1) if type_of(input).ndim == 0 else input
     axis = normalize_axis(dim, type_of(x).ndim, "nanmedian")
     if type_of(x).shape[axis] == 0:
         raise ShapeError("nanmedian(): Expected reduction dim to have non-zero size.", {"input": input})
     values, places = sort(x, axis)  # NaN last
-    counted = sum_of(cast(isnan(x).logical_not(), int64), axis, keepdim=True)
+    counted = _sum(cast(isnan(x).logical_not(), int64), axis, keepdim=True)
     middle = clamp(counted - 1, min=0).div(2, rounding_mode="floor")
     found = gather(values, axis, middle), gather(places, axis, middle)
     if type_of(input).ndim == 0:
@@ -118,7 +118,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     values, places = sort(x, axis, stable=True)
     line, order = movedim(values, axis, -1), movedim(places, axis, -1)
     equal = eq(unsqueeze(line, -1), unsqueeze(line, -2))
-    often = sum_of(cast(equal, int64), -1)
+    often = _sum(cast(equal, int64), -1)
     first = unsqueeze(often.argmax(-1), -1)
     value = gather(line, -1, first)
     last = gather(order, -1, first + gather(often, -1, first) - 1)
