@@ -31,7 +31,7 @@ def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Example:
         >>> @with_argument_errors
-        ... def height(input: "Tensor") -> int:
+        ... def height(input: Tensor) -> int:
         ...     return input.shape[-2]
         >>> height(None)
         Traceback (most recent call last):
