@@ -1,12 +1,12 @@
 """How compile time grows with depth: a Transformer's training step of few and of many layers.
 
-    python -m benchmarks.compile_scaling [--layers 4,12] [--width 128] [--rounds 3]
+    python -m benchmarks.compile_scaling [--layers 4,12] [--width 128] [--rounds 7]
 
 Every figure is a fresh process with an empty cache. *Compile time* is what ``stats()`` calls ``capture_s`` and
 ``compile_s``: from the first call until the step could run (wall clock). *First call* runs it too, on memory that was
 never touched. Then the CPU seconds of the calling thread by stage, which other processes disturb less; LLVM's part is
 the rest, on both cores, while the memory plan and the call plan are made. The layers share their kernels, so it hardly
-grows. The best of the rounds, layers in turns, and the ratio of the last to the first.
+grows. Medians of the rounds, layers in turns, and the ratio of the last to the first.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -93,23 +94,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", default="4,12")
     parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         print(json.dumps(measure(options.measure, options.width)))
         return
     layers = [int(n) for n in options.layers.split(",")]
-    best: dict[int, dict[str, float]] = {}
+    runs: dict[int, list[dict[str, float]]] = {n: [] for n in layers}
     for _ in range(options.rounds):
         for n in layers:
-            found = in_fresh_process(n, options.width)
-            kept = best.setdefault(n, found)
-            best[n] = {name: min(kept[name], value) for name, value in found.items()}
+            runs[n].append(in_fresh_process(n, options.width))
+    middle = {n: {name: median(run[name] for run in found) for name in found[0]} for n, found in runs.items()}
     print(f"{'':18}" + "".join(f"{n:>12} layers" for n in layers) + "     ratio")
-    for name in best[layers[0]]:
-        first, last = best[layers[0]][name], best[layers[-1]][name]
-        print(f"{name:18}" + "".join(f"{best[n][name]:19.3f}" for n in layers) + f"{last / first:10.2f}")
+    for name in middle[layers[0]]:
+        first, last = middle[layers[0]][name], middle[layers[-1]][name]
+        print(f"{name:18}" + "".join(f"{middle[n][name]:19.3f}" for n in layers) + f"{last / first:10.2f}")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ from autojit.codegen.cpu.lower import lower
 from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
+from autojit.runtime.bodies import begin_products
 from autojit.runtime.executable import Executable
 from autojit.runtime.plan import build_executable
+from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
 
 
@@ -59,6 +61,7 @@ def compile(
     times = [time.perf_counter()]
     with _collector_paused():
         optimized = optimize(graph)
+        begin_products(product_dtypes(optimized))
         times.append(time.perf_counter())
         plan = schedule(optimized, donated)
         times.append(time.perf_counter())

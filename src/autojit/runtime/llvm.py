@@ -31,12 +31,47 @@ _UNLOCKED_CALLS = (
     "LLVMPY_DisposeMemoryBuffer",
 )
 _per_thread = threading.local()
-_compiling = threading.RLock()
-"""Held while LLVM works, and across a fork, so that a forked child never inherits LLVM in the middle of something."""
+
+
+class _Compiling:
+    """Entered while LLVM works, by any number of threads; a fork waits until none is inside, and lets none in.
+
+    So a forked child never inherits LLVM in the middle of something. Nobody enters twice.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._inside = 0
+        self._is_forking = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_forking)
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def before_fork(self) -> None:
+        """Hold the lock with nobody inside."""
+        self._changed.acquire()
+        self._is_forking = True
+        self._changed.wait_for(lambda: self._inside == 0)
+
+    def after_fork(self) -> None:
+        """Let threads in again."""
+        self._is_forking = False
+        self._changed.notify_all()
+        self._changed.release()
+
+
+_compiling = _Compiling()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_compiling.release
+        before=_compiling.before_fork, after_in_parent=_compiling.after_fork, after_in_child=_compiling.after_fork
     )
 
 

@@ -43,6 +43,12 @@ def kinds_of(graph: Graph) -> dict[Node, Kind]:
     return {node: _kind(node) for node in graph.nodes}
 
 
+def product_dtypes(graph: Graph) -> set[str]:
+    """The short names of the dtypes for which products of the graph need tile code."""
+    found = {node.outputs[0].type.dtype for node in graph.nodes if node.op.name in _PRODUCTS}
+    return {dtype.short for dtype in found & {float32, float64}}
+
+
 def is_opaque(node: Node) -> bool:
     """Whether generated code cannot compute the node: complex numbers, floats of a byte, ops without a lowering."""
     for value in (*node.inputs, *node.outputs):
