@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autojit.codegen.cpu.lower import lower
 from autojit.codegen.cpu.lowered import LoweredStep
+from autojit.core.uncollected import uncollected
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.bodies import begin_products
@@ -30,18 +29,7 @@ class Compiled:
     elapsed_s: Mapping[str, float]
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No search for cycles inside: it would go through a growing program again and again, a quarter of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
+@uncollected()
 def compile(
     graph: Graph,
     donated: Mapping[int, int] | None = None,
@@ -59,14 +47,13 @@ def compile(
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     times = [time.perf_counter()]
-    with _collector_paused():
-        optimized = optimize(graph)
-        begin_products(product_dtypes(optimized))
-        times.append(time.perf_counter())
-        plan = schedule(optimized, donated)
-        times.append(time.perf_counter())
-        lowered = lower(plan)
-        times.append(time.perf_counter())
+    optimized = optimize(graph)
+    begin_products(product_dtypes(optimized))
+    times.append(time.perf_counter())
+    plan = schedule(optimized, donated)
+    times.append(time.perf_counter())
+    lowered = lower(plan)
+    times.append(time.perf_counter())
     executable = build_executable(lowered, fixed_inputs or {}, fixed_outputs or {})
     times.append(time.perf_counter())
     stages = ("passes", "schedule", "lower", "native")

@@ -205,7 +205,7 @@ def nan_error(node: Node, number: int) -> DifferentiationError:
 
 def _forward_name(node: Node) -> str:
     if isinstance(node, OpNode):
-        return getattr(node.op, "composite", node.op.name)
+        return node.op.shown_name
     function = getattr(node, "_forward_cls", None)
     return node.name() if function is None else function.__name__
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,6 +92,14 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def renamed(values: tuple[Value, ...], names: Mapping[Value, Value]) -> tuple[Value, ...]:
+    """The values under their new names; the same tuple where none has one."""
+    for value in values:
+        if value in names:
+            return tuple([names.get(v, v) for v in values])
+    return values
 
 
 def values_of(graph: Graph) -> Iterable[Value]:

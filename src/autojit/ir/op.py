@@ -130,6 +130,11 @@ class Op:
     def is_differentiable(self) -> bool:
         return not hasattr(type(self).vjp, "not_differentiable")
 
+    @property
+    def shown_name(self) -> str:
+        """What users know the op by."""
+        return self.name
+
     def parameters(self) -> tuple[tuple[str, object], ...]:
         """The static parameters as (name, value) pairs."""
         return tuple((name, getattr(self, name)) for name in self.__match_args__)

@@ -20,6 +20,7 @@ from typing import Any
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.sizes import evaluate, recording
+from autojit.core.uncollected import uncollected
 from autojit.jit.arguments import (
     describe_difference,
     given_to_function,
@@ -43,7 +44,6 @@ from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import Trace
 from autojit.jit.traced_math import traced_math
-from autojit.jit.uncollected import uncollected
 from autojit.jit.verify import run_verified
 from autojit.runtime.ahead import compile_ahead
 from autojit.tensor.state import set_inference, set_layers, set_trace, state

@@ -5,6 +5,7 @@
 - ``Reindex``: every output element is one input element; states its index map.
 - ``Reduction``: folds axes with an associative operator.
 - ``Source``: no operands (constants, iota).
+- ``EqualByText``: holds graphs.
 - ``Structured``: lowered by a module of ``codegen`` named in ``lowering`` (matmul, scatter, scans, random).
 """
 
@@ -89,6 +90,23 @@ def resolve(cotangent: Any) -> Any:
     if kind is FunctionType or kind is partial:
         return cotangent()
     return cotangent() if callable(cotangent) and not hasattr(cotangent, "_bind") else cotangent
+
+
+class EqualByText(Op, abstract=True):
+    """An op with graphs among its static parameters: equal when the texts are. Its record has ``eq=False``."""
+
+    def _key(self) -> str:
+        found = self.__dict__.get("_text")
+        if found is None:
+            found = str(self)
+            object.__setattr__(self, "_text", found)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, EqualByText) and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
 
 class Elementwise(Op, abstract=True):

@@ -21,7 +21,7 @@ from autojit.ir.inline import inline
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.ir.text import parse_graph
-from autojit.ops.base import Structured
+from autojit.ops.base import EqualByText, Structured
 from autojit.ops.elementwise_arithmetic import where
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to, reshape
@@ -29,8 +29,8 @@ from autojit.ops.shape import broadcast_to, reshape
 __all__ = ["Cond", "HoldsGraphs"]
 
 
-class HoldsGraphs(Structured, abstract=True):
-    """An op with graphs among its static parameters. Equal when the graphs' texts are."""
+class HoldsGraphs(EqualByText, Structured, abstract=True):
+    """An op whose graphs run as plans of their own."""
 
     lowering: ClassVar[str] = "nested plan"
     reads_operands = True  # the derivative runs the graphs again; what both compute is shared by a pass
@@ -42,19 +42,6 @@ class HoldsGraphs(Structured, abstract=True):
     def with_graphs(self, graphs: Sequence[Graph]) -> HoldsGraphs:
         """The op with other graphs of the same inputs and outputs."""
         raise NotImplementedError(self.name)
-
-    def _key(self) -> str:
-        found = self.__dict__.get("_text")
-        if found is None:
-            found = str(self)
-            object.__setattr__(self, "_text", found)
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self._key() == other._key())
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def _results(self, types: Sequence[TensorType]) -> Any:
         return types[0] if self.n_outputs == 1 else tuple(types)

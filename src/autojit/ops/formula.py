@@ -20,7 +20,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
 from autojit.ir.op import Op, Operands
-from autojit.ops.base import Elementwise, broadcast_shapes
+from autojit.ops.base import Elementwise, EqualByText, broadcast_shapes
 from autojit.ops.elementwise_arithmetic import ADD, MUL
 from autojit.ops.samples import Samples, draws
 from autojit.ops.sources import Full
@@ -34,26 +34,13 @@ Step = tuple[Op, tuple[int, ...], tuple[TensorType, ...]]
 """An op, the numbers of the values it reads, the types of its results, which get the next numbers."""
 
 
-@record
-class Formula(Elementwise):
+@record(eq=False)
+class Formula(EqualByText, Elementwise):
     """``body``, a graph of elementwise ops and literals on 0-d values, for each element of the operands."""
 
     body: Graph
 
     is_cheap: ClassVar[bool] = False
-
-    def _key(self) -> str:
-        found = self.__dict__.get("_text")
-        if found is None:
-            found = str(self)
-            object.__setattr__(self, "_text", found)
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is type(self) and self._key() == other._key())
-
-    def __hash__(self) -> int:
-        return hash(self._key())
 
     def result_type(self, *types: TensorType) -> TensorType:
         for found, wanted in zip(types, self.body.inputs, strict=True):

@@ -66,6 +66,10 @@ class Fused(Elementwise):
     accepts: ClassVar[tuple[str, ...]] = ("float",)
 
     @property
+    def shown_name(self) -> str:
+        return self.composite
+
+    @property
     def n_outputs(self) -> int:  # type: ignore[override]
         return self.count
 

@@ -55,6 +55,10 @@ class FusedArrays(Op):
     reads_operands: ClassVar[bool] = True
 
     @property
+    def shown_name(self) -> str:
+        return self.composite
+
+    @property
     def n_outputs(self) -> int:  # type: ignore[override]
         return len(self.adjoints[-1]) if self.adjoints else self.results
 

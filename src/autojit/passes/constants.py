@@ -25,7 +25,7 @@ import numpy as np
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
-from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.graph import Graph, Node, Value, renamed
 from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import ADD, DIV, MUL, NEG, SUB
 from autojit.ops.sources import Full
@@ -62,11 +62,7 @@ class ConstantFolder:
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            inputs = node.inputs
-            for value in inputs:
-                if value in self.renamed:
-                    inputs = tuple([self.renamed.get(v, v) for v in inputs])
-                    break
+            inputs = renamed(node.inputs, self.renamed)
             rule = RULES.get(node.op.name)
             found = None
             applies = rule is not None and not self.multiples.isdisjoint(inputs)

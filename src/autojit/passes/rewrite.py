@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from autojit.ir.builder import GraphBuilder, Tracer
-from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.graph import Graph, Node, Value, renamed
 from autojit.ir.op import Op
 from autojit.ops.sources import Full
 
@@ -66,14 +66,9 @@ class Rewriter:
         builder, rules, of_literals, literals = self.builder, self.rules, self.of_literals, self.literals
         nodes = builder.nodes
         builder.inputs = list(graph.inputs)
-        renamed: dict[Value, Value] = {}
+        names: dict[Value, Value] = {}
         for node in graph.nodes:
-            inputs = node.inputs
-            if renamed:
-                for value in inputs:
-                    if value in renamed:
-                        inputs = tuple([renamed.get(v, v) for v in inputs])
-                        break
+            inputs = renamed(node.inputs, names)
             name = node.op.name
             rule = rules.get(name)
             if rule is not None:
@@ -85,7 +80,7 @@ class Rewriter:
                     if results is not None:
                         self.changed = True
                         found = results if isinstance(results, tuple) else (results,)
-                        renamed.update((v, r.value) for v, r in zip(node.outputs, found, strict=True))
+                        names.update((v, r.value) for v, r in zip(node.outputs, found, strict=True))
                         continue
             nodes.append(node if inputs is node.inputs else Node(node.op, inputs, node.outputs, node.source))
-        return builder.finish([renamed.get(v, v) for v in graph.outputs])
+        return builder.finish([names.get(v, v) for v in graph.outputs])

@@ -7,38 +7,24 @@ being made.
 
 from __future__ import annotations
 
-import threading
-
-from autojit.core.errors import CompileError
+from autojit.runtime.beside import begin
 from autojit.runtime.bodies import plan_request
-from autojit.runtime.cores import available_cores
 from autojit.runtime.entry import entry_request
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import pool_request
 
-_lock = threading.Lock()
-_started = False
-
 
 def compile_ahead() -> None:
     """Start compiling on a thread of its own, once per process and only where a second core can do it."""
-    global _started
-    with _lock:
-        if _started or available_cores() < 2:
-            return
-        _started = True
-    threading.Thread(target=_compile, name="autojit compiling ahead").start()
+    begin("compiling ahead", _compile)
 
 
 def _compile() -> None:
     cache, target = default_cache(), cached_host_target()
-    try:
-        text, opt_level, pass_level = plan_request()
-        cache.object(text, target, opt_level, pass_level)
-        text, pass_level = entry_request()
-        cache.object(text, target, pass_level=pass_level)
-        text, opt_level = pool_request()
-        cache.object(text, target, opt_level=opt_level)
-    except CompileError:
-        return  # the step that needs the module compiles it again and raises this where the user sees it
+    text, opt_level, pass_level = plan_request()
+    cache.object(text, target, opt_level, pass_level)
+    text, pass_level = entry_request()
+    cache.object(text, target, pass_level=pass_level)
+    text, opt_level = pool_request()
+    cache.object(text, target, opt_level=opt_level)

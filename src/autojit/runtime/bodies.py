@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 from autojit.codegen.cpu.control_ir import control_ir
 from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
-from autojit.core.errors import CompileError
-from autojit.runtime.cores import available_cores
+from autojit.runtime.beside import begin, wait_for
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
@@ -93,46 +91,31 @@ def builtin_address(name: str) -> int:
     return plan_object().address(name)
 
 
-_begun: dict[str, threading.Thread] = {}  # dtype -> who compiles its matrix products
-
-
 def begin_products(shorts: Iterable[str]) -> None:
-    """Start to compile the matrix products of these dtypes, the longest module of all, where a second core can do it.
-
-    What goes wrong is raised by the step that loads them.
-    """
+    """Start to compile the matrix products of these dtypes, the longest module of all."""
     for short in shorts:
-        with _lock:
-            if short in _begun or available_cores() < 2:
-                continue
-            thread = _begun[short] = threading.Thread(target=_compile_products, args=(short,), name="autojit products")
-        thread.start()
-
-
-def _compile_products(short: str) -> None:
-    with suppress(CompileError):
-        _gemm_object(short)
+        begin(f"products {short}", partial(_gemm_object, short))
 
 
 class Loading:
     """The kernels of a step on their way into memory: LLVM compiles them while the plan around them is written."""
 
     def __init__(self, lowered: LoweredStep) -> None:
-        self._begun = [_begun[short] for short in lowered.gemm_dtypes if short in _begun]
-        self._gemms = _gemm_levels(lowered.gemm_dtypes)
-        self._texts = [*self._gemms, *_kernel_texts(lowered)]
+        self._products = lowered.gemm_dtypes
+        self._texts = _kernel_texts(lowered)
+        begin_products(self._products)
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
-        if any(text not in _kernels for text in self._texts):
+        if any(text not in _kernels for text in (*self._texts, *_gemm_levels(self._products))):
             self._thread = threading.Thread(target=self._load, name="autojit loading kernels")
             self._thread.start()
 
     def _load(self) -> None:
         try:
-            load_kernels([text for text in self._texts if not self._begun or text not in self._gemms])
-            for thread in self._begun:
-                thread.join()
-            load_kernels(self._texts, self._gemms)
+            load_kernels(self._texts)
+            for short in self._products:
+                wait_for(f"products {short}")
+                _gemm_object(short)
         except BaseException as error:  # raised where they are needed
             self._error = error
 

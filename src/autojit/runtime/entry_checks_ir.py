@@ -191,17 +191,8 @@ float:
 take_float:
   %value.at = getelementptr i8, ptr %object, i64 {FLOAT_VALUE_OFFSET}
   %value = load i64, ptr %value.at, align 8
-  %least = word arg.least of %record
-  %most = word arg.most of %record
-  %high = icmp sge i64 %value, %least
-  %low = icmp sle i64 %value, %most
-  %inside.range = and i1 %high, %low
-  br i1 %inside.range, label %keep_float, label %no
-keep_float:
-  %cell64 = word arg.store of %record
-  %cell = inttoptr i64 %cell64 to ptr
-  store i64 %value, ptr %cell, align 8
-  ret i1 true
+  store i64 %value, ptr %int, align 8
+  br label %compare_range
 equal_int:
   %int_type = word head.int_type of %head
   %int.ok = icmp eq i64 %type, %int_type
@@ -230,17 +221,17 @@ take_int:
   %fits2 = call i1 @int_value(ptr %object, ptr %int)
   br i1 %fits2, label %compare_range, label %no
 compare_range:
-  %have2 = load i64, ptr %int, align 8
-  %least2 = word arg.least of %record
-  %most2 = word arg.most of %record
-  %high2 = icmp sge i64 %have2, %least2
-  %low2 = icmp sle i64 %have2, %most2
-  %inside.range2 = and i1 %high2, %low2
-  br i1 %inside.range2, label %keep_int, label %no
-keep_int:
-  %cell264 = word arg.store of %record
-  %cell2 = inttoptr i64 %cell264 to ptr
-  store i64 %have2, ptr %cell2, align 8
+  %number = load i64, ptr %int, align 8
+  %least = word arg.least of %record
+  %most = word arg.most of %record
+  %high = icmp sge i64 %number, %least
+  %low = icmp sle i64 %number, %most
+  %inside.range = and i1 %high, %low
+  br i1 %inside.range, label %keep, label %no
+keep:
+  %cell64 = word arg.store of %record
+  %cell = inttoptr i64 %cell64 to ptr
+  store i64 %number, ptr %cell, align 8
   ret i1 true
 no:
   ret i1 false

@@ -22,7 +22,7 @@ def inline_values(graph: Graph, definitions: dict[Value, Node], kinds: Mapping[N
     of two broadcast vectors): computing it where it is read moves less memory than storing it.
     """
     inline: set[Value] = set()
-    parted = parted_values(graph, definitions)
+    parted = parted_values(graph, definitions, kinds)
     for node in graph.nodes:
         kind = kinds[node]
         is_expansion = kind is Kind.POINTWISE and _is_expansion(node, definitions, inline)

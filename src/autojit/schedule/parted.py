@@ -6,7 +6,6 @@ does the same work as storing it first, without the way through memory.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 
@@ -14,19 +13,19 @@ from autojit.core.sizes import surely_less, typical
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise
 from autojit.ops.shape import Slice
-from autojit.schedule.kinds import is_opaque
+from autojit.schedule.kinds import Kind
 
 FEW = 8  # slices of a value that are compared pair by pair
 
 
-def parted_values(graph: Graph, definitions: Mapping[Value, Node]) -> set[Value]:
+def parted_values(graph: Graph, definitions: Mapping[Value, Node], kinds: Mapping[Node, Kind]) -> set[Value]:
     """Values of cheap elementwise ops whose readers are slices without common elements, each read by one such op.
 
     With them, the operands of the same shape that are computed for them alone. Time O(edges).
     """
     parts: dict[Value, list[Node]] = {}
     for node in graph.nodes:
-        if isinstance(node.op, Slice) and _is_cheap(definitions.get(node.inputs[0])):
+        if isinstance(node.op, Slice) and _is_cheap(definitions.get(node.inputs[0]), kinds):
             parts.setdefault(node.inputs[0], []).append(node)
     parts = {value: nodes for value, nodes in parts.items() if len(nodes) > 1 and _are_apart(nodes)}
     if not parts:
@@ -36,28 +35,28 @@ def parted_values(graph: Graph, definitions: Mapping[Value, Node]) -> set[Value]
     once: set[Value] = set()
     for node in graph.nodes:
         for value in dict.fromkeys(node.inputs):
-            if value in owner and (value in once or not isinstance(node.op, Elementwise) or is_opaque(node)):
+            if value in owner and (value in once or not _is_elementwise(node, kinds)):
                 others.add(value)
             elif value in owner:
                 once.add(value)
             elif value in parts and not isinstance(node.op, Slice):
                 others.add(value)
     found = [value for value, nodes in parts.items() if others.isdisjoint((value, *(n.outputs[0] for n in nodes)))]
-    return _with_operands(found, graph, definitions) if found else set()
-
-
-def _with_operands(found: list[Value], graph: Graph, definitions: Mapping[Value, Node]) -> set[Value]:
-    """``found``, and what is computed for it alone."""
-    uses = Counter(v for node in graph.nodes for v in node.inputs) + Counter(graph.outputs)
-    for value in found:  # grows on the way
+    uses = graph.use_counts() if found else {}
+    for value in found:  # grows by what is computed for it alone
         for operand in definitions[value].inputs:
-            if uses[operand] == 1 and operand.type.shape == value.type.shape and _is_cheap(definitions.get(operand)):
+            is_own = uses[operand] == 1 and operand.type.shape == value.type.shape
+            if is_own and _is_cheap(definitions.get(operand), kinds):
                 found.append(operand)
     return set(found)
 
 
-def _is_cheap(node: Node | None) -> bool:
-    return node is not None and isinstance(node.op, Elementwise) and node.op.is_cheap and not is_opaque(node)
+def _is_elementwise(node: Node, kinds: Mapping[Node, Kind]) -> bool:
+    return kinds[node] is Kind.POINTWISE and isinstance(node.op, Elementwise)
+
+
+def _is_cheap(node: Node | None, kinds: Mapping[Node, Kind]) -> bool:
+    return node is not None and _is_elementwise(node, kinds) and node.op.is_cheap  # type: ignore[attr-defined]
 
 
 def _are_apart(slices: Sequence[Node]) -> bool:

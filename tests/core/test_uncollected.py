@@ -7,7 +7,7 @@ import gc
 import pytest
 
 import autojit as aj
-from autojit.jit.uncollected import uncollected
+from autojit.core.uncollected import uncollected
 
 
 def test_the_collector_rests_while_a_step_is_captured() -> None:
