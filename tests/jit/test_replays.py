@@ -17,6 +17,8 @@ from autojit.ir.op import Op
 from autojit.jit.calls import Call
 from autojit.jit.step import Capture
 from autojit.jit.trace import Trace
+from autojit.ops import mul, ones_like
+from autojit.ops.elementwise_base import Pointwise
 from autojit.optim import replayed_updates
 from autojit.tensor import replay
 
@@ -128,6 +130,28 @@ def test_rules_of_every_op_are_replayed_as_they_are_recorded(dtype: Any, count: 
                 tried += 1
     assert tried > 100
     assert count.rules > tried
+
+
+@pytest.fixture
+def own_op() -> Iterator[Op]:
+    """An op whose rules are written here, outside of the package."""
+
+    class OwnDouble(Pointwise):
+        ufunc = staticmethod(lambda x: x + x)
+
+        def partials(self, primals: Any, y: Any) -> Any:
+            return (mul(ones_like(y), 2),)
+
+        def lower(self, emit: Any, x: Any) -> Any:
+            return emit.add(x, x)
+
+    yield OwnDouble()
+    del Op.registry[OwnDouble.name]
+
+
+def test_rules_of_the_users_own_keep_their_lines(own_op: Op, count: _Count) -> None:
+    _check_same(lambda: _thrice(own_op, (np.ones(3, np.float32),)))
+    assert count.rules > 0  # of the ops around it
 
 
 def test_numbers_that_are_equal_but_not_the_same_are_told_apart() -> None:

@@ -69,7 +69,7 @@ class Rules:
         nodes = trace.builder.nodes
         since = len(nodes)
         found = accumulate(op, primals, results, y_bars, wanted)
-        trace.recordings.setdefault(described[0], _learnt(described[1], nodes[since:], found) or NEVER)
+        trace.recordings.setdefault(described[0], _learnt(described[1], nodes[since:], found, self.place) or NEVER)
         return found
 
 
@@ -167,8 +167,10 @@ class Recording(NamedTuple):
     results: list[int | None]
 
 
-def _learnt(operands: Sequence[Tensor | None], nodes: Sequence[Node], found: Sequence[Any]) -> Recording | None:
-    """What was recorded, or None if it cannot be told from the operands."""
+def _learnt(
+    operands: Sequence[Tensor | None], nodes: Sequence[Node], found: Sequence[Any], here: SourceLocation
+) -> Recording | None:
+    """What was recorded, or None if it cannot be told from the operands and the user's line."""
     numbers: dict[Value, int] = {}
     made_by: dict[int, tuple[Op, int]] = {}
     for place, t in enumerate(operands):
@@ -178,7 +180,7 @@ def _learnt(operands: Sequence[Tensor | None], nodes: Sequence[Node], found: Seq
     steps, count = [], len(operands)
     for node in nodes:
         places = tuple([numbers.get(v, -1) for v in node.inputs])
-        if -1 in places:
+        if -1 in places or node.source.code is not here.code:  # a rule of the user's own has lines of its own
             return None
         steps.append((node.op, places, tuple([v.type for v in node.outputs])))
         for value in node.outputs:
