@@ -95,6 +95,30 @@ def test_several_threads_do_work(threads: None) -> None:
     raise AssertionError("the second thread never worked")
 
 
+def test_two_threads_work_from_the_two_ends(threads: None) -> None:
+    """What a thread claims is at its own end: whoever did chunk k, nobody else did one before (or behind) it."""
+    notes = """
+    declare void @aj_parallel_for(ptr, ptr, i64, i64)
+    define internal void @body(ptr %seen, i64 %chunk, i64 %worker) nounwind {
+      %at = getelementptr i64, ptr %seen, i64 %chunk
+      store i64 %worker, ptr %at
+      ret void
+    }
+    define void @count(ptr %seen, i64 %chunks, i64 %max) nounwind {
+      call void @aj_parallel_for(ptr @body, ptr %seen, i64 %chunks, i64 %max)
+      ret void
+    }
+    """
+    pool.set_num_threads(2)
+    code = load(compiled(notes), {"aj_parallel_for": pool.parallel_for_address()})
+    for chunks in (1, 2, 3, 1000, 1001):
+        for _ in range(20):
+            seen = np.full(chunks, -1)
+            counter(code)(seen.ctypes.data, chunks, 2)
+            assert list(seen) == sorted(seen)
+            assert seen.min() >= 0
+
+
 def test_python_threads_share_the_pool(code: LoadedObject, threads: None) -> None:
     pool.set_num_threads(3)
     failures: list[BaseException] = []

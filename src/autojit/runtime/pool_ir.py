@@ -4,9 +4,11 @@ How to read this file: `POOL_IR` defines one global record and four functions. `
 works on it; `worker` is the endless loop of a pool thread; `work` claims chunks until none is left; `aj_pool_reset`
 forgets the threads (in a forked child they are gone).
 
-A job is one 64-bit word, generation in the upper half and unclaimed chunks in the lower. A thread claims a chunk by
-compare-exchange, so a claim proves that the job it read about is still the current one; only then does it read the
-job's body. Nobody waits for a thread that has claimed nothing: a sleeping or descheduled worker costs no time.
+A job is one 64-bit word: 16 bits of generation, and where the unclaimed chunks end and begin, 24 bits each. A thread
+claims a chunk by compare-exchange, so a claim proves that the job it read about is still the current one; only then
+does it read the job's body. Nobody waits for a thread that has claimed nothing: a sleeping or descheduled worker costs
+no time. Even threads, the caller among them, claim from the front and odd ones from the back: with two threads each
+finds in its own caches what it wrote there in the job before, or in the same job of the last call.
 
 Sleeping and waking follow Dekker's pattern with sequentially consistent operations: the sleeper counts itself in and
 then looks at the word once more, the publisher writes the word and then looks at the count. The wake-up word is read
@@ -22,7 +24,7 @@ PAUSE_BY_MACHINE = {
 FUTEX_BY_MACHINE = {"x86_64": 202, "aarch64": 98}
 
 FIELDS = (
-    "job",  # i64 generation << 32 | chunks not yet claimed
+    "job",  # i64 generation << 48 | end of the unclaimed chunks << 24 | the first of them
     "body",  # ptr
     "context",  # ptr
     "chunks",  # i64 of the current job
@@ -82,24 +84,43 @@ define internal void @wake_on(ptr %word, i32 %count) nounwind {
   ret void
 }
 
+; The unclaimed chunks of a job's word, from the first to before the end.
+define internal i64 @first_of(i64 %job) alwaysinline nounwind {
+  %first = and i64 %job, 16777215
+  ret i64 %first
+}
+define internal i64 @end_of(i64 %job) alwaysinline nounwind {
+  %shifted = lshr i64 %job, 24
+  %end = and i64 %shifted, 16777215
+  ret i64 %end
+}
+define internal i1 @has_chunks(i64 %job) alwaysinline nounwind {
+  %first = call i64 @first_of(i64 %job)
+  %end = call i64 @end_of(i64 %job)
+  %some = icmp ult i64 %first, %end
+  ret i1 %some
+}
+
 ; Claim and run chunks of the current job until none is left.
 define internal void @work(i64 %worker) nounwind {
 entry:
+  %odd = and i64 %worker, 1
+  %at.back = icmp ne i64 %odd, 0
+  %step = select i1 %at.back, i64 -16777216, i64 1
   br label %look
 look:
   %job = load atomic i64, ptr @job acquire, align 8
   br label %claim
 claim:
   %seen = phi i64 [ %job, %look ], [ %now, %lost ]
-  %left = and i64 %seen, 4294967295
-  %none = icmp eq i64 %left, 0
-  br i1 %none, label %out, label %member
+  %some = call i1 @has_chunks(i64 %seen)
+  br i1 %some, label %member, label %out
 member:
   %members = load atomic i64, ptr @members monotonic, align 8
   %outside = icmp uge i64 %worker, %members
   br i1 %outside, label %out, label %try
 try:
-  %less = sub i64 %seen, 1
+  %less = add i64 %seen, %step
   %pair = cmpxchg ptr @job, i64 %seen, i64 %less acq_rel acquire
   %now = extractvalue { i64, i1 } %pair, 0
   %won = extractvalue { i64, i1 } %pair, 1
@@ -112,7 +133,9 @@ run:
   %body = load atomic ptr, ptr @body monotonic, align 8
   %context = load atomic ptr, ptr @context monotonic, align 8
   %chunks = load atomic i64, ptr @chunks monotonic, align 8
-  %chunk = sub i64 %chunks, %left
+  %first = call i64 @first_of(i64 %seen)
+  %end = call i64 @end_of(i64 %less)
+  %chunk = select i1 %at.back, i64 %end, i64 %first
   call void %body(ptr %context, i64 %chunk, i64 %worker)
   %before = atomicrmw add ptr @done, i32 1 seq_cst
   %after = add i32 %before, 1
@@ -141,8 +164,7 @@ serve:
 spin:
   %count = phi i32 [ 0, %serve ], [ %count.next, %idle ]
   %job = load atomic i64, ptr @job monotonic, align 8
-  %left = and i64 %job, 4294967295
-  %some = icmp ne i64 %left, 0
+  %some = call i1 @has_chunks(i64 %job)
   br i1 %some, label %check, label %idle
 check:
   %members = load atomic i64, ptr @members monotonic, align 8
@@ -157,8 +179,7 @@ doze:
   %ticket = load atomic i32, ptr @wake seq_cst, align 4
   %s0 = atomicrmw add ptr @sleepers, i32 1 seq_cst
   %job2 = load atomic i64, ptr @job seq_cst, align 8
-  %left2 = and i64 %job2, 4294967295
-  %some2 = icmp ne i64 %left2, 0
+  %some2 = call i1 @has_chunks(i64 %job2)
   br i1 %some2, label %check2, label %sleep
 check2:
   %members2 = load atomic i64, ptr @members seq_cst, align 8
@@ -216,7 +237,7 @@ entry:
   %fewer = icmp slt i64 %chunks, %allowed
   %members = select i1 %fewer, i64 %chunks, i64 %allowed
   %alone = icmp slt i64 %members, 2
-  %huge = icmp ugt i64 %chunks, 2147483647
+  %huge = icmp ugt i64 %chunks, 16777215
   %plain = or i1 %alone, %huge
   br i1 %plain, label %serial, label %enter
 enter:
@@ -233,10 +254,11 @@ publish:
   store atomic i64 %members, ptr @members monotonic, align 8
   store atomic i32 0, ptr @done monotonic, align 4
   %old = load atomic i64, ptr @job monotonic, align 8
-  %generation = lshr i64 %old, 32
+  %generation = lshr i64 %old, 48
   %next = add i64 %generation, 1
-  %upper = shl i64 %next, 32
-  %word = or i64 %upper, %chunks
+  %upper = shl i64 %next, 48
+  %range = shl i64 %chunks, 24
+  %word = or i64 %upper, %range
   store atomic i64 %word, ptr @job seq_cst, align 8
   %sleepers = load atomic i32, ptr @sleepers seq_cst, align 4
   %asleep = icmp sgt i32 %sleepers, 0
