@@ -13,6 +13,7 @@ from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.bodies import begin_products
 from autojit.runtime.executable import Executable
+from autojit.runtime.host import cached_host_target
 from autojit.runtime.plan import build_executable
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
@@ -52,7 +53,7 @@ def compile(
     times.append(time.perf_counter())
     plan = schedule(optimized, donated)
     times.append(time.perf_counter())
-    lowered = lower(plan)
+    lowered = lower(plan, cached_host_target())
     times.append(time.perf_counter())
     executable = build_executable(lowered, fixed_inputs or {}, fixed_outputs or {})
     times.append(time.perf_counter())

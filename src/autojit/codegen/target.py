@@ -29,6 +29,11 @@ class HostTarget:
     features: str
     vector_bytes: int
 
+    @property
+    def vector_registers(self) -> int:
+        """How many there are: 32 with 64-byte vectors and outside of x86, else 16."""
+        return 16 if self.triple.startswith("x86_64") and self.vector_bytes < 64 else 32
+
     def limited_to(self, vector_bytes: int) -> HostTarget:
         """The same machine with its wider vector instructions switched off (for tests and comparisons)."""
         if vector_bytes >= self.vector_bytes:

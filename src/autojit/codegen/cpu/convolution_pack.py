@@ -14,6 +14,9 @@ from autojit.core.sizes import is_symbolic
 VECTOR_BYTES = 32
 """Two registers on machines with 16-byte vectors, of which those with fused multiply-add have 32."""
 
+MOST_COPIES = 16
+"""Copies of a row that are written out one by one."""
+
 
 @dataclass(frozen=True)
 class Lanes(Vector):
@@ -122,29 +125,46 @@ def pack_function(layout: Layout, lanes: Lanes, sizes: SizeWords | None) -> str:
     text = FunctionText(f"internal void @pack({parameters}) #1", sizes)
     start: list[str | int] = ["%start" if axis == layout.band_axis else 0 for axis in range(3)]
     size = lanes.dtype.size_bytes
+    (_, rows, columns), (_, parts_h, parts_w) = layout.packed, layout.parts
+    whole = prod(layout.packed)
     with (
         text.loop(0, "%channels", 1) as channel,
-        text.loop(0, layout.step[0], 1) as f,
-        text.loop(0, layout.step[1], 1) as g,
-        text.loop(0, layout.step[2], 1) as h,
+        text.loop(0, layout.parts[0], 1) as f,
+        text.loop(0, parts_h, 1) as g,
+        text.loop(0, layout.packed[0], 1) as qd,
+        text.loop(0, rows, 1) as qh,
     ):
-        (_, rows, columns), (_, step_h, step_w) = layout.packed, layout.step
-        whole = prod(layout.packed)
-        with (
-            text.loop(0, layout.packed[0], 1) as qd,
-            text.loop(0, rows, 1) as qh,
-        ):
-            depth, row = (_source(text, layout, a, q, start[a], p) for a, q, p in ((0, qd, f), (1, qh, g)))
-            inside = text.both(_inside(text, depth, layout.image[0]), _inside(text, row, layout.image[1]))
-            with text.when(inside):
-                phases = [(f, step_h * step_w * whole), (g, step_w * whole), (h, whole)]
-                target = offset(text, [(channel, layout.plane), *phases, (qd, rows * columns), (qh, columns)])
-                image_row = layout.image[2]
-                lines = [(channel, prod(layout.image)), (depth, layout.image[1] * image_row), (row, image_row)]
-                to = text.at("%packed", text.mul(target, size))
-                source = text.at("%image", text.mul(offset(text, lines), size))
-                _pack_row(text, layout, lanes, (to, source), h, start[2])
+        depth, row = (_source(text, layout, a, q, start[a], p) for a, q, p in ((0, qd, f), (1, qh, g)))
+        with text.when(text.both(_inside(text, depth, layout.image[0]), _inside(text, row, layout.image[1]))):
+            phases = [(f, parts_h * parts_w * whole), (g, parts_w * whole)]
+            target = offset(text, [(channel, layout.plane), *phases, (qd, rows * columns), (qh, columns)])
+            image_row = layout.image[2]
+            lines = [(channel, prod(layout.image)), (depth, layout.image[1] * image_row), (row, image_row)]
+            to = text.at("%packed", text.mul(target, size))
+            source = text.at("%image", text.mul(offset(text, lines), size))
+            if copies_whole_rows(layout):
+                for part in range(parts_w):
+                    _copy_row(text, layout, size, (text.at(to, part * whole * size), source), part * layout.apart)
+            else:
+                with text.loop(0, parts_w, 1) as h:
+                    first = h if layout.apart == 1 else text.mul(h, layout.apart)
+                    _pack_row(text, layout, lanes, (text.at(to, text.mul(h, whole * size)), source), first, start[2])
     return text.finish()
+
+
+def copies_whole_rows(layout: Layout) -> bool:
+    """Whether what is packed of a row is one piece of it, of a size that is known."""
+    is_open = is_symbolic(layout.packed[2]) or is_symbolic(layout.image[2])
+    return layout.step[2] == 1 and layout.band_axis != 2 and not is_open and layout.parts[2] <= MOST_COPIES
+
+
+def _copy_row(text: FunctionText, layout: Layout, size: int, places: tuple[str, str], phase: int) -> None:
+    """The elements of a row that lie inside of the image, whose packed places begin at ``phase`` of the padded one."""
+    to, source = places
+    low, extent, columns = layout.low[2] - phase, layout.image[2], layout.packed[2]
+    first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
+    if first < last:
+        copy(text, text.at(to, first * size), text.at(source, (first - low) * size), (last - first) * size)
 
 
 def _source(text: FunctionText, layout: Layout, axis: int, q: str, start: str | int, phase: str) -> str:
@@ -160,22 +180,15 @@ def _pack_row(
     text: FunctionText, layout: Layout, lanes: Lanes, places: tuple[str, str], phase: str, start: str | int
 ) -> None:
     """The elements of a row that lie inside of the image."""
-    size, step, low, extent, columns = (
-        lanes.dtype.size_bytes, layout.step[2], layout.low[2], layout.image[2], layout.packed[2]
-    )  # fmt: skip
+    size, step, low = lanes.dtype.size_bytes, layout.step[2], layout.low[2]
+    extent, columns = layout.image[2], layout.packed[2]
     to, source = places
-    if step == 1 and start == 0 and not (is_symbolic(columns) or is_symbolic(extent)):
-        first, last = min(max(low, 0), columns), max(0, min(columns, extent + low))
-        if first < last:
-            from_ = text.at(source, (first - low) * size)
-            copy(text, text.at(to, first * size), from_, (last - first) * size)
-        return
     begin, end = (_first_at(text, n, phase, step, start) for n in (low, extent + low))
     first_q = text.most(begin, 0)
     last_q = text.least(end, columns)
     if step == 1:
         count = text.most(text.sub(last_q, first_q), 0)
-        from_ = text.at(source, text.mul(text.sub(text.add(first_q, start), low), size))
+        from_ = text.at(source, text.mul(text.sub(text.add(text.add(first_q, start), phase), low), size))
         copy(text, text.at(to, text.mul(first_q, size)), from_, text.mul(count, size))
         return
     with text.loop(first_q, last_q, 1) as q:
@@ -185,7 +198,7 @@ def _pack_row(
 
 
 def _first_at(text: FunctionText, position: int, phase: str, step: int, start: str | int) -> str:
-    """The first packed element at or behind ``position`` of the padded image."""
+    """The first packed element at or behind ``position`` of the padded image, of the part that begins at ``phase``."""
     ahead = text.sub(position + step - 1, phase)
     whole = text.value(f"sdiv i64 {ahead}, {step}") if step > 1 else ahead
     return text.sub(whole, start)

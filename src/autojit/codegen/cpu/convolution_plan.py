@@ -9,6 +9,9 @@ places of no meaning between them.
 The transposed convolution is the same with the roles changed: the places of the image fall into phases (one per residue
 modulo the stride), each of which sees a few taps of an image without phases.
 
+An image may also be packed once per column of the kernel, moved so that a tap reads place ``j`` at ``j``: then rows of
+places follow each other without gaps, and a run of all of them has no places of no meaning.
+
 A *band* is a range of places along the first spatial axis, small enough for its packed image to stay in the cache.
 
 Extents may be symbolic, also those of bands and of packed images, which follow from them.
@@ -26,8 +29,8 @@ from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.types import Shape
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 
-PACKED_BYTES = 256 << 10
-"""Size of a packed image: part of the second-level cache of any current core."""
+PACKED_BYTES = 400 << 10
+"""Size of a packed image: part of the second-level cache of most cores (nine rows of ResNet's images, three copies)."""
 
 AXES = 3
 
@@ -55,7 +58,9 @@ class Layout:
         image: extents of the image.
         places: extents of the grid of places, of one phase.
         band: places of a band; equal to ``places`` but along ``band_axis``.
-        step: between packed elements of a phase, and the number of phases.
+        step: between packed elements of a part.
+        parts: phases per axis, or copies along the last one.
+        apart: between the first elements of parts along the last axis.
         low: zeros before the image.
         packed: extents of one packed phase of a band.
         phases: the result's phases.
@@ -68,6 +73,8 @@ class Layout:
     band: Shape
     band_axis: int
     step: Shape
+    parts: Shape
+    apart: int
     low: tuple[int, ...]
     packed: Shape
     phases: tuple[Phase, ...]
@@ -77,7 +84,7 @@ class Layout:
     @property
     def plane(self) -> int:
         """Elements of a packed channel."""
-        return prod(self.step) * prod(self.packed)
+        return prod(self.parts) * prod(self.packed)
 
     @property
     def bands(self) -> int:
@@ -116,24 +123,33 @@ def three(values: Sequence[int], fill: int) -> Shape:
     return (*(fill,) * (AXES - len(values)), *values)
 
 
-def forward_layout(op: Convolution | ConvolutionWeight, image: Shape, kernel: Shape, places: Shape, row: int) -> Layout:
-    """The layout of a convolution's image; ``row`` is the bytes of one packed position of all channels of a unit."""
+def forward_layout(
+    op: Convolution | ConvolutionWeight, image: Shape, kernel: Shape, places: Shape, row: int, copies: bool = False
+) -> Layout:
+    """The layout of a convolution's image; ``row`` is the bytes of one packed position of all channels of a unit.
+
+    With ``copies`` the image is packed once per column of the kernel.
+    """
     axis = AXES - len(image)
-    grid, stride = three(places, 1), three(op.stride, 1)
-    reach = [_shifts(k, s, d) for k, s, d in zip(three(kernel, 1), stride, three(op.dilation, 1), strict=True)]
+    grid, stride, dilation = three(places, 1), three(op.stride, 1), three(op.dilation, 1)
+    reach = [_shifts(k, s, d) for k, s, d in zip(three(kernel, 1), stride, dilation, strict=True)]
+    parts, apart = stride, 1
+    if copies:
+        reach[2] = [(k, 0) for k in range(len(reach[2]))]
+        parts, apart = (*stride[:2], len(reach[2])), dilation[2]
     extra = [max(shift for _, shift in line) for line in reach]
-    band = _band(grid, axis, row * prod(stride), extra)
+    band = _band(grid, axis, row * prod(parts), extra)
     packed = tuple(b + e for b, e in zip(band, extra, strict=True))
     taps = []
     for number, taps_at in enumerate(product(*reach)):
         phase, offset = 0, 0
-        for (f, shift), s, q in zip(taps_at, stride, packed, strict=True):
+        for (f, shift), s, q in zip(taps_at, parts, packed, strict=True):
             phase, offset = phase * s + f, offset * q + shift
         taps.append((number, phase * prod(packed) + offset))
     low = three(op.padding, 0)
     rows = tuple(shift * stride[1] + phase - low[1] for phase, shift in reach[1])
     whole = Phase((0,) * AXES, grid, tuple(taps), len(reach[2]), rows)
-    return Layout(three(image, 1), grid, band, axis, stride, low, packed, (whole,), (1,) * AXES, grid)
+    return Layout(three(image, 1), grid, band, axis, stride, parts, apart, low, packed, (whole,), (1,) * AXES, grid)
 
 
 def _shifts(kernel: int, stride: int, dilation: int) -> list[tuple[int, int]]:
@@ -141,8 +157,8 @@ def _shifts(kernel: int, stride: int, dilation: int) -> list[tuple[int, int]]:
     return [(k * dilation % stride, k * dilation // stride) for k in range(kernel)]
 
 
-def transposed_layout(op: ConvolutionInput, image: Shape, kernel: Shape, row: int) -> Layout:
-    """The layout of a transposed convolution, whose packed image is what it is applied to."""
+def transposed_layout(op: ConvolutionInput, image: Shape, kernel: Shape, row: int, copies: bool = False) -> Layout:
+    """The layout of a transposed convolution, whose packed image is what it is applied to; as `forward_layout`."""
     axis = AXES - len(image)
     result, stride = three(op.extents, 1), three(op.stride, 1)
     grid = tuple(-(-n // s) for n, s in zip(result, stride, strict=True))
@@ -151,7 +167,10 @@ def transposed_layout(op: ConvolutionInput, image: Shape, kernel: Shape, row: in
     every = [[shift for phase in line for _, shift in phase] for line in lines]
     low = tuple(-min(shifts, default=0) for shifts in every)
     extra = [max(shifts, default=0) + first for shifts, first in zip(every, low, strict=True)]
-    band = _band(grid, axis, row, extra)
+    parts = (1,) * AXES
+    if copies:
+        parts, extra[2] = (1, 1, extra[2] + 1), 0
+    band = _band(grid, axis, row * prod(parts), extra)
     packed = tuple(b + e for b, e in zip(band, extra, strict=True))
     kernel_axes = three(kernel, 1)
     phases = []
@@ -162,12 +181,15 @@ def transposed_layout(op: ConvolutionInput, image: Shape, kernel: Shape, row: in
             tap, offset = 0, 0
             for (k, shift), extent, q, zeros in zip(chosen, kernel_axes, packed, low, strict=True):
                 tap, offset = tap * extent + k, offset * q + shift + zeros
+            if copies:  # the shift along the last axis chooses the copy
+                moved = chosen[2][1] + low[2]
+                offset += moved * (prod(packed) - 1)
             taps.append((tap, offset))
         if prod(counts):
             rows = tuple(shift for _, shift in lines[1][first[1]])
             phases.append(Phase(first, counts, tuple(taps), len(lines[2][first[2]]), rows))
     ones = (1,) * AXES
-    return Layout(three(image, 1), grid, band, axis, ones, low, packed, tuple(phases), stride, result)
+    return Layout(three(image, 1), grid, band, axis, ones, parts, 1, low, packed, tuple(phases), stride, result)
 
 
 def _seen_taps(kernel: int, stride: int, dilation: int, padding: int) -> list[list[tuple[int, int]]]:

@@ -114,7 +114,7 @@ def tile_set(dtype: DType, host: HostTarget) -> TileSet:
         rest=rest,
         wide=TileShape((lanes,) * WIDE_VECTORS, (1,), masked=False),
         fused=not x86 or "+fma" in host.features.split(","),
-        registers=16 if x86 and host.vector_bytes < 64 else 32,
+        registers=host.vector_registers,
         transpose_lanes=min(host.vector_bytes, 32) // dtype.size_bytes,
     )
 

@@ -36,6 +36,7 @@ from autojit.codegen.cpu.lowered import (
 from autojit.codegen.cpu.nested import Kept, nested_entries
 from autojit.codegen.cpu.plan_ir import CONTRACT_WORDS
 from autojit.codegen.cpu.structured import print_structured
+from autojit.codegen.target import HostTarget
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import CompileError
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
@@ -67,8 +68,9 @@ COLUMN_BLOCK_STEP = 64  # a multiple of every micro-kernel's columns
 
 
 class _Lowering:
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, target: HostTarget) -> None:
         self.schedule = schedule
+        self.target = target
         self.entries: list[Entry | BandEntry | BatchEntry] = []
         self.gemms: set[str] = set()
         self.fallbacks: list[str] = []
@@ -115,7 +117,7 @@ class _Lowering:
 
     def _nested(self, schedule: Schedule) -> LoweredStep:
         """A schedule inside this one, which shares its kernels and reports."""
-        inner = _Lowering(schedule)
+        inner = _Lowering(schedule, self.target)
         inner.gemms, inner.fallbacks, inner.reporters = self.gemms, self.fallbacks, self.reporters
         inner.printed, inner.printed_forms = self.printed, self.printed_forms
         return inner.run()
@@ -258,7 +260,7 @@ class _Lowering:
         self.entries.append(Entry("@aj_copy", "", arguments, -(-size // block), typical(size) * 0.1, "copy"))
 
     def _structured(self, kernel: StructuredKernel) -> None:
-        found = print_structured(kernel.node)
+        found = print_structured(kernel.node, self.target)
         operands = kernel.operands
         if found is not None and isinstance(kernel.node.op, Scattering):
             (result,) = kernel.node.outputs
@@ -450,6 +452,6 @@ def keep_graph(text: str) -> str:
     return path
 
 
-def lower(schedule: Schedule) -> LoweredStep:
-    """Lower every kernel; CompileError names the op and carries the graph text."""
-    return _Lowering(schedule).run()
+def lower(schedule: Schedule, target: HostTarget) -> LoweredStep:
+    """Lower every kernel for a machine; CompileError names the op and carries the graph text."""
+    return _Lowering(schedule, target).run()

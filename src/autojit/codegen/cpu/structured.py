@@ -15,6 +15,7 @@ from autojit.codegen.cpu.structured_scan import print_scan
 from autojit.codegen.cpu.structured_scatter import print_scatter
 from autojit.codegen.cpu.structured_search import print_search
 from autojit.codegen.cpu.structured_sort import print_row_order, print_sort
+from autojit.codegen.target import HostTarget
 from autojit.core.config import config
 from autojit.ir.graph import Node
 from autojit.ops.base import Structured
@@ -28,7 +29,7 @@ from autojit.ops.sorting import RowOrder, Searchsorted, Sort
 from autojit.ops.sources import Constant
 
 
-def print_structured(node: Node) -> KernelText | None:
+def print_structured(node: Node, target: HostTarget) -> KernelText | None:
     """The kernel of a node, or None when the op has no native lowering."""
     if any(v.type.dtype.is_complex for v in (*node.inputs, *node.outputs)):
         return None
@@ -37,7 +38,7 @@ def print_structured(node: Node) -> KernelText | None:
     if isinstance(node.op, Cumulative | CumulativeExtreme | LinearRecurrence):
         return print_scan(node)
     if isinstance(node.op, Trilinear):
-        return print_convolution(node)
+        return print_convolution(node, target)
     if isinstance(node.op, Matmul):
         return print_matmul(node)
     if isinstance(node.op, Sort | RowOrder):

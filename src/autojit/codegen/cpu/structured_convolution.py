@@ -6,16 +6,18 @@ of rows (result channels) and every run of places, holds the tile in registers w
     for each channel, for each tap
         load the vectors of places once, broadcast one weight per row, multiply and add
 
-A run is one row of places, or several rows if that leaves fewer lanes idle; the last tile of a run moves back to
-overlap the one before. Where runs hold places of no meaning, or where places lie apart in the result, a tile is staged
-and copied. An element is one chain of multiply-adds whatever tile computes it, so results do not depend on threads.
+Runs, tiles and packed images are cut by `convolution_tiles`. Where runs hold places of no meaning, or where places lie
+apart in the result, a tile is staged and copied. An element is one chain of multiply-adds whatever tile computes it, so
+results do not depend on threads or machines.
 
-Reading order: ``print_convolution``, ``_Runs`` (the cut of a band), ``_Printer.unit``, ``_tile_function``.
+Reading order: ``print_convolution``, ``_Printer._unit``, ``_tile_function``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
+from itertools import product
 from math import prod
 
 from autojit.codegen.cpu.chunks import wanted_chunks
@@ -32,36 +34,28 @@ from autojit.codegen.cpu.convolution_pack import (
     pack_function,
 )  # fmt: skip
 from autojit.codegen.cpu.convolution_plan import Layout, Phase, forward_layout, transposed_layout
+from autojit.codegen.cpu.convolution_tiles import Registers, best_cut
 from autojit.codegen.cpu.gemm_text import MODULE_TAIL, FunctionText
 from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.cpu.structured_convolution_weight import print_convolution_weight
+from autojit.codegen.target import HostTarget
 from autojit.core.errors import SpecializeSize
 from autojit.core.sizes import expression_of, is_symbolic, size_max, typical
 from autojit.ir.graph import Node
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight, Trilinear
 
-TALLEST = 6
-VECTORS = {1: 8, 2: 4, 3: 4, 4: 3, 5: 2, 6: 2}
-"""Vectors of places by rows of a tile: at most twelve sums, which leave room for operands in sixteen registers."""
-
-RUN = 1024
-"""Most places of a run over several rows: a staged tile stays in the first-level cache."""
-
-MOST_UNROLLED = 32
-"""Taps written out one by one; more are walked by a loop over a table."""
+MOST_UNROLLED = 384
+"""Multiply-adds written out one by one; more are walked by a loop over a table of lines of taps, or of taps."""
 
 MOST_OPEN = 125
 """Taps of a kernel on grids of open extents: their places are words of the call, so each is written out."""
-
-WORTH_TRIMMING = 0.8
-"""Lines of taps that only see zeros are left out when no more than this part of all lines is left."""
 
 MAX_CHUNKS = 16
 MULTIPLY_NS = {4: 0.012, 8: 0.024}
 """One multiply-add of an element of so many bytes; only cuts work into chunks."""
 
 
-def print_convolution(node: Node) -> KernelText:
+def print_convolution(node: Node, target: HostTarget) -> KernelText:
     """The kernel of one of the three convolutions, on contiguous operands; the batch and the grids may be open.
 
     Raises:
@@ -77,63 +71,13 @@ def print_convolution(node: Node) -> KernelText:
         raise SpecializeSize(tuple(names), f"{node.op.name} takes only its batch and its grids as they come")
     if isinstance(node.op, ConvolutionWeight):
         return print_convolution_weight(node)
-    return _Printer(node).print()
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """How the places of a band are cut: ``rows`` rows of places per run, tiles of ``vectors`` vectors."""
-
-    rows: int
-    count: int
-    length: int
-    vectors: int
-    is_direct: bool
-    trims: bool
-
-    def padded(self, lanes: int) -> int:
-        """Places that the tiles of a run compute."""
-        return -(-self.length // (self.vectors * lanes)) * self.vectors * lanes
-
-
-def _cut(layout: Layout, tallest: int, lanes: int) -> _Runs:
-    """One row per run or several: what computes less, idle lanes and taps that see only zeros included.
-
-    A run of one row can leave out the lines of taps that see only zeros (it trims); that pays when there are many.
-    """
-    _, height, width = layout.band
-    columns = layout.packed[2]
-    if layout.is_open:
-        rows = -(-height // -(-height // size_max(1, RUN // columns)))
-        length = (rows - 1) * columns + width
-        return _Runs(rows, -(-height // rows), length, VECTORS[tallest], is_direct=False, trims=False)
-    groups = -(-height // max(1, RUN // columns))
-    rows = -(-height // groups)
-    found = []
-    for count in dict.fromkeys((1, rows)):
-        length = (count - 1) * columns + width
-        vectors = max(1, min(VECTORS[tallest], -(-length // lanes)))
-        plain = max(layout.result_step) == 1 and (count == 1 or columns == width)
-        share = _seen_share(layout) if count == 1 else 1.0
-        trims = share < WORTH_TRIMMING
-        runs = _Runs(count, -(-height // count), length, vectors, plain and length >= vectors * lanes, trims)
-        work = runs.padded(lanes) / (count * width) * (share if trims else 1.0)
-        found.append((work, not runs.is_direct, runs))
-    return min(found, key=lambda item: item[:2])[2]
-
-
-def _seen_share(layout: Layout) -> float:
-    """Which part of all pairs of a row of places and a line of taps sees the image."""
-    if not layout.is_flat:
-        return 1.0
-    pairs = [(layout.seen(phase, row), len(phase.rows)) for phase in layout.phases for row in range(phase.counts[1])]
-    return sum(stop - first for (first, stop), _ in pairs) / max(1, sum(count for _, count in pairs))
+    return _Printer(node, Registers.of(target)).print()
 
 
 class _Printer:
     """Writes the module of one convolution."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, registers: Registers) -> None:
         op = node.op
         assert isinstance(op, Convolution | ConvolutionInput)
         image, weight = (v.type for v in node.inputs)
@@ -147,22 +91,39 @@ class _Printer:
         kernel = weight.shape[2:]
         taps, row_bytes = prod(kernel), max(self.channels, 1) * self.size
         if isinstance(op, Convolution):
-            self.layout = forward_layout(op, image.shape[2:], kernel, op.extents, row_bytes)
+            laid_out: Callable[[bool], Layout] = partial(
+                forward_layout, op, image.shape[2:], kernel, op.extents, row_bytes
+            )
             self.weight_row, self.weight_channel = self.channels * taps, taps
         else:
-            self.layout = transposed_layout(op, image.shape[2:], kernel, row_bytes)
+            laid_out = partial(transposed_layout, op, image.shape[2:], kernel, row_bytes)
             self.weight_row, self.weight_channel = taps, self.rows * taps
         self.weights_per_group = self.rows * self.channels * taps
-        blocks = max(1, -(-self.rows // TALLEST))
-        self.height = max(1, -(-self.rows // blocks))
-        self.runs = _cut(self.layout, self.height, self.lanes.lanes)
+        layouts = [laid_out(False)]
+        if not layouts[0].is_open and kernel[-1] > 1:
+            layouts.append(laid_out(True))
+        self.cut = best_cut(layouts, self.rows, self.channels, self.lanes.lanes, registers)
+        self.layout, self.tiling, self.together = self.cut.layout, self.cut.tiling, registers.together
         self.places = prod(self.layout.result)
         self.sizes = open_sizes(self.layout)
-        few = self.sizes is not None or sum(len(p.taps) for p in self.layout.phases) <= MOST_UNROLLED
-        self.by_lines = self.runs.trims and few  # the tile's function knows a line of taps, a table says which lines
-        self.is_unrolled = few and not self.by_lines
+        self._plan_taps()
         self._plan_units(taps)
         self._plan_scratch()
+
+    def _plan_taps(self) -> None:
+        """Whether a tile's function writes out all taps, or a line of them and a table says which lines, or one."""
+        sums = self.tiling.height * len(self._vectors(self.tiling.width))
+        phases = self.layout.phases
+        is_few = self.sizes is not None or sum(len(p.taps) for p in phases) * sums <= MOST_UNROLLED
+        self.is_unrolled = is_few and not self.cut.trims
+        lines = sum(p.line for p in phases) * sums
+        self.by_lines = not self.is_unrolled and (is_few or lines <= 2 * MOST_UNROLLED)
+
+    def _vectors(self, grains: int) -> list[Lanes]:
+        """The vectors of so many grains, from left to right."""
+        whole, half = divmod(grains, self.together)
+        wide = Lanes(self.dtype, self.together * self.lanes.lanes)
+        return [wide] * whole + [self.lanes] * half
 
     def _plan_units(self, taps: int) -> None:
         per_place = MULTIPLY_NS.get(self.size, 0.024) * self.groups * self.rows * self.channels * taps
@@ -174,31 +135,32 @@ class _Printer:
             round(1000 * image_ns) if self.sizes is None else round(1000 * per_place) * places + 300 * self.places
         )
         wanted = wanted_chunks(self.estimate, self.images * image_ps, MAX_CHUNKS)
-        tiles = -(-self.rows // self.height) if self.rows else 1
+        tiles = -(-self.rows // self.tiling.height) if self.rows else 1
         blocks = min(tiles, max(1, typical(wanted) // max(typical(outer), 1)))
-        self.block_rows = -(-tiles // blocks) * self.height
+        self.block_rows = -(-tiles // blocks) * self.tiling.height
         self.blocks = max(1, -(-self.rows // self.block_rows))
         self.units = outer * self.blocks if self.rows else 0
         self.units_per_chunk = size_max(1, -(-self.units // wanted))
         self.chunks = size_max(1, -(-self.units // self.units_per_chunk))
 
     def _plan_scratch(self) -> None:
-        idle = self.runs.padded(self.lanes.lanes)
+        idle = self.cut.padded
         self.packed_bytes = aligned((self.channels * self.layout.plane + idle + self.layout.reach) * self.size)
-        self.staged_bytes = aligned(self.height * idle * self.size)
+        self.staged_bytes = aligned(self.tiling.height * idle * self.size)
 
     def print(self) -> KernelText:
-        remainder = self.rows % self.height
-        heights = [h for h in dict.fromkeys((self.height, remainder)) if h]
+        shapes = list(product(self.tiling.heights, self.tiling.widths))
         functions = [self._kernel(), pack_function(self.layout, self.lanes, self.sizes)]
         if self.is_unrolled or self.by_lines:
             for number, phase in enumerate(self.layout.phases):
-                functions += [self._tile_function(h, number, phase) for h in heights]
+                functions += [self._tile_function(h, w, number, phase) for h, w in shapes]
         else:
-            functions += [self._tile_function(h, None, None) for h in heights]
+            functions += [self._tile_function(h, w, None, None) for h, w in shapes]
         phases = self.layout.phases if self.sizes is None else ()
         tables = [self._table(number, phase) for number, phase in enumerate(phases)]
-        text = "\n".join([*functions, *tables, *self.lanes.declarations(), MODULE_TAIL])
+        vectors = dict.fromkeys(v for w in self.tiling.widths for v in (*self._vectors(w), self.lanes))
+        declared = dict.fromkeys(line for v in vectors for line in v.declarations())
+        text = "\n".join([*functions, *tables, *declared, MODULE_TAIL])
         scratch = self.packed_bytes + self.staged_bytes
         sizes = tuple(filter(is_symbolic, (self.units_per_chunk, self.units)))
         if self.sizes is not None:
@@ -247,32 +209,32 @@ class _Printer:
     ) -> None:
         """All tiles of the unit's rows: whole ones, then what is left."""
         low, high = rows
-        whole = text.sub(high, text.value(f"urem i64 {text.sub(high, low)}, {self.height}"))
-        with text.loop(low, whole, self.height) as row:
-            self._rows(text, number, phase, (row, self.height), where)
-        if self.rows % self.height:
+        whole = text.sub(high, text.value(f"urem i64 {text.sub(high, low)}, {self.tiling.height}"))
+        with text.loop(low, whole, self.tiling.height) as row:
+            self._rows(text, number, phase, (row, self.tiling.height), where)
+        if self.tiling.last:
             with text.when(text.test("slt", whole, high)):
-                self._rows(text, number, phase, (whole, self.rows % self.height), where)
+                self._rows(text, number, phase, (whole, self.tiling.last), where)
 
     def _rows(
         self, text: FunctionText, number: int, phase: Phase, tile: tuple[str, int], where: tuple[str, str, str]
     ) -> None:
-        layout, runs = self.layout, self.runs
+        layout, cut = self.layout, self.cut
         weight, result, start = where
         row, height = tile
         weights = text.at(weight, text.mul(row, self.weight_row * self.size))
         target = text.at(result, text.mul(row, self.places * self.size))
         _, rows, columns = layout.packed
-        with text.loop(0, layout.band[0], 1) as d, text.loop(0, runs.count, 1) as run:
-            h = text.least(text.mul(run, runs.rows), layout.band[1] - runs.rows)
+        with text.loop(0, layout.band[0], 1) as d, text.loop(0, cut.count, 1) as run:
+            h = text.least(text.mul(run, cut.rows), layout.band[1] - cut.rows)
             base = text.at("%packed", text.mul(offset(text, [(d, rows * columns), (h, columns)]), self.size))
-            if runs.is_direct:
+            if cut.is_direct:
                 first = self._position(text, phase, start, d, h)
                 place = text.at(target, text.mul(first, self.size))
                 lines = self._lines(text, number, phase, (h, start))
                 self._tiles(text, (number, height), (weights, base, place), self.places * self.size, lines)
             else:
-                stride = runs.padded(self.lanes.lanes) * self.size
+                stride = cut.padded * self.size
                 lines = self._lines(text, number, phase, (h, start))
                 self._tiles(text, (number, height), (weights, base, "%staged"), stride, lines)
                 self._copy_out(text, phase, height, (target, start, d, h))
@@ -291,8 +253,9 @@ class _Printer:
         """The last arguments of a tile's function: the table of taps or lines of taps, and how many."""
         if self.is_unrolled:
             return ""
-        if not self.by_lines:
-            return f", ptr @taps_{number}, i64 {len(phase.taps)}"
+        if not (self.by_lines and self.cut.trims):
+            line = max(phase.line, 1) if self.by_lines else 1
+            return f", ptr @taps_{number}, i64 {len(phase.taps) // line}"
         place = text.add(*row) if self.layout.band_axis == 1 else row[0]
         words = text.at(f"@seen_{number}", text.mul(place, 16))
         first, stop = (text.value(f"load i64, ptr {text.at(words, 8 * k)}, align 8") for k in (0, 1))
@@ -305,14 +268,27 @@ class _Printer:
         """Tiles from left to right over one run."""
         number, height = which
         weights, base, target = places
-        width = self.runs.vectors * self.lanes.lanes
-        length = self.runs.length if self.runs.is_direct else self.runs.padded(self.lanes.lanes)
-        name = f"tile_{height}_{number}" if self.is_unrolled or self.by_lines else f"tile_{height}"
-        with text.loop(0, length, width) as first:
-            at = text.mul(text.least(first, length - width), self.size)
+        tiling, size = self.tiling, self.size
+        width, tail = (grains * self.lanes.lanes for grains in (tiling.width, tiling.tail))
+        length = self.cut.length if self.cut.is_direct else self.cut.padded
+
+        def tile(grains: int, first: str | int) -> None:
+            at = first * size if isinstance(first, int) else text.mul(first, size)
             b, c = text.at(base, at), text.at(target, at)
             arguments = f"ptr {weights}, ptr {b}, ptr {c}, i64 {text.number(stride)}{lines}{more(self.sizes)}"
-            text.line(f"call void @{name}({arguments})")
+            text.line(f"call void @{self._tile_name(height, grains, number)}({arguments})")
+
+        if tiling.tail:
+            with text.loop(0, self.cut.padded - tail, width) as first:
+                tile(tiling.width, first)
+            tile(tiling.tail, length - tail)
+            return
+        with text.loop(0, length, width) as first:
+            tile(tiling.width, text.least(first, length - width))
+
+    def _tile_name(self, height: int, grains: int, number: int | None) -> str:
+        is_shared = number is None or not (self.is_unrolled or self.by_lines)
+        return f"tile_{height}_{grains}" + ("" if is_shared else f"_{number}")
 
     def _copy_out(self, text: FunctionText, phase: Phase, height: int, where: tuple[str, str, str, str]) -> None:
         """From the stage to the result: the places that the phase has."""
@@ -321,9 +297,9 @@ class _Printer:
         counts: list[str | int] = list(phase.counts)
         axis = layout.band_axis
         counts[axis] = text.sub(phase.counts[axis], start)
-        rows = text.least(text.sub(counts[1], h), self.runs.rows)
+        rows = text.least(text.sub(counts[1], h), self.cut.rows)
         columns = layout.band[2] if phase.counts[2] == layout.places[2] else text.least(counts[2], layout.band[2])
-        stride = self.runs.padded(self.lanes.lanes)
+        stride = self.cut.padded
         first = self._position(text, phase, start, d, h)
         step = layout.result_step[2]
         with text.when(text.test("slt", d, counts[0])), text.loop(0, height, 1) as r, text.loop(0, rows, 1) as i:
@@ -348,45 +324,45 @@ class _Printer:
         words = [n * self.size for tap in phase.taps for n in tap] or [0]
         listed = ", ".join(f"i64 {word}" for word in words)
         table = f"@taps_{number} = internal constant [{len(words)} x i64] [{listed}], align 16"
-        if not self.by_lines:
+        if not self.cut.trims:
             return table
         seen = [n for row in range(self.layout.places[1]) for n in self.layout.seen(phase, row)]
         listed = ", ".join(f"i64 {word}" for word in seen)
         return f"{table}\n@seen_{number} = internal constant [{len(seen)} x i64] [{listed}], align 16"
 
-    def _tile_function(self, height: int, number: int | None, phase: Phase | None) -> str:
+    def _tile_function(self, height: int, grains: int, number: int | None, phase: Phase | None) -> str:
         """``void (weights, places, target, stride)``: one tile; without a phase the taps come as a table."""
-        name = f"tile_{height}" if number is None else f"tile_{height}_{number}"
         table = "" if self.is_unrolled else ", ptr %taps, i64 %count"
         parameters = f"ptr %a, ptr %b, ptr %c, i64 %stride{table}{more(self.sizes)}"
-        text = FunctionText(f"internal void @{name}({parameters}) #1", self.sizes)
-        sums = ["zeroinitializer"] * (height * self.runs.vectors)
+        text = FunctionText(f"internal void @{self._tile_name(height, grains, number)}({parameters}) #1", self.sizes)
+        tile = _Tile(height, self._vectors(grains))
+        sums = ["zeroinitializer"] * len(tile.kinds)
         if self.channels and (phase is None or phase.taps):
             if phase is None or not self.is_unrolled:
-                sums = self._sum_table(text, height, phase, sums)
+                sums = self._sum_table(text, tile, phase, sums)
             else:
-                sums = self._sum_unrolled(text, height, phase, sums)
-        for k, total in enumerate(sums):
-            row, vector = divmod(k, self.runs.vectors)
-            address = text.at("%c", text.add(text.mul("%stride", row), vector * VECTOR_BYTES))
-            text.store(self.lanes, total, address)
+                sums = self._sum_unrolled(text, tile, phase, sums)
+        for row in range(height):
+            line = text.at("%c", text.mul("%stride", row))
+            for k, (vector, place) in enumerate(zip(tile.vectors, tile.places, strict=True)):
+                text.store(vector, sums[row * len(tile.vectors) + k], text.at(line, place))
         return text.finish()
 
-    def _sum_unrolled(self, text: FunctionText, height: int, phase: Phase, sums: list[str]) -> list[str]:
+    def _sum_unrolled(self, text: FunctionText, tile: _Tile, phase: Phase, sums: list[str]) -> list[str]:
         def channel(state: list[str]) -> list[str]:
             left, a, b, *totals = state
             for tap, place in phase.taps:
-                totals = self._tap(text, height, (text.at(a, tap * self.size), text.at(b, place * self.size)), totals)
+                totals = self._tap(text, tile, (text.at(a, tap * self.size), text.at(b, place * self.size)), totals)
             return [text.sub(left, 1), *self._next_channel(text, a, b), *totals]
 
-        kinds = ["i64", "ptr", "ptr", *[self.lanes.text] * len(sums)]
+        kinds = ["i64", "ptr", "ptr", *tile.kinds]
         return text.repeat(kinds, [str(self.channels), "%a", "%b", *sums], channel)[3:]
 
-    def _sum_table(self, text: FunctionText, height: int, phase: Phase | None, sums: list[str]) -> list[str]:
+    def _sum_table(self, text: FunctionText, tile: _Tile, phase: Phase | None, sums: list[str]) -> list[str]:
         """Walk the table by taps, or by lines of taps that lie alike in every line."""
         line = ((0, 0),) if phase is None else phase.taps[: phase.line]
         shifts = [((a - line[0][0]) * self.size, (b - line[0][1]) * self.size) for a, b in line]
-        kinds = ["i64", "ptr", "ptr", *[self.lanes.text] * len(sums)]
+        kinds = ["i64", "ptr", "ptr", *tile.kinds]
 
         def channel(state: list[str]) -> list[str]:
             left, a, b, *totals = state
@@ -396,7 +372,7 @@ class _Printer:
                 shift_a, shift_b = (text.value(f"load i64, ptr {text.at(row, 8 * k)}, align 8") for k in (0, 1))
                 first_a, first_b = text.at(a, shift_a), text.at(b, shift_b)
                 for more_a, more_b in shifts:
-                    rest = self._tap(text, height, (text.at(first_a, more_a), text.at(first_b, more_b)), rest)
+                    rest = self._tap(text, tile, (text.at(first_a, more_a), text.at(first_b, more_b)), rest)
                 return [text.sub(remaining, 1), text.at(row, 16 * len(shifts)), *rest]
 
             looped = ["i64", "ptr", *kinds[3:]]
@@ -408,15 +384,23 @@ class _Printer:
     def _next_channel(self, text: FunctionText, a: str, b: str) -> list[str]:
         return [text.at(a, self.weight_channel * self.size), text.at(b, self.layout.plane * self.size)]
 
-    def _tap(self, text: FunctionText, height: int, at: tuple[str, str], totals: list[str]) -> list[str]:
+    def _tap(self, text: FunctionText, tile: _Tile, at: tuple[str, str], totals: list[str]) -> list[str]:
         a, b = at
-        lanes, count = self.lanes, self.runs.vectors
-        seen = [text.load(lanes, text.at(b, k * VECTOR_BYTES)) for k in range(count)]
-        found = []
-        for row in range(height):
+        seen = [text.load(v, text.at(b, place)) for v, place in zip(tile.vectors, tile.places, strict=True)]
+        found: list[str] = []
+        for row in range(tile.height):
             address = text.at(a, row * self.weight_row * self.size)
-            factor = text.value(f"load {lanes.element}, ptr {address}, align {self.size}")
-            spread = text.splat(factor, lanes.element, lanes.lanes)
-            for k in range(count):
-                found.append(lanes.multiply_add(text, spread, seen[k], totals[row * count + k]))
+            factor = text.value(f"load {self.lanes.element}, ptr {address}, align {self.size}")
+            spread = {v: text.splat(factor, v.element, v.lanes) for v in dict.fromkeys(tile.vectors)}
+            for vector, places in zip(tile.vectors, seen, strict=True):
+                found.append(vector.multiply_add(text, spread[vector], places, totals[len(found)]))
         return found
+
+
+class _Tile:
+    """The vectors of a tile's rows, where each begins in bytes, and the types of all sums."""
+
+    def __init__(self, height: int, vectors: list[Lanes]) -> None:
+        self.height, self.vectors = height, vectors
+        self.places = [sum(v.size_bytes for v in vectors[:k]) for k in range(len(vectors))]
+        self.kinds = [v.text for v in vectors] * height
