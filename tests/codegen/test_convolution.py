@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import autojit.ops  # noqa: F401
-from autojit.ir import parse_graph
+from autojit import compiler
+from autojit.codegen.target import host_target
+from autojit.compiler import compile
+from autojit.ir import Graph, parse_graph
 from tests.codegen.agreement import check_compiled
 
 # (x, w, y, stride, padding, dilation, groups)
@@ -33,6 +36,20 @@ SHAPES: dict[str, tuple[Any, ...]] = {
     "phases that see zeros": ([2, 3, 9, 20], [4, 3, 5, 5], [2, 4, 3, 8], (2, 2), (0, 0), (1, 1), 1),
     "volumes": ([2, 3, 5, 6, 8], [4, 3, 2, 3, 3], [2, 4, 4, 6, 8], (1, 1, 1), (0, 1, 1), (1, 1, 1), 1),
     "volumes in phases": ([1, 2, 6, 7, 9], [3, 2, 3, 2, 3], [1, 3, 3, 4, 9], (2, 2, 1), (1, 1, 1), (1, 1, 1), 1),
+    "an image per column of the kernel": ([3, 16, 7, 28], [24, 16, 5, 5], [3, 24, 7, 28], (1, 1), (2, 2), (1, 1), 1),
+    "columns of the kernel apart": ([2, 9, 9, 29], [20, 9, 3, 4], [2, 20, 3, 11], (3, 2), (1, 1), (2, 3), 1),
+    "images per column in bands": ([1, 96, 30, 28], [40, 96, 3, 3], [1, 40, 30, 28], (1, 1), (1, 1), (1, 1), 1),
+    "a few stretches of places": (
+        [2, 5, 4, 6, 7],
+        [13, 5, 3, 3, 3],
+        [2, 13, 4, 6, 7],
+        (1, 1, 1),
+        (1, 1, 1),
+        (1, 1, 1),
+        1,
+    ),
+    "a long line in bands": ([1, 24, 6007], [16, 24, 9], [1, 16, 5999], (1,), (0,), (1,), 1),
+    "many lines of taps": ([1, 3, 30, 30], [16, 3, 11, 11], [1, 16, 20, 20], (1, 1), (0, 0), (1, 1), 1),
     "no images": ([0, 2, 6], [3, 2, 3], [0, 3, 4], (1,), (0,), (1,), 1),
     "no inputs": ([2, 0, 6], [3, 0, 3], [2, 3, 4], (1,), (0,), (1,), 1),
 }
@@ -44,6 +61,20 @@ def test_all_three_convolutions_are_native(shape: str, dtype: str, rng: Any) -> 
     check(SHAPES[shape], dtype, rng)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_size_of_registers_gives_the_same(shape: str, rng: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles are cut for a machine; an element is the same sum in all of them."""
+    graph, arrays = program(SHAPES[shape], "f32", rng)
+    found = [compile(graph).executable.run(arrays)]
+    for vector_bytes in (32, 16):
+        narrow = host_target().limited_to(vector_bytes)
+        monkeypatch.setattr(compiler, "cached_host_target", lambda narrow=narrow: narrow)
+        found.append(compile(graph).executable.run(arrays))
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("dtype", ["f16", "i64", "i32", "i8", "u8"])
 def test_every_dtype_is_native(dtype: str, rng: Any) -> None:
     check(SHAPES["phases"], dtype, rng)
@@ -51,6 +82,13 @@ def test_every_dtype_is_native(dtype: str, rng: Any) -> None:
 
 
 def check(case: tuple[Any, ...], dtype: str, rng: Any) -> None:
+    graph, arrays = program(case, dtype, rng)
+    compiled = check_compiled(graph, arrays, 64)
+    assert compiled.lowered.fallbacks == ()
+
+
+def program(case: tuple[Any, ...], dtype: str, rng: Any) -> tuple[Graph, list[Any]]:
+    """A convolution and its two derivatives, and operands."""
     x, w, y, stride, padding, dilation, groups = case
     rest = f"stride={stride}, padding={padding}, dilation={dilation}, groups={groups}"
     graph = parse_graph(
@@ -63,8 +101,7 @@ def check(case: tuple[Any, ...], dtype: str, rng: Any) -> None:
     kind = graph.inputs[0].type.dtype.numpy
     whole = np.dtype(kind).kind in "iu"
     arrays = [rng.integers(0, 5, s).astype(kind) if whole else rng.standard_normal(s).astype(kind) for s in (x, w, y)]
-    compiled = check_compiled(graph, arrays, 64)
-    assert compiled.lowered.fallbacks == ()
+    return graph, arrays
 
 
 def extents(shape: list[int]) -> str:

@@ -55,6 +55,10 @@ class Lanes(Vector):
         """The sum of two elements."""
         return text.value(f"{'fadd' if self.dtype.kind == 'float' else 'add'} {self.element} {a}, {b}")
 
+    def masked_declaration(self) -> str:
+        """The intrinsic of `FunctionText.masked_load`."""
+        return f"declare {self.text} @llvm.masked.load.{self.suffix}.p0(ptr, {self.mask}, {self.text})"
+
     def declarations(self) -> list[str]:
         """The intrinsics of the methods."""
         v, s, e = self.text, self.suffix, self.element

@@ -113,7 +113,7 @@ def _cuts(layout: Layout, rows: int, channels: int, lanes: int, registers: Regis
         padded = -(-length // lanes) * lanes
         count = -(-height // together)
         is_direct = plain and length >= tiling.width * lanes
-        packing = _packing_cycles(layout, channels, lanes)
+        packing = packing_cycles(layout, channels, lanes)
         yield (
             layout.bands * (depth * count * len(layout.phases) * cycles + packing),
             Cut(layout, tiling, together, count, length, padded, is_direct, trims),
@@ -133,7 +133,8 @@ def _seen_share(layout: Layout) -> float:
     return sum(stop - first for (first, stop), _ in pairs) / max(1, sum(count for _, count in pairs))
 
 
-def _packing_cycles(layout: Layout, channels: int, lanes: int) -> float:
+def packing_cycles(layout: Layout, channels: int, lanes: int) -> float:
+    """An estimate of what it takes to pack the image of a band."""
     depth, rows, columns = layout.packed
     lines = channels * prod(layout.parts) * depth * rows
     return lines * (WHOLE_COPY + 1.5 * columns / lanes if copies_whole_rows(layout) else COPY + 2.0 * columns)
@@ -191,4 +192,4 @@ def _tile_cycles(height: int, grains: int, steps: float, registers: Registers) -
     return steps * (max(products, loads, instructions / 4, latency) + 0.03 * loads) + 15 + height * vectors
 
 
-__all__ = ["Cut", "Registers", "Tiling", "best_cut"]
+__all__ = ["Cut", "Registers", "Tiling", "best_cut", "packing_cycles"]

@@ -70,7 +70,7 @@ def print_convolution(node: Node, target: HostTarget) -> KernelText:
     if names:
         raise SpecializeSize(tuple(names), f"{node.op.name} takes only its batch and its grids as they come")
     if isinstance(node.op, ConvolutionWeight):
-        return print_convolution_weight(node)
+        return print_convolution_weight(node, target)
     return _Printer(node, Registers.of(target)).print()
 
 

@@ -1,13 +1,15 @@
 """The derivative of a convolution by its weight: dot products over places, a few outputs by a few weights at a time.
 
 A *unit* is a group, a block of input channels and a block of output channels; it owns its weights, so nothing is added
-up between units. It takes images (or bands of them) a few at a time and packs the input channels. Rows of a few whole
-vectors are then walked row by row, outputs where they lie. Other outputs are spread over the packed positions, zero
-between them, and walked as one line. Either way every pair of an output and a weight is one dot product of contiguous
-vectors, and a tile of them shares its loads::
+up between units. It takes images (or bands of them) a few at a time and packs the input channels. Then every pair of an
+output and a weight is one dot product of contiguous vectors, and a tile of them shares its loads::
 
-    for each image at hand, for each vector of positions
-        load a vector of each of 3 outputs and of each of 4 weights' images, 12 multiply-adds
+    for each image at hand, for each stretch, for each vector of positions
+        load a vector of each of 4 outputs and of each of 6 weights' images, 24 multiply-adds
+
+What lies together is a *stretch*. Rows of a few whole vectors are stretches as they are. Others are read from images
+that are packed once per column of the kernel: then all rows of places are one stretch. Where that would copy too much,
+the outputs are spread over the positions of a plainly packed image, zero between them, and walked as one line.
 
 Sums run over the lanes of a vector and are added across lanes once per round of images. Where outputs are spread,
 positions between places multiply zeros: an infinity in the image makes NaN of the weights of its channel.
@@ -15,6 +17,7 @@ positions between places multiply zeros: an infinity in the image makes NaN of t
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from autojit.codegen.cpu.chunks import CHUNK_NS
@@ -30,36 +33,38 @@ from autojit.codegen.cpu.convolution_pack import (
     open_sizes,
     pack_function,
 )  # fmt: skip
-from autojit.codegen.cpu.convolution_plan import forward_layout
+from autojit.codegen.cpu.convolution_plan import Layout, forward_layout
+from autojit.codegen.cpu.convolution_tiles import packing_cycles
 from autojit.codegen.cpu.gemm_text import MODULE_TAIL, FunctionText
 from autojit.codegen.cpu.kernel_text import KernelText
+from autojit.codegen.target import HostTarget
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
 from autojit.ir.graph import Node
 from autojit.ops.convolution import ConvolutionWeight
 
-OUTPUTS, WEIGHTS = 3, 4
-"""Sides of a tile: twelve sums and a few operands in sixteen registers."""
+MOST_OUTPUTS = 4
+"""Outputs of a tile: their vectors stay in registers while those of the weights come and go."""
 
 ROUND_BYTES = 384 << 10
 """Packed images and outputs of one round: part of the second-level cache."""
 
-NEAR_BYTES = 36 << 10
-"""What the tiles of one round read at a time when outputs stay where they lie: about a first-level cache."""
+NEAR_BYTES = 128 << 10
+"""What a tile of one round reads when outputs stay where they lie: sums are added across lanes once for all of it."""
 
 MOST_UNROLLED = 4
-"""Vectors of a row that is walked row by row."""
+"""Vectors of a stretch that are written out one by one."""
 
 MAX_CHUNKS = 16
 MULTIPLY_NS = {4: 0.012, 8: 0.024}
 
 
-def print_convolution_weight(node: Node) -> KernelText:
+def print_convolution_weight(node: Node, target: HostTarget) -> KernelText:
     """The kernel of a ``ConvolutionWeight`` on contiguous operands."""
-    return _Printer(node).print()
+    return _Printer(node, target).print()
 
 
 class _Printer:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, target: HostTarget) -> None:
         op = node.op
         assert isinstance(op, ConvolutionWeight)
         image, output = (v.type for v in node.inputs)
@@ -71,60 +76,94 @@ class _Printer:
         self.taps, places = prod(op.extents), typical(prod(output.shape[2:]))
         products = typical(self.images) * self.groups * self.inputs * self.outputs * self.taps * places
         self.estimate = 1000.0 + MULTIPLY_NS.get(self.size, 0.024) * products
-        self._plan_units()
+        copies = 1 if output.shape[-1] % self.lanes.lanes == 0 else op.extents[-1]
+        self._plan_units(2 * copies * typical(prod(image.shape[2:])), places)
         row_bytes = max(self.block_inputs, 1) * self.size
-        self.layout = forward_layout(op, image.shape[2:], op.extents, output.shape[2:], row_bytes)
+        laid_out = partial(forward_layout, op, image.shape[2:], op.extents, output.shape[2:], row_bytes)
+        self.layout = laid_out()
         self.sizes = open_sizes(self.layout)
+        self.tile = _tile(min(self.outputs, self.block_outputs), self.block_inputs * self.taps, target)
+        self._plan_stretches(laid_out(True))
         self._plan_rounds()
 
-    def _plan_units(self) -> None:
-        """Blocks of inputs, and of outputs when that is not enough for all workers."""
+    def _plan_units(self, seen: int, made: int) -> None:
+        """Blocks of inputs by blocks of outputs: enough for all workers, and cut so that least is read again.
+
+        Every block of inputs reads the outputs, ``made`` places a channel; every block of outputs packs the inputs,
+        ``seen`` elements a channel.
+        """
         wanted = max(1, min(MAX_CHUNKS, int(self.estimate / CHUNK_NS)))
         shares = -(-wanted // max(self.groups, 1))
-        self.block_inputs = max(1, -(-self.inputs // shares))
+        tiles = max(1, -(-self.outputs // MOST_OUTPUTS))
+        found = []
+        for count in range(1, min(shares, max(self.inputs, 1)) + 1):
+            block_inputs = max(1, -(-self.inputs // count))
+            input_blocks = max(1, -(-self.inputs // block_inputs))
+            block_tiles = max(1, -(-tiles // -(-shares // input_blocks)))
+            again = input_blocks * self.outputs * made + -(-tiles // block_tiles) * self.inputs * seen
+            idle = max(0, shares - input_blocks * -(-tiles // block_tiles))
+            found.append((idle, again, block_inputs, block_tiles * MOST_OUTPUTS))
+        _, _, self.block_inputs, self.block_outputs = min(found)
         self.input_blocks = max(1, -(-self.inputs // self.block_inputs))
-        shares = -(-shares // self.input_blocks)
-        tiles = -(-self.outputs // OUTPUTS)
-        self.block_outputs = max(1, -(-tiles // shares)) * OUTPUTS
         self.output_blocks = max(1, -(-self.outputs // self.block_outputs))
         self.units = self.groups * self.input_blocks * self.output_blocks if self.inputs * self.outputs else 0
         self.units_per_chunk = max(1, -(-self.units // wanted))
         self.chunks = max(1, -(-self.units // self.units_per_chunk))
 
-    def _plan_rounds(self) -> None:
-        layout, size, lanes = self.layout, self.size, self.lanes.lanes
+    def _plan_stretches(self, copied: Layout) -> None:
+        """What lies together in outputs and images: whole rows, all rows of an image packed in copies, or a line."""
+        layout, lanes = self.layout, self.lanes.lanes
         (depth, height, width), places = layout.band, prod(layout.places)
-        plain = depth == 1 and layout.bands == 1
-        self.by_rows = self.sizes is None and plain and width % lanes == 0 and width // lanes <= MOST_UNROLLED
-        self.positions = -(-(layout.span + 1) // lanes) * lanes
-        slack = self.positions + layout.reach
+        is_plain = self.sizes is None and layout.bands == 1
+        by_rows = is_plain and depth == 1 and width % lanes == 0 and width // lanes <= MOST_UNROLLED
+        self.is_spread = not by_rows
+        if is_plain and not by_rows and copied.bands == 1:
+            sums = self.outputs * self.inputs * self.taps / 16
+            more_copies = packing_cycles(copied, self.inputs, lanes) - packing_cycles(layout, self.inputs, lanes)
+            moved = more_copies - self.outputs * places / lanes  # outputs that are not spread
+            self.is_spread = moved > sums * (layout.span + 1 - places)
+        if self.is_spread:
+            self.positions = -(-(layout.span + 1) // lanes) * lanes
+            self.stretches, length = 1, self.positions
+        elif by_rows:
+            self.stretches, length = height, width
+            self.image_step = layout.packed[2]
+        else:
+            self.layout = layout = copied
+            self.stretches, length = depth, height * width
+            self.image_step = layout.packed[1] * width
+        self.length = length
+        self.vectors, self.left = length // lanes, 0 if is_symbolic(length) else length % lanes
+
+    def _plan_rounds(self) -> None:
+        layout, size = self.layout, self.size
+        places, lanes = prod(layout.places), self.lanes.lanes
+        slack = layout.reach + (self.positions if self.is_spread else lanes)
         self.image_bytes = aligned((self.block_inputs * layout.plane + slack) * size)
         self.pieces = self.images * layout.bands
-        if self.by_rows:
-            self.vectors, self.steps = width // lanes, height
-            self.output_step, self.image_step = width * size, layout.packed[2] * size
-            self.output_line, self.output_piece = places, self.groups * self.outputs * places * size
-            self.spread_bytes = 0
-            near = (OUTPUTS * places + 2 * layout.plane) * size
-            most = min(ROUND_BYTES // self.image_bytes, NEAR_BYTES // near)
-        else:
-            self.vectors, self.steps = 1, self.positions // lanes
-            self.output_step = self.image_step = VECTOR_BYTES
+        if self.is_spread:
             self.output_line = self.positions
             self.spread_bytes = self.output_piece = aligned(self.block_outputs * self.positions * size)
             most = ROUND_BYTES // (self.image_bytes + self.spread_bytes)
+        else:
+            self.output_line, self.output_piece = places, self.groups * self.outputs * places * size
+            self.spread_bytes = 0
+            near = (self.tile[0] * places + 2 * layout.plane) * size
+            most = min(ROUND_BYTES // self.image_bytes, NEAR_BYTES // near)
         self.round = size_max(1, most if is_symbolic(self.pieces) else size_min(self.pieces, most))
         self.rounds = -(-self.pieces // self.round)
 
     def print(self) -> KernelText:
         functions = [self._kernel(), pack_function(self.layout, self.lanes, self.sizes), self._dots_function()]
-        if not self.by_rows:
+        if self.is_spread:
             functions.append(self._spread_function())
         tables = []
         if self.sizes is None:
             words = ", ".join(f"i64 {place * self.size}" for _, place in self.layout.phases[0].taps)
             tables.append(f"@taps = internal constant [{self.taps} x i64] [{words}], align 16")
-        text = "\n".join([*functions, *tables, *self.lanes.declarations(), MODULE_TAIL])
+        text = "\n".join(
+            [*functions, *tables, *self.lanes.declarations(), self.lanes.masked_declaration(), MODULE_TAIL]
+        )
         scratch = self.round * (self.image_bytes + self.spread_bytes)
         sizes = tuple(filter(is_symbolic, (self.pieces, self.rounds)))
         if self.sizes is not None:
@@ -186,12 +225,12 @@ class _Printer:
             first = text.mul(number, self.round)
             count = text.least(text.sub(pieces, first), self.round)
             clear(text, "%packed", text.mul(count, self.image_bytes))
-            if not self.by_rows:
+            if self.is_spread:
                 clear(text, "%spread", text.mul(count, self.spread_bytes))
             with text.loop(0, count, 1) as k:
                 self._piece(text, text.add(first, k), k, (channel_in, inputs, channel_out, outputs))
             later = text.value(f"zext i1 {text.test('sgt', number, 0)} to i64")
-            outputs_at = self._outputs_at(text, first, channel_out) if self.by_rows else "%spread"
+            outputs_at = "%spread" if self.is_spread else self._outputs_at(text, first, channel_out)
             text.line(
                 f"call void @dots(i64 {count}, i64 {outputs}, i64 {text.mul(inputs, self.taps)}, ptr %packed, "
                 f"ptr {outputs_at}, ptr {weights}, i64 {later}{more(self.sizes)})"
@@ -213,7 +252,7 @@ class _Printer:
         source = text.at("%image", text.mul(seen, prod(layout.image) * size))
         packed = text.at("%packed", text.mul(k, self.image_bytes))
         text.line(f"call void @pack(i64 {inputs}, ptr {source}, i64 {start}, ptr {packed}{more(self.sizes)})")
-        if self.by_rows:
+        if not self.is_spread:
             return
         output = self._outputs_at(text, image, channel_out)
         spread = text.at("%spread", text.mul(k, self.spread_bytes))
@@ -262,10 +301,10 @@ class _Printer:
             self.sizes,
         )
         self.table = "@taps" if self.sizes is None else self._open_table(text)
-        size = self.size
-        with text.loop(0, "%outputs", OUTPUTS) as row, text.loop(0, "%columns", WEIGHTS) as column:
-            rows = [text.least(text.add(row, k), text.sub("%outputs", 1)) for k in range(OUTPUTS)]
-            columns = [text.least(text.add(column, k), text.sub("%columns", 1)) for k in range(WEIGHTS)]
+        size, (high, wide) = self.size, self.tile
+        with text.loop(0, "%outputs", high) as row, text.loop(0, "%columns", wide) as column:
+            rows = [text.least(text.add(row, k), text.sub("%outputs", 1)) for k in range(high)]
+            columns = [text.least(text.add(column, k), text.sub("%columns", 1)) for k in range(wide)]
             outputs = [text.at("%spread", text.mul(r, self.output_line * size)) for r in rows]
             images = [self._image_of(text, c) for c in columns]
             totals = self._sums(text, outputs, images)
@@ -292,29 +331,63 @@ class _Printer:
 
     def _sums(self, text: FunctionText, outputs: list[str], images: list[str]) -> list[str]:
         pointers = [*outputs, *images]
-        zeros = ["zeroinitializer"] * (OUTPUTS * WEIGHTS)
-        kinds = ["i64", *["ptr"] * len(pointers), *[self.lanes.text] * len(zeros)]
+        zeros = ["zeroinitializer"] * (len(outputs) * len(images))
+        sums = [self.lanes.text] * len(zeros)
 
         def piece(state: list[str]) -> list[str]:
             left, starts, totals = state[0], state[1 : 1 + len(pointers)], state[1 + len(pointers) :]
 
-            def step(inner: list[str]) -> list[str]:
-                remaining, output, image, *sums = inner
-                places = [text.at(p, output) for p in starts[:OUTPUTS]] + [text.at(p, image) for p in starts[OUTPUTS:]]
-                for k in range(self.vectors):
-                    vectors = [text.load(self.lanes, text.at(p, k * VECTOR_BYTES)) for p in places]
-                    pairs = [(r, c) for r in vectors[:OUTPUTS] for c in vectors[OUTPUTS:]]
-                    sums = [self.lanes.multiply_add(text, r, c, t) for (r, c), t in zip(pairs, sums, strict=True)]
-                moved = [text.add(output, self.output_step), text.add(image, self.image_step)]
-                return [text.sub(remaining, 1), *moved, *sums]
+            def stretch(inner: list[str]) -> list[str]:
+                remaining, output, image, *totals = inner
+                places = [text.at(p, image if k >= len(outputs) else output) for k, p in enumerate(starts)]
+                totals = self._stretch(text, places, totals)
+                moved = [text.add(output, self.length * self.size), text.add(image, self.image_step * self.size)]
+                return [text.sub(remaining, 1), *moved, *totals]
 
-            first = [str(text.number(self.steps)), "0", "0", *totals]
-            totals = text.repeat(["i64", "i64", "i64", *kinds[1 + len(pointers) :]], first, step)[3:]
-            steps = [self.output_piece] * OUTPUTS + [self.image_bytes] * WEIGHTS
+            if self.stretches == 1:
+                totals = self._stretch(text, starts, totals)
+            else:
+                first = [str(self.stretches), "0", "0", *totals]
+                totals = text.repeat(["i64", "i64", "i64", *sums], first, stretch)[3:]
+            steps = [self.output_piece] * len(outputs) + [self.image_bytes] * len(images)
             moved = [text.at(p, s) for p, s in zip(starts, steps, strict=True)]
             return [text.sub(left, 1), *moved, *totals]
 
+        kinds = ["i64", *["ptr"] * len(pointers), *sums]
         return text.repeat(kinds, ["%count", *pointers, *zeros], piece)[1 + len(pointers) :]
+
+    def _stretch(self, text: FunctionText, starts: list[str], totals: list[str]) -> list[str]:
+        """The products of one stretch of all outputs and images of a tile: whole vectors, then what is left of one."""
+        if not is_symbolic(self.vectors) and self.vectors <= MOST_UNROLLED:
+            for k in range(self.vectors):
+                totals = self._products(text, [text.at(p, k * VECTOR_BYTES) for p in starts], totals)
+            end: str | int = self.vectors * VECTOR_BYTES
+        else:
+
+            def step(state: list[str]) -> list[str]:
+                left, at, *sums = state
+                sums = self._products(text, [text.at(p, at) for p in starts], sums)
+                return [text.sub(left, 1), text.add(at, VECTOR_BYTES), *sums]
+
+            kinds = ["i64", "i64", *[self.lanes.text] * len(totals)]
+            _, end, *totals = text.repeat(kinds, [str(text.number(self.vectors)), "0", *totals], step)
+        if not self.left:
+            return totals
+        lanes = ", ".join(f"i1 {'true' if k < self.left else 'false'}" for k in range(self.lanes.lanes))
+        return self._products(text, [text.at(p, end) for p in starts], totals, f"<{lanes}>")
+
+    def _products(self, text: FunctionText, places: list[str], totals: list[str], mask: str = "") -> list[str]:
+        def read(place: str) -> str:
+            return text.masked_load(self.lanes, place, mask) if mask else text.load(self.lanes, place)
+
+        high, wide = self.tile
+        outputs, found = [read(place) for place in places[:high]], list(totals)
+        for column, place in enumerate(places[high:]):
+            seen = read(place)
+            for row, output in enumerate(outputs):
+                k = row * wide + column
+                found[k] = self.lanes.multiply_add(text, output, seen, found[k])
+        return found
 
     def _store(self, text: FunctionText, totals: list[str], places: list[str]) -> None:
         """All old values are read before any is written: a repeated place is then added to once."""
@@ -334,3 +407,15 @@ class _Printer:
         ]
         for value, place in zip(found, places, strict=True):
             text.line(f"store {lanes.element} {value}, ptr {place}, align {size}")
+
+
+def _tile(outputs: int, weights: int, target: HostTarget) -> tuple[int, int]:
+    """Outputs and weights of a tile: as many sums as leave room for operands, with the fewest loads per product."""
+    sums = 3 * target.vector_registers * min(target.vector_bytes, VECTOR_BYTES) // (4 * VECTOR_BYTES)
+    found = []
+    for high in range(1, min(outputs, MOST_OUTPUTS) + 1):
+        most = max(1, min(sums // high, weights))
+        for wide in range(max(1, most // 2), most + 1):
+            tiles = -(-outputs // high) * -(-weights // wide)
+            found.append((tiles * (max(high * wide, high + wide, 9) + 1), -high * wide, (high, wide)))
+    return min(found)[2] if found else (1, 1)
