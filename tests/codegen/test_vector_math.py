@@ -16,7 +16,10 @@ from autojit.codegen import coefficients, quarter_turns
 from autojit.codegen.emitter import Scalar, ScalarEmitter
 from autojit.codegen.scalar import literal
 from autojit.codegen.target import HostTarget, host_target
+from autojit.compiler import compile
 from autojit.core.dtypes import DType, float32, float64
+from autojit.ir import parse_graph
+from autojit.ops import special_reference
 from autojit.runtime import llvm
 from benchmarks.vector_math import CASES, Kernel, exact_reference, function_kernel, loop_text, sample, ulp_errors
 
@@ -89,6 +92,20 @@ def test_large_arguments_are_reduced_exactly(name: str, rng: np.random.Generator
     x = np.concatenate([large, near_zeros, [6381956970095103.0 * 2.0**797, 2.0**1023]])
     errors = ulp_errors(function_kernel(name, float64, 1)(x), exact_reference(CASES[name], [x]), float64)
     assert errors.max() <= 2
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_derivatives_of_digamma_are_close_everywhere(n: int, rng: np.random.Generator) -> None:
+    x = np.concatenate([rng.uniform(0.01, 12, 500), rng.uniform(-6, 0, 500), [1e-8, 1e6, -1500.25, 0.0, -3.0, np.inf]])
+    run = compile(parse_graph(f"(x: f64[{x.size}]) {{ y: f64[{x.size}] = polygamma[n={n}](x); return y }}"))
+    (found,) = run.executable.run([x])
+    assert run.lowered.fallbacks == ()
+    with np.errstate(all="ignore"):
+        expected = special_reference.polygamma(n, x)
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(found[~finite], expected[~finite])
+    greatest = math.pi ** (n + 1) * math.factorial(n)  # of the reflection's terms between two poles
+    np.testing.assert_allclose(found[finite], expected[finite], rtol=4e-15, atol=4e-16 * greatest)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

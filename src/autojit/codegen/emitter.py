@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autojit.codegen import division, philox, rare_calls, vector_math
+from autojit.codegen import division, gamma_functions, philox, rare_calls, vector_math
 from autojit.codegen.instructions import InstructionEmitter, Value
 from autojit.codegen.scalar import Scalar, is_half, literal, register_type
 from autojit.core.dtypes import DType, float32, float64, int64, uint64
@@ -206,3 +206,7 @@ class ScalarEmitter(InstructionEmitter):
     def digamma(self, x: Scalar) -> Scalar:
         """d/dx lgamma(x); left of zero 2 ulp of its greatest term."""
         return self.call("digamma", x)
+
+    def polygamma(self, n: int, x: Scalar) -> Scalar:
+        """The ``n``-th derivative of digamma, n at least 1, in float64."""
+        return self.cast(gamma_functions.polygamma(self, n, self.cast(x, float64)), x.dtype)

@@ -1,4 +1,4 @@
-"""lgamma and digamma, in float64 (float32 operands are widened).
+"""lgamma, digamma and its derivatives, in float64 (float32 operands are widened).
 
 Both bring their operand t by recurrence to a range around 1.5 that holds the zeros and as much below and above them as
 keeps the recurrence from cancelling; there a polynomial in v = (u - c)/(u + c) times the distance to the zeros gives
@@ -11,7 +11,7 @@ greatest term, so near the zeros between the poles digits are lost, as in C libr
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import comb, factorial, inf, nan
 
 from autojit.codegen.coefficients import (
     COT_TAIL,
@@ -26,6 +26,7 @@ from autojit.codegen.float_format import Pair, polynomial, polynomial_pair, quic
 from autojit.codegen.instructions import InstructionEmitter
 from autojit.codegen.logarithms import log_pair_of_sum
 from autojit.codegen.scalar import Scalar
+from autojit.ops.special_reference import BERNOULLI, cotangent_slope
 
 ASYMPTOTIC_FROM = 6
 TINY = 2.0**-60
@@ -33,6 +34,7 @@ HALF_LOG_2_PI = 0.9189385332046728
 LGAMMA_CENTRE, DIGAMMA_CENTRE = 1.34375, 1.75  # c of v = (u - c)/(u + c), as in tools/make_coefficients.py
 LGAMMA_SMALL, LGAMMA_TOP = 0.75, 2.4  # ends of the polynomial's range of u
 DIGAMMA_TOP = 3.0  # its range starts at 1
+POLYGAMMA_SHIFT = 8  # and n: from there on the asymptotic series is exact
 LGAMMA_LIMIT = 2.5599833278516383e305  # beyond, lgamma overflows
 
 
@@ -141,6 +143,41 @@ def digamma(emit: InstructionEmitter, x: Scalar) -> Scalar:
     at_zero = emit.copysign(emit.constant(inf, x.dtype), emit.neg(x))
     result = emit.select(emit.eq(x, 0.0), at_zero, result)
     return emit.select(emit.eq(x, inf), x, result)
+
+
+def polygamma(emit: InstructionEmitter, n: int, x: Scalar) -> Scalar:
+    """The ``n``-th derivative of digamma, n at least 1, to a few ulp: a sum of powers, then the asymptotic series.
+
+    Left of zero by reflection; infinite at the poles. Source: DLMF 5.15.5, 5.15.6 and 5.15.8.
+    """
+    negative = emit.lt(x, 0.0)
+    t = emit.select(negative, emit.sub(1.0, x), x)
+    total = emit.zero(t)
+    for step in reversed(range(POLYGAMMA_SHIFT + n)):
+        term = _power(emit, emit.div(1.0, emit.add(t, float(step))), n + 1)
+        total = emit.add(total, term)
+    inverse = emit.div(1.0, emit.add(t, float(POLYGAMMA_SHIFT + n)))
+    series = tuple(b * comb(n + 2 * j - 1, 2 * j) / n for j, b in enumerate(BERNOULLI, start=1))
+    square = emit.mul(inverse, inverse)
+    tail = emit.multiply_add(square, polynomial(emit, square, series), emit.mul(inverse, 0.5))
+    tail = emit.mul(_power(emit, inverse, n), emit.add(tail, 1.0 / n))
+    sign = -1.0 if n % 2 == 0 else 1.0
+    positive = emit.mul(emit.add(total, tail), sign * factorial(n))
+    r = _distance_to_integer(emit, x)
+    r_square = emit.mul(r, r)
+    cotangent = emit.div(emit.multiply_add(r_square, polynomial(emit, r_square, COT_TAIL["f64"]), 1.0), r)
+    slope = polynomial(emit, cotangent, cotangent_slope(n))
+    reflected = emit.sub(emit.neg(positive) if n % 2 else positive, slope)
+    pole = emit.logical_and(negative, emit.eq(r, 0.0))
+    reflected = emit.select(pole, emit.constant(sign * inf, x.dtype), reflected)
+    return emit.select(negative, reflected, positive)
+
+
+def _power(emit: InstructionEmitter, x: Scalar, exponent: int) -> Scalar:
+    """``x ** exponent`` for an exponent of at least 1, by squaring."""
+    half = x if exponent < 4 else _power(emit, x, exponent // 2)
+    result = x if exponent < 2 else emit.mul(half, half)
+    return emit.mul(result, x) if exponent > 1 and exponent % 2 else result
 
 
 def _less_cotangent(emit: InstructionEmitter, positive: Scalar, x: Scalar) -> Scalar:

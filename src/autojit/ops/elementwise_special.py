@@ -17,6 +17,7 @@ from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.elementwise_arithmetic import mul, neg, square
 from autojit.ops.elementwise_base import Pointwise, Ufunc, sample_inputs
 from autojit.ops.elementwise_exponential import exp
+from autojit.ops.large_arrays import LARGE, large_floats
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
@@ -146,17 +147,21 @@ class Polygamma(Special):
 
     n: int
 
+    is_cheap: ClassVar[bool] = False
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.6, 4.0)
-    lowering: ClassVar[str] = "opaque"
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays
-        return np.asarray(_reference().polygamma(self.n, x)).astype(x.dtype)
+        found = large_floats(self, arrays) if x.size >= LARGE else None
+        return np.asarray(_reference().polygamma(self.n, x)).astype(x.dtype) if found is None else found
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         (x,) = primals
         return (lambda: polygamma(self.n + 1, x),)
+
+    def lower(self, emit: Any, x: Any) -> Any:
+        return emit.polygamma(self.n, x)
 
     @classmethod
     def samples(cls, dtype: DType) -> Samples:

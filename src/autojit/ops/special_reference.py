@@ -217,21 +217,36 @@ def _digamma_positive(x: Doubles) -> Doubles:
 
 
 def polygamma(n: int, x: NDArray[Any]) -> Doubles:
-    """The ``n``-th derivative of ``digamma``, n >= 1: ``(-1)**(n + 1) n! zeta(n + 1, x)``; infinite at the poles.
-
-    Below -1000 the sum over the poles is cut off and the result is NaN.
-    """
+    """The ``n``-th derivative of ``digamma``, n >= 1: ``(-1)**(n + 1) n! zeta(n + 1, x)``; infinite at the poles."""
     values = np.asarray(x, dtype=np.float64)
+    mirrored = values < 0
     sign = -1.0 if n % 2 == 0 else 1.0
-    return np.asarray(sign * math.gamma(n + 1) * _hurwitz_zeta(n + 1, values))
+    found = sign * math.gamma(n + 1) * _hurwitz_zeta(n + 1, np.where(mirrored, 1 - values, values + 0.0))
+    if mirrored.any():
+        fraction = np.where(mirrored, values - np.round(values), 0.25)
+        slope = _polynomial(cotangent_slope(n), math.pi / np.tan(math.pi * fraction))
+        found = np.where(mirrored, -sign * found - slope, found)
+        found = np.where(mirrored & (fraction == 0), sign * np.inf, found)
+    return np.asarray(found)
+
+
+def cotangent_slope(n: int) -> tuple[float, ...]:
+    """The ``n``-th derivative of ``pi cot(pi x)`` as a polynomial in it: each one is -(pi^2 + y^2) times the slope."""
+    factors = [0.0, 1.0]
+    for _ in range(n):
+        slope = [k * c for k, c in enumerate(factors)][1:]
+        factors = [0.0] * (len(slope) + 2)
+        for k, c in enumerate(slope):
+            factors[k] -= math.pi**2 * c
+            factors[k + 2] -= c
+    return tuple(factors)
 
 
 def _hurwitz_zeta(s: int, a: Doubles) -> Doubles:
-    """The sum of ``(a + k) ** -s`` over k >= 0."""
-    lowest = float(np.min(a, initial=0.0, where=a > -1000.0))
+    """The sum of ``(a + k) ** -s`` over k >= 0, for a >= 0."""
     total = np.zeros_like(a)
     w = a.copy()
-    for _ in range(10 + s + int(-lowest)):
+    for _ in range(10 + s):
         total = total + w**-s
         w = w + 1
     total = total + w ** (1 - s) / (s - 1) + w**-s / 2
@@ -240,4 +255,4 @@ def _hurwitz_zeta(s: int, a: Doubles) -> Doubles:
         total = total + b / math.factorial(2 * k) * rising * power
         rising *= (s + 2 * k - 1) * (s + 2 * k)
         power = power / (w * w)
-    return np.asarray(np.where(a <= -1000.0, np.nan, total))
+    return np.asarray(total)
