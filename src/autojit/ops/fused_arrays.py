@@ -132,7 +132,10 @@ class _Program:
     """A graph of operands of fixed extents as a list of NumPy calls, without those that no result needs."""
 
     def __init__(self, graph: Graph) -> None:
-        self.is_large = any(v.type.size >= LARGE for node in graph.nodes for v in (*node.inputs, *node.outputs))
+        passes = [node for node in graph.nodes if not node.op.is_view]  # with one, there is nothing to fuse
+        self.is_large = len(passes) > 1 and any(
+            v.type.size >= LARGE for node in graph.nodes for v in (*node.inputs, *node.outputs)
+        )
         live = set(graph.outputs)
         nodes = []
         for node in reversed(graph.nodes):
@@ -165,12 +168,27 @@ class _Program:
             else:
                 for k, part in zip(outputs, found, strict=True):
                     known[k] = np.asarray(part)
-        return [self._own(k, known[k]) for k in self.results]
+        taken = {id(owner_of(known[k])) for k in range(len(arrays) + len(self.known)) if self._is_given(k)}
+        return [self._own(known[k], taken) for k in self.results]
 
-    def _own(self, place: int, found: NDArray[Any]) -> NDArray[Any]:
-        """The array itself where its memory is nothing else's, else a copy."""
-        is_given = place < self.count or self.known[place - self.count] is not None
-        return found.copy() if is_given or found.base is not None else found
+    def _is_given(self, place: int) -> bool:
+        return place < self.count or self.known[place - self.count] is not None
+
+    @staticmethod
+    def _own(found: NDArray[Any], taken: set[int]) -> NDArray[Any]:
+        """The array itself where it is all of a memory that nothing else has taken, else a copy."""
+        owner = owner_of(found)
+        if id(owner) in taken or owner.nbytes != found.nbytes or not found.flags.c_contiguous:
+            return found.copy()
+        taken.add(id(owner))
+        return found
+
+
+def owner_of(array: Any) -> Any:
+    """Whose memory it is."""
+    while type(array.base) is np.ndarray:
+        array = array.base
+    return array
 
 
 _programs: dict[Any, _Program] = {}

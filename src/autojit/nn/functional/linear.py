@@ -15,6 +15,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.composite_nodes import ADDMM, in_one_node
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import in_one_step
+from autojit.tensor.op_node import rename_node
 from autojit.tensor.state import state
 
 
@@ -119,11 +120,17 @@ def embedding(
         _renormalise(weight, input, max_norm, norm_type)
     if scale_grad_by_freq and not sparse:
         weight = _scaled_by_frequency(weight, input)
-    found = _SparseRows.apply(weight, input, scale_grad_by_freq) if sparse else weight[input]
+    found = _SparseRows.apply(weight, input, scale_grad_by_freq) if sparse else _rows(weight, input)
     if padding_idx is None:
         return found
     # the same values everywhere; the gradient flows only where the index is not the padding row
     return aj.where(input.eq(padding_idx).unsqueeze(-1), found.detach(), found)
+
+
+def _rows(weight: Tensor, index: Tensor) -> Tensor:
+    rows = aj.index_select(weight, 0, index if index.ndim == 1 else index.reshape(-1))
+    found = rows if index.ndim == 1 else rows.view(*index.shape, weight.shape[1])
+    return rename_node(found, "EmbeddingBackward0")
 
 
 class _SparseRows(Function):
