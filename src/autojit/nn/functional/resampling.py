@@ -67,7 +67,7 @@ def interpolate(
     if mode == "area":
         return rename_node(_averaged(input, sizes), f"AdaptiveAvgPool{axes}DBackward0")
     found, is_bytes = input, dtype is aj.uint8 and mode in ("bilinear", "bicubic")
-    for k in range(axes) if not is_bytes else reversed(range(axes)):
+    for k in reversed(range(axes)):
         old = input.shape[2 + k]
         found = found.float() if is_bytes else found
         if antialias:
@@ -75,7 +75,7 @@ def interpolate(
             found = _smoothed(found, 2 + k, step, sizes[k], mode)
         else:
             found = _along(found, 2 + k, old, sizes[k], scales[k], mode, bool(align_corners))
-        if is_bytes:  # as in torch: rounded after each axis, rows first
+        if is_bytes:  # as in torch, rounded after each axis
             found = (found + 0.5).floor().clamp(0, 255).to(dtype)
     arguments: dict[str, Any] = {"align_corners": bool(align_corners)} if mode in _LINEAR_BY_AXES else {}
     arguments |= dict(zip(_SCALE_NAMES[axes], scales, strict=True)) if axes in _SCALE_NAMES else {}
@@ -163,9 +163,7 @@ def _along(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: 
     kind = _exact(x)
     steps, step = np.arange(new, dtype=kind), kind(_step(x, old, new, scale, align))
     positions = steps * step if align else (steps + kind(0.5)) * step - kind(0.5)
-    if mode == "bicubic":
-        return _weighted(x, axis, old, positions.tolist(), (-1, 0, 1, 2), _cubic_weight)
-    return _weighted(x, axis, old, np.maximum(positions, kind(0)).tolist(), (0, 1), lambda d: 1.0 - abs(d))
+    return _weighted(x, axis, old, positions.astype(np.float64), mode)
 
 
 def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: str, align: bool) -> Tensor:
@@ -240,22 +238,19 @@ def cubic_weights(share: Any) -> tuple[Any, Any, Any, Any]:
     )
 
 
-def _weighted(
-    x: Tensor, axis: int, old: int, positions: list[float], offsets: tuple[int, ...], weight_of: Any
-) -> Tensor:
+def _weighted(x: Tensor, axis: int, old: int, positions: Any, mode: str) -> Tensor:
     """Sum of neighbours (held at the border) with weights by their distance."""
+    positions = positions if mode == "bicubic" else np.maximum(positions, 0.0)
+    base = np.floor(positions)
+    share = positions - base
+    weights = zip((-1, 0, 1, 2), cubic_weights(share)) if mode == "bicubic" else ((0, 1.0 - share), (1, share))
     shape = [1] * x.ndim
     shape[axis] = -1
-    total: Any = None
-    for offset in offsets:
-        base = [math.floor(p) for p in positions]
-        places = [min(max(b + offset, 0), old - 1) for b in base]
-        weights = [weight_of(p - b - offset) for p, b in zip(positions, base, strict=True)]
-        picked = x.index_select(axis, aj.tensor(places, dtype=aj.int64))
-        term = picked * aj.tensor(weights, dtype=x.dtype).reshape(shape)
-        total = term if total is None else total + term
-    found: Tensor = total
-    return found
+    terms = []
+    for offset, weight in weights:
+        places = np.clip(base + offset, 0, old - 1).astype(np.int64)
+        terms.append(x.index_select(axis, aj.tensor(places)) * aj.tensor(weight, dtype=x.dtype).reshape(shape))
+    return sum(terms[1:], terms[0])
 
 
 def _averaged(x: Tensor, sizes: list[int]) -> Tensor:
