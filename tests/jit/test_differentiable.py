@@ -158,3 +158,15 @@ def test_a_non_leaf_argument_passes_gradients_on() -> None:
     x.grad = None
     backward_inside(x * 3)
     assert x.grad.tolist() == [18.0, 36.0]
+
+
+@pytest.mark.parametrize("overwrite", [lambda x: x.clone().zero_(), lambda x: x.clone().fill_(2.0) * 3])
+def test_a_result_whose_gradient_is_zero_requires_one(overwrite: Callable[[aj.Tensor], aj.Tensor]) -> None:
+    """As in eager mode: the numbers do not depend on the argument, the history does."""
+    x = aj.tensor([1.0, 2.0], requires_grad=True)
+    run = aj.jit(overwrite)
+    for _ in range(2):
+        y = run(x)
+        assert y.requires_grad
+        assert aj.autograd.grad(y.sum(), x)[0].tolist() == [0.0, 0.0]
+    assert not run(x.detach()).requires_grad

@@ -7,7 +7,7 @@ mode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -211,17 +211,22 @@ def has_history(t: Tensor) -> bool:
     """Whether a traced tensor can still be differentiated: it requires gradients and ``backward`` has not freed it."""
     if not wants_grad(t) or t._grad_fn is None:
         return bool(t._requires_grad)
-    stack = [t._grad_fn]
-    seen = set(stack)
-    while stack:
-        node = stack.pop()
+    for node in history_of([t]):
         if isinstance(node, OpNode) and any(kept is FREED for kept in (*node.primals, *node.results)):
             return False
-        for edge in node.edges:
+    return True
+
+
+def history_of(tensors: Iterable[Tensor]) -> set[Any]:
+    """The nodes that gradients of tensors flow through, those that gather the gradients of leaves included."""
+    stack = [t._grad_fn for t in tensors if t._grad_fn is not None]
+    seen: set[Any] = set(stack)
+    while stack:
+        for edge in stack.pop().edges:
             if edge is not None and edge[0] not in seen:
                 seen.add(edge[0])
                 stack.append(edge[0])
-    return True
+    return seen
 
 
 def with_plain_keys(tree: TreeSpec) -> TreeSpec:

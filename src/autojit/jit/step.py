@@ -21,12 +21,12 @@ from autojit.jit.call import CompiledCall
 from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.guards import Guard
 from autojit.jit.pytree import TreeSpec
-from autojit.jit.results import Results, check_outputs
+from autojit.jit.results import Results, check_outputs, history_of
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
 from autojit.jit.trace import Split, Trace
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import check_writable, rebase
-from autojit.tensor.recording import wants_grad
+from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -127,6 +127,9 @@ class CallOfCapture:
         outputs += [(trace.counted[name][0], None) for name in sorted(shown & trace.counted.keys())]
         self.op = CompiledCall(trace, inputs, outputs)
         self.read = set(self.op.graph.outputs).union(*(node.inputs for node in self.op.graph.nodes))
+        nodes = history_of([t for _, t in outputs if t is not None])
+        edges = [(v, None if t is None else edge_of(t)) for v, t in inputs]
+        self.read |= {v for v, edge in edges if edge is not None and edge[0] in nodes}  # gradients of zeros too
 
     def sizes_of(self, found: Sequence[Tensor]) -> dict[str, int]:
         """The sizes that a call has counted, from its outputs."""
