@@ -141,3 +141,31 @@ def test_the_forms_of_unique_with_all_results_leave_those_not_asked_for_empty() 
     assert (values.tolist(), inverse.tolist(), counts.tolist()) == ([1.0, 3.0], [], [1, 2])
     assert values.requires_grad and not counts.requires_grad
     assert [t.tolist() for t in aj._VF.unique_dim(x, 0)] == [[1.0, 3.0], [1, 0, 1], [1, 2]]
+
+
+STRICT: dict[str, Callable[[aj.Tensor, aj.Tensor], aj.Tensor]] = {
+    "index_select": lambda x, i: x.index_select(1, i),
+    "embedding": lambda x, i: aj.nn.functional.embedding(i, x),
+    "embedding_bag": lambda x, i: aj.nn.functional.embedding_bag(i.reshape(1, -1), x),
+    "gather": lambda x, i: x.gather(0, i.reshape(1, -1)),
+    "scatter": lambda x, i: x.scatter(0, i.reshape(1, -1), 1.0),
+    "scatter_add_": lambda x, i: x.clone().scatter_add_(0, i.reshape(1, -1), x[:1, :2]),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i.reshape(1, -1), x[:1, :2], "amax"),
+    "index_add": lambda x, i: x.index_add(0, i, x[:2]),
+    "index_copy_": lambda x, i: x.clone().index_copy_(0, i, x[:2]),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[:2], "amax"),
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_only_subscripts_and_take_count_from_the_end(name: str) -> None:
+    x = aj.arange(12.0).view(3, 4)
+    run = aj.jit(STRICT[name])
+    assert aj.equal(run(x, aj.tensor([1, 0])), STRICT[name](x, aj.tensor([1, 0])))
+    for function in (STRICT[name], run):
+        for index in ([-1, 0], [0, 7]):
+            with pytest.raises(IndexError, match="out of bounds") as caught:
+                function(x, aj.tensor(index))
+            assert isinstance(caught.value, RuntimeError)
+    assert aj.equal(x[aj.tensor([-1])], x[2:])
+    assert x.take(aj.tensor([-1])).tolist() == [11.0]

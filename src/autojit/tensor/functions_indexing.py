@@ -9,13 +9,14 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
-from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
+from autojit.core.errors import DTypeError, IndexingError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.sources import is_one
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import add, clamp, mul, where
+from autojit.tensor.functions_elementwise import add, clamp, lt, mul, where
 from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 _FEW_TESTS = 16  # of isin: more are searched in order
@@ -44,9 +45,22 @@ def _line(index: Tensor, what: str) -> Tensor:
     return _index(index, what)
 
 
+def from_the_front(index: Tensor, what: str) -> Tensor:
+    """An index whose negative entries are outside: only ``x[index]``, ``take`` and their kin count from the end.
+
+    In a step they become a place that the kernel refuses.
+    """
+    array = index._array
+    if type(array) is np.ndarray and state.divert is None:
+        if array.size and array.min() < 0:
+            raise IndexOutOfRangeError(f"{what}(): index {int(array.min())} is out of bounds", {"index": index})
+        return index
+    return where(lt(index, 0), number(np.iinfo(np.int64).min, int64), index)  # type: ignore[no-any-return]
+
+
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
-    return ops.gather(input, dim, _index(index, "gather"))  # type: ignore[no-any-return]
+    return ops.gather(input, dim, from_the_front(_index(index, "gather"), "gather"))  # type: ignore[no-any-return]
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
@@ -56,7 +70,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along ``dim`` at a vector of positions."""
-    return ops.index_select(input, dim, _line(index, "index_select"))  # type: ignore[no-any-return]
+    places = from_the_front(_line(index, "index_select"), "index_select")
+    return ops.index_select(input, dim, places)  # type: ignore[no-any-return]
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
@@ -93,7 +108,7 @@ def scatter(
     """``input`` with ``src`` (a tensor or a number) written along ``dim`` at ``index``; ``reduce="add"`` adds,
     ``"multiply"`` multiplies.
     """
-    places = _index(index, "scatter")
+    places = from_the_front(_index(index, "scatter"), "scatter")
     source = _source(input, places, value if src is None else src)
     if reduce == "add":
         return ops.scatter_add(input, dim, places, source)  # type: ignore[no-any-return]
@@ -106,7 +121,7 @@ def scatter(
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """``input`` with ``src`` added along ``dim`` at ``index``; equal places add up."""
-    places = _index(index, "scatter_add")
+    places = from_the_front(_index(index, "scatter_add"), "scatter_add")
     return ops.scatter_add(input, dim, places, _source(input, places, src))  # type: ignore[no-any-return]
 
 
@@ -118,7 +133,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_add")
         return index_add(input.reshape(1), 0, index.reshape(-1), scaled.reshape(-1)).reshape(())  # type: ignore[no-any-return]
-    return ops.index_add(input, dim, _line(index, "index_add"), scaled)  # type: ignore[no-any-return]
+    return ops.index_add(input, dim, from_the_front(_line(index, "index_add"), "index_add"), scaled)  # type: ignore[no-any-return]
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -128,7 +143,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_copy")
         return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(1)).reshape(())  # type: ignore[no-any-return]
-    return ops.index_copy(input, dim, _line(_long(index, "index_copy"), "index_copy"), source)  # type: ignore[no-any-return]
+    places = from_the_front(_line(_long(index, "index_copy"), "index_copy"), "index_copy")
+    return ops.index_copy(input, dim, places, source)  # type: ignore[no-any-return]
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:

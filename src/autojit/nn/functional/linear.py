@@ -141,7 +141,7 @@ class _SparseRows(Function):
         ctx.save_for_backward(rows)
         ctx.is_scaled = is_scaled
         ctx.size = tuple(weight.shape)
-        return weight[rows]
+        return aj.index_select(weight, 0, rows.reshape(-1)).reshape(*rows.shape, weight.shape[1])
 
     @staticmethod
     def backward(ctx: Any, y_bar: Tensor) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import autojit as aj
+from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.kernels import in_one_step
@@ -94,10 +95,10 @@ def _indexed(input: Tensor, axis: int, before: int, after: int, mode: str) -> Te
         # negative widths crop first; what is left wraps around
         start, kept = max(0, -before), size - max(0, -before) - max(0, -after)
         chosen = [start + place % kept for place in range(-max(0, before), kept + max(0, after))]
-        return input.index_select(axis, aj.tensor(chosen, dtype=aj.int64, device=input.device))
+        return ops.index_select(input, axis, aj.tensor(chosen, dtype=aj.int64, device=input.device))
     places = range(-before, size + after)
     if mode == "reflect":
         chosen = [place if 0 <= place < size else -place if place < 0 else 2 * (size - 1) - place for place in places]
     else:
         chosen = [min(max(place, 0), size - 1) for place in places]
-    return input.index_select(axis, aj.tensor(chosen, dtype=aj.int64, device=input.device))
+    return ops.index_select(input, axis, aj.tensor(chosen, dtype=aj.int64, device=input.device))

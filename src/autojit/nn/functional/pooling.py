@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import autojit as aj
+from autojit import ops
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.nn.functional.windows import (
     Extents,
@@ -332,7 +333,7 @@ def _spread(x: Tensor, axis: int, spans: list[tuple[int, int]], fill: Any) -> Te
     shape = (*x.shape[:axis], len(spans), longest, *x.shape[axis + 1 :])
     if flat == list(range(x.shape[axis])):
         return x.reshape(shape)
-    found = x.index_select(axis, aj.tensor(flat, dtype=aj.int64, device=x.device)).reshape(shape)
+    found = ops.index_select(x, axis, aj.tensor(flat, dtype=aj.int64, device=x.device)).reshape(shape)
     if all(stop - start == longest for start, stop in spans):
         return found
     inside = [[start + k < stop for k in range(longest)] for start, stop in spans]

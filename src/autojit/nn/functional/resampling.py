@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
+from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedDTypeError, UnsupportedError
 from autojit.core.sizes import as_extent, is_symbolic
 from autojit.tensor import Tensor
@@ -159,7 +160,7 @@ def _along(x: Tensor, axis: int, old: int, new: int, scale: float | None, mode: 
         ratio = np.float32(1.0 / scale) if scale is not None else np.float32(old) / np.float32(new)
         shift = np.float32(0.5 if mode == "nearest-exact" else 0.0)
         nearest = np.floor((np.arange(new, dtype=np.float32) + shift) * ratio).astype(np.int64).clip(max=old - 1)
-        return x.index_select(axis, aj.tensor(nearest))
+        return ops.index_select(x, axis, aj.tensor(nearest))
     kind = _exact(x)
     steps, step = np.arange(new, dtype=kind), kind(_step(x, old, new, scale, align))
     positions = steps * step if align else (steps + kind(0.5)) * step - kind(0.5)
@@ -176,7 +177,7 @@ def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, m
         ratio = lengths[0] / lengths[1] if scale is None else aj.tensor(1.0 / scale, dtype=kind)
         if mode.startswith("nearest"):
             nearest = ((steps + (0.5 if mode == "nearest-exact" else 0.0)) * ratio).floor().long()
-            return x.index_select(axis, nearest.clamp(max=old - 1))
+            return ops.index_select(x, axis, nearest.clamp(max=old - 1))
         positions = (steps + 0.5) * ratio - 0.5
     positions = positions if mode == "bicubic" else positions.clamp(min=0)
     base = positions.floor()
@@ -184,7 +185,7 @@ def _along_open(x: Tensor, axis: int, old: int, new: int, scale: float | None, m
     weights = cubic_weights(positions - base) if mode == "bicubic" else (1 - (positions - base), positions - base)
     shape = [-1 if a == axis else 1 for a in range(x.ndim)]
     terms = [
-        x.index_select(axis, (base + offset).long().clamp(0, old - 1)) * weight.to(x.dtype).reshape(shape)
+        ops.index_select(x, axis, (base + offset).long().clamp(0, old - 1)) * weight.to(x.dtype).reshape(shape)
         for offset, weight in zip(offsets, weights, strict=True)
     ]
     return sum(terms[1:], terms[0])
@@ -249,7 +250,7 @@ def _weighted(x: Tensor, axis: int, old: int, positions: Any, mode: str) -> Tens
     terms = []
     for offset, weight in weights:
         places = np.clip(base + offset, 0, old - 1).astype(np.int64)
-        terms.append(x.index_select(axis, aj.tensor(places)) * aj.tensor(weight, dtype=x.dtype).reshape(shape))
+        terms.append(ops.index_select(x, axis, aj.tensor(places)) * aj.tensor(weight, dtype=x.dtype).reshape(shape))
     return sum(terms[1:], terms[0])
 
 
