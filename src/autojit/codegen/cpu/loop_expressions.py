@@ -115,6 +115,11 @@ class ExpressionPrinter(KernelFunction):
                 self.expr(expr, self.row_memo, phase)
             elif not (expr.kind == "guard" or self._is_kept(expr, phase)):
                 stack.extend(reversed(expr.args))
+                stack.extend(self.lookups_of(expr.index))
+
+    def lookups_of(self, indices: Iterable[Index]) -> list[Expr]:
+        """What indices look up at run time."""
+        return [self.program.lookups[name] for name in _opaque_names(indices)]
 
     def pick_addresses(self, roots: Iterable[Expr], phase: int) -> None:
         """Where guards hang on the row alone, choose what the inner loops read before they start."""

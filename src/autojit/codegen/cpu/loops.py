@@ -181,7 +181,7 @@ class LoopPrinter(FoldPrinter):
         if not roots:
             return
         seen: set[Expr] = set()
-        for root in roots:
+        for root in (*roots, *self.lookups_of(store.index for _, store in phase.stores)):
             self.hoist(root, phase.number, seen)
         self.pick_addresses(roots, phase.number)
         for reduction in phase.reductions:
