@@ -148,7 +148,7 @@ class _Printer:
         else:
             self.output_line, self.output_piece = places, self.groups * self.outputs * places * size
             self.spread_bytes = 0
-            near = (self.tile[0] * places + 2 * layout.plane) * size
+            near = (MOST_OUTPUTS * places + 2 * layout.plane) * size  # of any tile: rounds decide how sums are rounded
             most = min(ROUND_BYTES // self.image_bytes, NEAR_BYTES // near)
         self.round = size_max(1, most if is_symbolic(self.pieces) else size_min(self.pieces, most))
         self.rounds = -(-self.pieces // self.round)
