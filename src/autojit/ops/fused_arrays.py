@@ -24,6 +24,7 @@ from autojit.ir.inline import inline
 from autojit.ir.op import Op, Operands, bind
 from autojit.ops.large_arrays import LARGE
 from autojit.ops.samples import Samples, draws
+from autojit.ops.shape import Pad
 from autojit.ops.sources import zeros_like
 
 if TYPE_CHECKING:
@@ -132,8 +133,9 @@ class _Program:
     """A graph of operands of fixed extents as a list of NumPy calls, without those that no result needs."""
 
     def __init__(self, graph: Graph) -> None:
-        passes = [node for node in graph.nodes if not node.op.is_view]  # with one, there is nothing to fuse
-        self.is_large = len(passes) > 1 and any(
+        passes = [node.op for node in graph.nodes if not node.op.is_view]
+        spreads = len(passes) == 1 and isinstance(passes[0], Pad) and any(passes[0].interior)
+        self.is_large = not spreads and any(  # NumPy writes what is spread by strides, a kernel asks every element
             v.type.size >= LARGE for node in graph.nodes for v in (*node.inputs, *node.outputs)
         )
         live = set(graph.outputs)
