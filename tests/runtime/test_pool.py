@@ -57,6 +57,15 @@ def test_every_chunk_runs_once(code: LoadedObject, threads: None, number: int) -
     assert max(workers) < number
 
 
+ALL_CHUNKS = """
+declare void @aj_parallel_for(ptr, ptr, i64, i64)
+define void @count(ptr %seen, i64 %chunks, i64 %max) nounwind {
+  call void @aj_parallel_for(ptr @body, ptr %seen, i64 %chunks, i64 %max)
+  ret void
+}
+"""
+
+
 def test_no_more_threads_than_asked_for(code: LoadedObject, threads: None) -> None:
     pool.set_num_threads(8)
     for limit in (1, 2, 3):
@@ -65,7 +74,6 @@ def test_no_more_threads_than_asked_for(code: LoadedObject, threads: None) -> No
 
 def test_several_threads_do_work(threads: None) -> None:
     busy = """
-    declare void @aj_parallel_for(ptr, ptr, i64, i64)
     define internal void @body(ptr %seen, i64 %chunk, i64 %worker) nounwind {
     entry:
       %at = getelementptr i64, ptr %seen, i64 %worker
@@ -80,13 +88,9 @@ def test_several_threads_do_work(threads: None) -> None:
     out:
       ret void
     }
-    define void @count(ptr %seen, i64 %chunks, i64 %max) nounwind {
-      call void @aj_parallel_for(ptr @body, ptr %seen, i64 %chunks, i64 %max)
-      ret void
-    }
     """
     pool.set_num_threads(2)
-    code = load(compiled(busy), {"aj_parallel_for": pool.parallel_for_address()})
+    code = load(compiled(ALL_CHUNKS + busy), {"aj_parallel_for": pool.parallel_for_address()})
     seen = np.zeros(2, np.int64)
     for _ in range(100):  # on a busy machine the second thread may come late
         counter(code)(seen.ctypes.data, 4, 2)
@@ -98,19 +102,14 @@ def test_several_threads_do_work(threads: None) -> None:
 def test_two_threads_work_from_the_two_ends(threads: None) -> None:
     """What a thread claims is at its own end: whoever did chunk k, nobody else did one before (or behind) it."""
     notes = """
-    declare void @aj_parallel_for(ptr, ptr, i64, i64)
     define internal void @body(ptr %seen, i64 %chunk, i64 %worker) nounwind {
       %at = getelementptr i64, ptr %seen, i64 %chunk
       store i64 %worker, ptr %at
       ret void
     }
-    define void @count(ptr %seen, i64 %chunks, i64 %max) nounwind {
-      call void @aj_parallel_for(ptr @body, ptr %seen, i64 %chunks, i64 %max)
-      ret void
-    }
     """
     pool.set_num_threads(2)
-    code = load(compiled(notes), {"aj_parallel_for": pool.parallel_for_address()})
+    code = load(compiled(ALL_CHUNKS + notes), {"aj_parallel_for": pool.parallel_for_address()})
     for chunks in (1, 2, 3, 1000, 1001):
         for _ in range(20):
             seen = np.full(chunks, -1)

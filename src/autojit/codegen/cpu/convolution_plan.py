@@ -30,7 +30,7 @@ from autojit.core.types import Shape
 from autojit.ops.convolution import Convolution, ConvolutionInput, ConvolutionWeight
 
 PACKED_BYTES = 400 << 10
-"""Size of a packed image: part of the second-level cache of most cores (nine rows of ResNet's images, three copies)."""
+"""Size of a packed image: part of the second-level cache of most cores."""
 
 AXES = 3
 

@@ -120,7 +120,10 @@ def embedding(
         _renormalise(weight, input, max_norm, norm_type)
     if scale_grad_by_freq and not sparse:
         weight = _scaled_by_frequency(weight, input)
-    found = _SparseRows.apply(weight, input, scale_grad_by_freq) if sparse else _rows(weight, input)
+    if sparse:
+        found = _SparseRows.apply(weight, input, scale_grad_by_freq)
+    else:
+        found = rename_node(_rows(weight, input), "EmbeddingBackward0")
     if padding_idx is None:
         return found
     # the same values everywhere; the gradient flows only where the index is not the padding row
@@ -129,8 +132,7 @@ def embedding(
 
 def _rows(weight: Tensor, index: Tensor) -> Tensor:
     rows = aj.index_select(weight, 0, index if index.ndim == 1 else index.reshape(-1))
-    found = rows if index.ndim == 1 else rows.view(*index.shape, weight.shape[1])
-    return rename_node(found, "EmbeddingBackward0")
+    return rows if index.ndim == 1 else rows.view(*index.shape, weight.shape[1])
 
 
 class _SparseRows(Function):
@@ -141,7 +143,7 @@ class _SparseRows(Function):
         ctx.save_for_backward(rows)
         ctx.is_scaled = is_scaled
         ctx.size = tuple(weight.shape)
-        return aj.index_select(weight, 0, rows.reshape(-1)).reshape(*rows.shape, weight.shape[1])
+        return _rows(weight, rows)
 
     @staticmethod
     def backward(ctx: Any, y_bar: Tensor) -> Any:
