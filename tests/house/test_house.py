@@ -72,3 +72,21 @@ def test_no_module_of_ops_that_is_imported_later_bears_the_name_of_an_op_functio
     }
     assert len(offered) > 100
     assert (set(trees) - at_once) & offered == set()
+
+
+@pytest.mark.parametrize("folder", ["ir", "ops", "passes", "transforms"])
+def test_the_reference_knows_no_kernel(folder: str) -> None:
+    """What an op means is NumPy: the way to a compiled kernel (``Op.fast``, a port) is eager dispatch's alone."""
+    for path in sorted((PACKAGE / folder).glob("*.py")):
+        if path.name == "op.py":
+            continue  # declares the attribute
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not used & {"fast", "fast_paths"}, name(path)
+        asked = {
+            alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module == "autojit.core.ports"
+            for alias in node.names
+        }
+        assert asked <= ({"ports"} if path.stem == "port" else {"transforms_port"}), name(path)

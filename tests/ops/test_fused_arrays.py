@@ -9,9 +9,8 @@ import pytest
 
 import autojit as aj
 from autojit.ops.fused_arrays import ARRAY_COMPOSITES, FusedArrays
-from autojit.ops.large_arrays import LARGE
 from autojit.tensor import kernels
-from autojit.tensor.kernels import in_one_step
+from autojit.tensor.kernels import LARGE, in_one_step
 
 SIDE = 80
 assert SIDE * SIDE > LARGE

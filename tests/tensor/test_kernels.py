@@ -9,8 +9,7 @@ import pytest
 
 import autojit as aj
 from autojit.ops.fused import COMPOSITES
-from autojit.ops.large_arrays import LARGE
-from autojit.tensor.kernels import in_one_pass
+from autojit.tensor.kernels import LARGE, in_one_pass
 
 SIDE = 80
 assert SIDE * SIDE > LARGE

@@ -4,6 +4,7 @@
 |---|---|
 | ``AUTOJIT_DISABLE`` | 1: ``@aj.jit`` runs the function eagerly |
 | ``AUTOJIT_CHECK`` | 1: verify the graph between passes, bounds-test every access, poison buffers |
+| ``AUTOJIT_REFERENCE`` | 1: eager mode computes with NumPy alone, also on large arrays |
 | ``AUTOJIT_NUM_THREADS`` | threads of a compiled step; default: the cores this process may use |
 | ``AUTOJIT_CACHE_DIR`` | the object cache's directory |
 """
@@ -22,6 +23,7 @@ class Config:
 
     disable: bool = _flag("AUTOJIT_DISABLE")
     check: bool = _flag("AUTOJIT_CHECK")
+    reference: bool = _flag("AUTOJIT_REFERENCE")  # read when a thread starts to use tensors
 
 
 config = Config()

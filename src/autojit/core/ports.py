@@ -4,7 +4,6 @@
 - ``Engine``: what ``autograd`` offers to ``Tensor.backward``.
 - ``Numpy``: what ``interop`` offers to NumPy's protocols on Tensor; imported when first used.
 - ``Sparse``: what ``sparse`` offers to dispatch and to Tensor's methods; imported when first used.
-- ``by_kernel``: how ops ask ``tensor.kernels`` for one pass over large arrays where NumPy needs several.
 - ``source_of``: how ``Tensor.describe`` asks ``jit`` for the line that made a traced tensor.
 - ``plain_math``: how a compiler that knows functions of ``math`` by identity sets aside what `jit` put in their place.
 - ``Transforms``: how ops that hold graphs (``cond``, ``scan``, ``while_loop``) ask for the derivatives of these.
@@ -179,7 +178,6 @@ class Ports:
     numpy: Numpy | None = None
     sparse: Sparse | None = None
     transforms: Transforms | None = None
-    by_kernel: Callable[[Any, Sequence[Any]], Any] | None = None  # an op's result on arrays; None: NumPy computes it
     source_of: Callable[[Any], Any] | None = None  # where an IR value of a finished capture was made
     plain_math: Callable[[], AbstractContextManager[None]] = nullcontext  # ``math`` as Python has it, during a capture
 

@@ -85,7 +85,7 @@ class Op:
     """Base of all ops. Subclasses are frozen dataclasses and define every rule in ``RULES``.
 
     ``result_type(*types)`` checks operands and returns the TensorType (a tuple of them when ``n_outputs > 1``).
-    ``eager(*arrays)`` computes with NumPy: the reference semantics.
+    ``eager(*arrays)`` computes with NumPy and nothing else, whatever the size: the reference semantics.
     ``vjp(primals, result, y_bar)`` returns one cotangent per operand: an operand, ``None`` for a symbolic zero, or a
     zero-argument function, called only if that cotangent is wanted. With several outputs ``result`` and ``y_bar`` are
     tuples and entries of ``y_bar`` may be None.
@@ -104,6 +104,9 @@ class Op:
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
     of_pair: ClassVar[Callable[..., Any] | None] = None  # the eager rule of an elementwise op on two arrays
     reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise
+    fast_paths: ClassVar[dict[str, Callable[..., Any]]] = {}  # by op name, for those defined later: see ``fast``
+    fast: ClassVar[Callable[..., Any] | None] = None
+    """What eager dispatch calls instead of ``eager``: set by ``tensor.fast_paths``, and no op knows of it."""
 
     if TYPE_CHECKING:
         result_type: Callable[..., Any]
@@ -124,6 +127,7 @@ class Op:
             raise TypeError(f"op {cls.__name__} lacks the rules {', '.join(missing)}")
         if cls.name in Op.registry and Op.registry[cls.name].__module__ != cls.__module__:
             raise TypeError(f"two ops are called {cls.name}")
+        cls.fast = Op.fast_paths.get(cls.name)
         Op.registry[cls.name] = cls
 
     @property

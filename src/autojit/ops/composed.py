@@ -26,14 +26,15 @@ from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, 
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
 from autojit.ops.joining import select, stack
-from autojit.ops.large_arrays import LARGE, large_floats
-from autojit.ops.reductions import LONG_SUM, restore_axes, sum
+from autojit.ops.reductions import restore_axes, sum
 from autojit.ops.samples import Samples, draws, positions, ramp
 from autojit.ops.shape import batch_all, broadcast_to, linear_in_both, reshape
 from autojit.ops.sources import iota
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_MANY = 4096  # elements: from here on one node costs less than the temporaries of its parts
 
 __all__ = ["Composed", "LogSoftmax", "Mean", "MseLoss", "NllLoss", "Softmax", "Stack"]
 
@@ -73,10 +74,6 @@ class Mean(Composed):
         return x.with_shape(keep_axes(x.shape, self.axes)) if self.keepdim else x.drop(self.axes)
 
     def eager(self, x: NDArray[Any]) -> Any:
-        if x.size >= LONG_SUM:
-            found = large_floats(self, (x,))
-            if found is not None:
-                return found
         total = np.add.reduce(x, self.axes, None, None, self.keepdim)  # type: ignore[call-overload]
         count = x.size // total.size if total.size else prod([x.shape[axis] for axis in self.axes])
         return total / count
@@ -146,9 +143,6 @@ class Softmax(Normalised):
     """Exponentials over their sum."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        found = large_floats(self, (x,))
-        if found is not None:
-            return found
         e = np.exp(x - np.maximum.reduce(x, self.axis, None, None, True))  # type: ignore[call-overload]
         e *= 1 / np.add.reduce(e, self.axis, None, None, True)  # type: ignore[call-overload]
         return e
@@ -157,7 +151,7 @@ class Softmax(Normalised):
         return softmax(operands[0], self.axis)
 
     def pull_back(self, y: Any, y_bar: Any) -> Any:
-        if y.spec.size >= LARGE:
+        if y.spec.size >= _MANY:
             return _in_one_step("softmax_cotangent", (self.axis,), y, y_bar)
         weighted = mul(y_bar, y)
         return sub(weighted, mul(y, sum(weighted, self.axis, keep=True)))
@@ -171,9 +165,6 @@ class LogSoftmax(Normalised):
     """Logarithm of the softmax."""
 
     def eager(self, x: NDArray[Any]) -> Any:
-        found = large_floats(self, (x,))
-        if found is not None:
-            return found
         shifted = x - np.maximum.reduce(x, self.axis, None, None, True)  # type: ignore[call-overload]
         shifted -= np.log(np.add.reduce(np.exp(shifted), self.axis, None, None, True))  # type: ignore[call-overload]
         return shifted
@@ -182,7 +173,7 @@ class LogSoftmax(Normalised):
         return log_softmax(operands[0], self.axis)
 
     def pull_back(self, y: Any, y_bar: Any) -> Any:
-        if y.spec.size >= LARGE:
+        if y.spec.size >= _MANY:
             return _in_one_step("log_softmax_cotangent", (self.axis,), y, y_bar)
         return sub(y_bar, mul(exp(y), sum(y_bar, self.axis, keep=True)))
 

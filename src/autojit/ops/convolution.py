@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import DTypeError, ShapeError, UnsupportedDTypeError
-from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Convolution", "ConvolutionInput", "ConvolutionWeight", "convolve", "convolve_transposed"]
 
 Integers = tuple[int, ...]
-_MANY_PRODUCTS = 4_000_000  # of one convolution: from here on NumPy needs so long that compiling a kernel pays
 
 
 class Trilinear(Structured, abstract=True):
@@ -65,19 +63,12 @@ class Trilinear(Structured, abstract=True):
         """The result's shape; ShapeError when channels do not fit."""
         raise NotImplementedError
 
-    def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        by_kernel = ports.by_kernel
-        if by_kernel is not None and a.dtype.kind == "f" and a.dtype.itemsize >= 4:
-            given = dict(zip(self.roles, (a.shape, b.shape), strict=False))
-            outputs = prod(given["y"][2:]) if "y" in given else prod(self.extents)
-            weights = given["w"] if "w" in given else (given["y"][1], given["x"][1] // self.groups, *self.extents)
-            if a.shape[0] * outputs * prod(weights) >= _MANY_PRODUCTS:
-                return by_kernel(self, (a, b))  # type: ignore[no-any-return]
-        return self.reference(a, b)
-
-    def reference(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        """The result by NumPy."""
-        raise NotImplementedError
+    def count_products(self, a: Shape, b: Shape) -> int:
+        """How many products of operands of these shapes are added up."""
+        given = dict(zip(self.roles, (a, b), strict=False))
+        outputs = prod(given["y"][2:]) if "y" in given else prod(self.extents)
+        weights = given["w"] if "w" in given else (given["y"][1], given["x"][1] // self.groups, *self.extents)
+        return int(a[0] * outputs * prod(weights))
 
     def geometry(self) -> Geometry:
         """The window, without the extents."""
@@ -125,7 +116,7 @@ class Convolution(Trilinear):
             raise ShapeError("convolution: channels do not fit", {"x": a, "w": b, "groups": self.groups})
         return (a[0], b[0], *self.extents)
 
-    def reference(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
         return evaluate(x, w, self.geometry(), self.extents)
 
     @staticmethod
@@ -163,7 +154,7 @@ class ConvolutionInput(Trilinear):
             raise ShapeError("convolution_input: channels do not fit", {"y": a, "w": b, "groups": self.groups})
         return (a[0], b[1] * self.groups, *self.extents)
 
-    def reference(self, y: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, y: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
         return evaluate_input(y, w, self.geometry(), self.extents)
 
     @staticmethod
@@ -193,7 +184,7 @@ class ConvolutionWeight(Trilinear):
             raise ShapeError("convolution_weight: channels do not fit", {"x": a, "y": b, "groups": self.groups})
         return (b[1], a[1] // self.groups, *self.extents)
 
-    def reference(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    def eager(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         return evaluate_weight(x, y, self.geometry(), self.extents)
 
     @staticmethod

@@ -240,7 +240,6 @@ class SquaredDeviation(Pointwise):
 class Where(Pointwise):
     """``a`` where ``condition`` (bool) holds, else ``b``."""
 
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(np.where)
     arity: ClassVar[int] = 3
 

@@ -21,7 +21,6 @@ from autojit.core.records import record
 from autojit.core.types import Shape
 from autojit.ir.op import Op, Operands, bind
 from autojit.ops.base import Elementwise, resolve
-from autojit.ops.large_arrays import LARGE, large_floats
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
@@ -86,12 +85,9 @@ class Pointwise(Elementwise, abstract=True):
     arity: ClassVar[int] = 1
     singular: ClassVar[bool] = False  # a partial derivative may be infinite or NaN where the op is finite
     domain: ClassVar[tuple[float, float]] = (-2.0, 2.0)  # of the sample inputs
-    many_passes: ClassVar[bool] = False  # ``ufunc`` is slow on large float arrays: a compiled kernel computes them
 
     def __init_subclass__(cls, abstract: bool = False, **options: object) -> None:
         super().__init_subclass__(abstract, **options)
-        if not abstract and cls.many_passes and "ufunc" in cls.__dict__:
-            cls.ufunc = staticmethod(_in_one_pass(cls, cls.ufunc))
         if not abstract and cls.arity == 2 and cls.eager is Pointwise.eager:
             cls.of_pair = staticmethod(cls.ufunc)
 
@@ -111,19 +107,6 @@ class Pointwise(Elementwise, abstract=True):
         if dtype.kind not in cls.accepts:
             return []
         return [(cls(), inputs) for inputs in sample_inputs(cls.arity, cls.domain, dtype)]
-
-
-def _in_one_pass(cls: type[Pointwise], ufunc: Ufunc) -> Ufunc:
-    """``ufunc``, but a kernel for large arrays of float32 and float64."""
-
-    def compute(*arrays: NDArray[Any]) -> Any:
-        if arrays[0].size >= LARGE:
-            found = large_floats(cls(), arrays)
-            if found is not None:
-                return found
-        return ufunc(*arrays)
-
-    return compute
 
 
 def _scaled(name: str, y_bar: Any, slope: Any) -> Any:

@@ -128,7 +128,6 @@ def _sign(x: NDArray[Any]) -> Any:
 class Sign(Pointwise):
     """-1, 0 or 1; 0 of NaN, as in torch. For complex numbers ``x / |x|``, and 0 at 0."""
 
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(_sign)
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
 

@@ -18,7 +18,6 @@ from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.elementwise_arithmetic import add, mul, reciprocal, square, sub, where
 from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, sample_inputs, widened
 from autojit.ops.elementwise_logic import eq, ge, logical_and
-from autojit.ops.large_arrays import large_floats
 from autojit.ops.samples import Samples
 from autojit.ops.sources import NUMBERS, literal, ones_like, pair
 
@@ -151,7 +150,6 @@ class Rsqrt(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 3.0)
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(widened(lambda x: np.reciprocal(np.sqrt(x))))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -173,7 +171,6 @@ class Sigmoid(Pointwise):
 
     is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = FLOATS
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(widened(_sigmoid))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -189,7 +186,6 @@ class Logaddexp(Pointwise):
     is_cheap: ClassVar[bool] = False
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     arity: ClassVar[int] = 2
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(widened(np.logaddexp))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -246,8 +242,7 @@ class PowNumber(Pointwise):
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays
-        found = large_floats(self, arrays)
-        return np.power(x, np.asarray(self.exponent).astype(x.dtype)) if found is None else found
+        return np.power(x, np.asarray(self.exponent).astype(x.dtype))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         (x,) = primals

@@ -100,7 +100,6 @@ class Quotient(Pointwise, abstract=True):
 class FloorDivide(Quotient):
     """``floor(x / y)``, exact even where ``x / y`` rounds."""
 
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(_checked(np.floor_divide))
 
     def lower(self, emit: Any, x: Any, y: Any) -> Any:
@@ -110,7 +109,6 @@ class FloorDivide(Quotient):
 class TruncDivide(Quotient):
     """``trunc(x / y)``."""
 
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(_checked(_trunc_divide))
 
     def lower(self, emit: Any, x: Any, y: Any) -> Any:
@@ -138,7 +136,6 @@ class Rest(Quotient, abstract=True):
 class Remainder(Rest):
     """``x - y * floor(x / y)``: the sign of the divisor, as Python's ``%``."""
 
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(_checked(np.remainder))
 
     def quotient(self, x: Any, y: Any) -> Any:
@@ -151,7 +148,6 @@ class Remainder(Rest):
 class Fmod(Rest):
     """``x - y * trunc(x / y)``: the sign of the dividend, as C's ``fmod``."""
 
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(_checked(np.fmod))
 
     def quotient(self, x: Any, y: Any) -> Any:

@@ -125,7 +125,6 @@ class Relu(Pointwise):
     """``max(x, 0)``; NaN stays NaN. The derivative reads the result, so ``x`` need not be kept."""
 
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
-    many_passes: ClassVar[bool] = True
     ufunc = staticmethod(lambda x: np.maximum(x, np.zeros((), x.dtype)))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
@@ -146,7 +145,6 @@ class Copysign(Pointwise):
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
-    many_passes: ClassVar[bool] = True
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         x, y = primals

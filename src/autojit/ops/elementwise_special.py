@@ -17,7 +17,6 @@ from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.elementwise_arithmetic import mul, neg, square
 from autojit.ops.elementwise_base import Pointwise, Ufunc, sample_inputs
 from autojit.ops.elementwise_exponential import exp
-from autojit.ops.large_arrays import LARGE, large_floats
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ class Erf(Special):
     """The error function."""
 
     is_cheap: ClassVar[bool] = False
-    many_passes: ClassVar[bool] = True
     ufunc = _rounded("erf", math.erf)
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -80,7 +78,6 @@ class Erfc(Special):
     """``1 - erf(x)``, accurate in the tail."""
 
     is_cheap: ClassVar[bool] = False
-    many_passes: ClassVar[bool] = True
     ufunc = _rounded("erfc", math.erfc)
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -95,7 +92,6 @@ class Erfinv(Special):
     """The inverse of ``erf``."""
 
     is_cheap: ClassVar[bool] = False
-    many_passes: ClassVar[bool] = True
     ufunc = _rounded("erfinv")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (-0.8, 0.8)
@@ -111,7 +107,6 @@ class Lgamma(Special):
     """``log |gamma(x)|``."""
 
     is_cheap: ClassVar[bool] = False
-    many_passes: ClassVar[bool] = True
     ufunc = _rounded("lgamma")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
@@ -128,7 +123,6 @@ class Digamma(Special):
     """The derivative of ``lgamma``."""
 
     is_cheap: ClassVar[bool] = False
-    many_passes: ClassVar[bool] = True
     ufunc = _rounded("digamma")
     singular: ClassVar[bool] = True
     domain: ClassVar[tuple[float, float]] = (0.3, 4.0)
@@ -153,8 +147,7 @@ class Polygamma(Special):
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays
-        found = large_floats(self, arrays) if x.size >= LARGE else None
-        return np.asarray(_reference().polygamma(self.n, x)).astype(x.dtype) if found is None else found
+        return np.asarray(_reference().polygamma(self.n, x)).astype(x.dtype)
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         (x,) = primals

@@ -226,7 +226,6 @@ class Hypot(Pointwise):
     """``sqrt(x**2 + y**2)`` without overflow."""
 
     is_cheap: ClassVar[bool] = False
-    many_passes: ClassVar[bool] = True
     ufunc = np.hypot
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("float",)

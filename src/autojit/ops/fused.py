@@ -15,7 +15,7 @@ import numpy as np
 import autojit.ops.composites_pointwise as pointwise  # by its full name: asking the package would load all of it
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, dtype_of_numpy
-from autojit.core.ports import ports, transforms_port
+from autojit.core.ports import transforms_port
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
@@ -96,17 +96,7 @@ class Fused(Elementwise):
         return found[0] if self.count == 1 else tuple(found)
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
-        by_kernel = ports.by_kernel
-        if by_kernel is not None and arrays[0].ndim:
-            found = by_kernel(self, arrays)
-            if found is not None:
-                return found
         shape = np.broadcast_shapes(*[a.shape for a in arrays])
-        if by_kernel is not None and shape:
-            found = by_kernel(self, [_as_single(a, shape) for a in arrays])
-            if found is None:
-                found = by_kernel(self, [np.ascontiguousarray(np.broadcast_to(a, shape)) for a in arrays])
-            return found
         dtype = dtype_of_numpy(arrays[0].dtype)
         graph = self.graph(shape, dtype, CPU, len(arrays))
         found = evaluate(graph, [np.broadcast_to(a, shape) for a in arrays])
@@ -134,11 +124,3 @@ class Fused(Elementwise):
             return []
         x, y = draws((2, 3), dtype, 1), draws((2, 3), dtype, 2)
         return [(Fused("silu", ()), (x,)), (Fused("elu", (1.5,)), (x,)), (Fused("silu", (), 1), (x, y))]
-
-
-def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """One number for all elements where that is what the array holds."""
-    if array.ndim and (array.size == 1 != np.prod(shape) or (array.shape == shape and not any(array.strides))):
-        first: Any = (*(0,) * array.ndim, ...)
-        return array[first]  # type: ignore[no-any-return]
-    return array

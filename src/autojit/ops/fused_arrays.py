@@ -15,14 +15,13 @@ import numpy as np
 
 import autojit.ops.composites_arrays as composites  # by its full name: asking the package would load all of it
 from autojit.core.dtypes import dtype_of_numpy, float64
-from autojit.core.ports import ports, transforms_port
+from autojit.core.ports import transforms_port
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph
 from autojit.ir.inline import inline
 from autojit.ir.op import Op, Operands, bind
-from autojit.ops.large_arrays import LARGE
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import Pad
 from autojit.ops.sources import zeros_like
@@ -81,16 +80,14 @@ class FusedArrays(Op):
         return found[0] if self.n_outputs == 1 else tuple(found)
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
+        results = self.program(arrays).run(arrays)
+        return results[0] if self.n_outputs == 1 else tuple(results)
+
+    def program(self, arrays: Sequence[NDArray[Any]]) -> Program:
+        """The NumPy calls that compute the op on arrays of these extents."""
         key = (self, *[(a.shape, a.dtype) for a in arrays])
         program = _programs.get(key)
-        if program is None:
-            program = _new_program(self, arrays, key)
-        if program.is_large and ports.by_kernel is not None:
-            found = ports.by_kernel(self, arrays)
-            if found is not None:
-                return found
-        results = program.run(arrays)
-        return results[0] if self.n_outputs == 1 else tuple(results)
+        return _new_program(self, arrays, key) if program is None else program
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         results, bars = ((result,), (y_bar,)) if self.n_outputs == 1 else (result, y_bar)
@@ -129,15 +126,13 @@ class FusedArrays(Op):
         ]
 
 
-class _Program:
+class Program:
     """A graph of operands of fixed extents as a list of NumPy calls, without those that no result needs."""
 
     def __init__(self, graph: Graph) -> None:
         passes = [node.op for node in graph.nodes if not node.op.is_view]
-        spreads = len(passes) == 1 and isinstance(passes[0], Pad) and any(passes[0].interior)
-        self.is_large = not spreads and any(  # NumPy writes what is spread by strides, a kernel asks every element
-            v.type.size >= LARGE for node in graph.nodes for v in (*node.inputs, *node.outputs)
-        )
+        self.only_spreads = len(passes) == 1 and isinstance(passes[0], Pad) and any(passes[0].interior)
+        self.size = max((v.type.size for node in graph.nodes for v in (*node.inputs, *node.outputs)), default=0)
         live = set(graph.outputs)
         nodes = []
         for node in reversed(graph.nodes):
@@ -151,20 +146,23 @@ class _Program:
                 places[v] = len(places)
         self.count = len(graph.inputs)
         self.known: list[Any] = [None] * (len(places) - self.count)  # what sources give, once and for all
-        self.calls = []
+        self.ops: list[Op] = []  # those of ``calls``
+        self.calls: list[tuple[list[int], list[int]]] = []
         for node in nodes:
             inputs, outputs = [places[v] for v in node.inputs], [places[v] for v in node.outputs]
             if inputs:
-                self.calls.append((node.op.eager, inputs, outputs))
+                self.ops.append(node.op)
+                self.calls.append((inputs, outputs))
             else:
                 self.known[outputs[0] - self.count] = np.asarray(node.op.eager())
+        self.rules = [op.eager for op in self.ops]
         self.results = [places[v] for v in graph.outputs]
 
-    def run(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """The graph's results; each in memory of its own."""
+    def run(self, arrays: Sequence[NDArray[Any]], rules: Sequence[Callable[..., Any]] = ()) -> list[NDArray[Any]]:
+        """The graph's results; each in memory of its own. ``rules`` compute ``ops`` where it is not their ``eager``."""
         known: list[Any] = [*arrays, *self.known]
-        for eager, inputs, outputs in self.calls:
-            found = eager(*[known[k] for k in inputs])
+        for rule, (inputs, outputs) in zip(rules or self.rules, self.calls, strict=True):
+            found = rule(*[known[k] for k in inputs])
             if len(outputs) == 1:
                 known[outputs[0]] = found if type(found) is np.ndarray else np.asarray(found)
             else:
@@ -193,15 +191,15 @@ def owner_of(array: Any) -> Any:
     return array
 
 
-_programs: dict[Any, _Program] = {}
+_programs: dict[Any, Program] = {}
 _PROGRAM_LIMIT = 4096
 
 
-def _new_program(op: FusedArrays, arrays: Sequence[NDArray[Any]], key: Any) -> _Program:
+def _new_program(op: FusedArrays, arrays: Sequence[NDArray[Any]], key: Any) -> Program:
     if len(_programs) >= _PROGRAM_LIMIT:
         _programs.clear()
     graph = op.graph([TensorType(a.shape, dtype_of_numpy(a.dtype)) for a in arrays])
-    made = _programs[key] = _Program(graph)
+    made = _programs[key] = Program(graph)
     return made
 
 

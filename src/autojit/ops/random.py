@@ -18,14 +18,12 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, float16, float32, float64, int64, uint32, uint64
 from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError
-from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
-from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
+from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Structured
 from autojit.ops.by_name import apply
 from autojit.ops.joining import select
-from autojit.ops.large_arrays import LARGE
 from autojit.ops.samples import Samples, positions
 from autojit.ops.shape import reshape
 
@@ -83,8 +81,6 @@ class RandomBits(Structured):
 
     def eager(self, key: NDArray[Any]) -> NDArray[Any]:
         words = prod(self.shape)
-        if words >= LARGE and ports.by_kernel is not None:
-            return drawn_by_kernel("bits_like", (), key, words).reshape(self.shape)
         seed, offset = int(key[0]), int(key[1])
         counter = np.arange(blocks_of(words), dtype=np.uint64) + np.uint64(offset & 0xFFFFFFFFFFFFFFFF)
         return philox(counter, seed).reshape(-1)[:words].reshape(self.shape)
@@ -105,14 +101,6 @@ class RandomBits(Structured):
             (RandomBits((7,)), (positions([-1, 2**33]),)),
             (RandomBits((0,)), (positions([1, 2]),)),
         ]
-
-
-def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int) -> NDArray[Any]:
-    """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel."""
-    op: Any = Op.registry["fused_arrays"](composite, options)  # type: ignore[call-arg]
-    seed, offset = (np.array(word) for word in key)
-    found: NDArray[Any] = op.eager(seed, offset, np.empty(count, np.uint8))  # only its extent is read
-    return found
 
 
 def apply_each(op: RandomBits, keys: Any) -> Any:

@@ -25,7 +25,6 @@ from autojit.ops.by_name import apply
 from autojit.ops.elementwise_arithmetic import cast, div, mul, where
 from autojit.ops.elementwise_base import REALS, sample_array
 from autojit.ops.elementwise_logic import eq, logical_or, ne, to_bool
-from autojit.ops.large_arrays import large_floats
 from autojit.ops.reversal import flip
 from autojit.ops.samples import Samples
 from autojit.ops.shape import broadcast_to, pad, permute, reshape, slice_axis
@@ -96,7 +95,6 @@ def _distinct(shape: Shape, dtype: DType, seed: int) -> NDArray[Any]:
 
 
 _add_up = np.add.reduce
-LONG_SUM = 1 << 15  # elements; NumPy adds up fewer before a kernel has started
 
 
 def _sum(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
@@ -112,10 +110,7 @@ class Sum(Fold):
 
     def eager(self, x: NDArray[Any]) -> Any:
         dtype = x.dtype
-        if dtype.char not in "fd":
-            return _sum(x, self.axes)
-        found = large_floats(self, (x,)) if x.size >= LONG_SUM else None
-        return _add_up(x, self.axes, dtype) if found is None else found
+        return _add_up(x, self.axes, dtype) if dtype.char in "fd" else _sum(x, self.axes)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals  # only its shape is read, so x is not a residual

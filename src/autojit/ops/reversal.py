@@ -13,7 +13,6 @@ from autojit.core.types import TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Axes, Reindex, normalize_axes
-from autojit.ops.large_arrays import large_floats
 from autojit.ops.samples import Samples, ramp
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ class Flip(Reindex):
         return x
 
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
-        found = large_floats(self, (x,))
-        return np.flip(x, self.axes).copy() if found is None else found
+        return np.flip(x, self.axes).copy()
 
     def source_index(self, index: tuple[Index, ...], x: TensorType) -> tuple[Index, ...]:
         return tuple(Index() - i + (x.shape[a] - 1) if a in self.axes else i for a, i in enumerate(index))

@@ -19,7 +19,6 @@ from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.by_name import apply
 from autojit.ops.indexing import Gather
-from autojit.ops.large_arrays import large_floats
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, pad, slice_axis
 
@@ -54,9 +53,6 @@ class Cumulative(Structured):
     def eager(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.dtype in _HALVES:
             return self.eager(x.astype(np.float32)).astype(x.dtype)
-        found = large_floats(self, (x,))
-        if found is not None:
-            return found  # type: ignore[no-any-return]
         if self.reverse:
             return np.flip(Cumulative(self.kind, self.axis).eager(np.flip(x, self.axis)), self.axis).copy()
         if self.kind == "logsumexp":
@@ -129,9 +125,6 @@ class LinearRecurrence(Structured):
     def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         if b.dtype in _HALVES:
             return self.eager(a.astype(np.float32), b.astype(np.float32)).astype(b.dtype)
-        found = large_floats(self, (a, b))
-        if found is not None:
-            return found  # type: ignore[no-any-return]
         order = -1 if self.reverse else 1
         if b.size == b.shape[self.axis] and b.dtype.kind == "f":
             line = _recur(a.reshape(-1)[::order].tolist(), b.reshape(-1)[::order].tolist())
@@ -190,9 +183,6 @@ class CumulativeExtreme(Structured):
         if x.dtype in _HALVES:
             values, places = self.eager(x.astype(np.float32))
             return values.astype(x.dtype), places
-        found = large_floats(self, (x,))
-        if found is not None:
-            return found  # type: ignore[no-any-return]
         fold = np.maximum if self.kind == "max" else np.minimum
         values = fold.accumulate(x, self.axis)
         shape = [1] * x.ndim

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, float16
-from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
@@ -32,7 +32,6 @@ from autojit.ops.indexing import (
     out_of_range,
     require_index,
 )  # fmt: skip
-from autojit.ops.large_arrays import large_sums
 from autojit.ops.samples import Samples, draws, positions, ramp
 from autojit.ops.scatter_folds import fold_jvp, fold_vjp
 from autojit.ops.shape import batch_all, broadcast_to, permute, reshape, strided_slice
@@ -64,15 +63,6 @@ class Scattering(Structured, abstract=True):
     def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         """Where in the base the element ``src[index]`` goes; ``fetch`` as in ``Gathering``."""
         raise NotImplementedError(self.name)
-
-    def added(self, base: NDArray[Any], src: NDArray[Any], *indices: NDArray[Any]) -> NDArray[Any] | None:
-        """The result by a compiled kernel, where that is much faster than NumPy's one addition after the other."""
-        if self.combine != "add":
-            return None
-        try:
-            return large_sums(self, base, src, indices)  # type: ignore[no-any-return]
-        except IndexOutOfRangeError:
-            return None  # NumPy's way finds it too, and says which index it is
 
     def _check(self, base: TensorType, src: TensorType, shape: Shape) -> TensorType:
         if self.combine not in COMBINES:
@@ -119,9 +109,6 @@ class Scatter(Scattering):
         return self._check(base, src, index.shape)
 
     def eager(self, base: NDArray[Any], src: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
-        found = self.added(base, src, index)
-        if found is not None:
-            return found
         places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
         places[self.axis] = wrapped(self.name, index, self.axis, base.shape[self.axis])
         return write(base, tuple(places), src, self.combine)
@@ -161,9 +148,6 @@ class IndexUpdate(Scattering):
         return self._check(base, src, (*base.shape[: self.axis], *index.shape, *base.shape[self.axis + 1 :]))
 
     def eager(self, base: NDArray[Any], src: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
-        found = self.added(base, src, index)
-        if found is not None:
-            return found
         places = wrapped(self.name, index, self.axis, base.shape[self.axis])
         return write(base, (*(slice(None) for _ in range(self.axis)), places), src, self.combine)
 
@@ -211,9 +195,6 @@ class IndexPut(Scattering):
         return self._check(base, src, shape)
 
     def eager(self, base: NDArray[Any], src: NDArray[Any], *indices: NDArray[Any]) -> NDArray[Any]:
-        found = self.added(base, src, *indices)
-        if found is not None:
-            return found
         places = tuple(wrapped(self.name, i, axis, base.shape[axis]) for axis, i in enumerate(indices))
         return write(base, places, src, self.combine)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64
 from autojit.core.errors import DTypeError, IndexOutOfRangeError, ShapeError, TraceError
-from autojit.core.ports import ports
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
@@ -19,7 +18,6 @@ from autojit.ops.by_name import apply
 from autojit.ops.elementwise_base import Pointwise
 from autojit.ops.indexing import Gather, gather_nd
 from autojit.ops.joining import select, stack
-from autojit.ops.large_arrays import LARGE
 from autojit.ops.samples import Samples, draws, ramp
 from autojit.ops.shape import batch_all, broadcast_to, reshape
 
@@ -60,20 +58,13 @@ class Sort(Structured):
     def eager(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         if self.ranks is not None:
             start, stop = self.ranks
-            by_kernel = x.size >= LARGE and ports.by_kernel is not None and x.dtype not in _HALVES
-            few = _first_few(x, self.descending, start, stop) if by_kernel and x.ndim == 1 and stop > start else None
+            few = self.first_few(x)
             if few is not None:
-                return x[few], few
-            if not by_kernel and stop > start and x.shape[self.axis] >= max(_SHORT_LINE, 4 * (stop - start)):
+                return few
+            if stop > start and x.shape[self.axis] >= max(_SHORT_LINE, 4 * (stop - start)):
                 order = _selected(x, self.axis, self.descending, start, stop)
                 return np.take_along_axis(x, order, self.axis), order
-            values, order = Sort(self.axis, self.descending).eager(x)
-            piece = (slice(None),) * self.axis + (slice(start, stop),)
-            return values[piece].copy(), order[piece].copy()
-        if x.size >= LARGE and ports.by_kernel is not None:
-            found = ports.by_kernel(self, (x,))
-            if found is not None:
-                return found  # type: ignore[no-any-return]
+            return self.piece_of(Sort(self.axis, self.descending).eager(x))
         keys = x.astype(np.float32) if x.dtype in _HALVES else x
         if self.descending:  # the reverse of a stable sort of the reversed keys is stable, NaN first
             order = np.argsort(np.flip(keys, self.axis), self.axis, kind="stable")
@@ -81,6 +72,19 @@ class Sort(Structured):
         else:
             order = np.argsort(keys, self.axis, kind="stable")
         return np.take_along_axis(x, order, self.axis), order
+
+    def first_few(self, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """The result by looking at few elements more than once; None: the ranks or the elements do not allow it."""
+        assert self.ranks is not None
+        start, stop = self.ranks
+        few = _first_few(x, self.descending, start, stop) if x.ndim == 1 and stop > start else None
+        return None if few is None else (x[few], few)
+
+    def piece_of(self, whole: tuple[NDArray[Any], NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The places of ``ranks`` in the whole order."""
+        assert self.ranks is not None
+        piece = (slice(None),) * self.axis + (slice(*self.ranks),)
+        return whole[0][piece].copy(), whole[1][piece].copy()
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         values_bar = y_bar[0]

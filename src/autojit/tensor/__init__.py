@@ -4,7 +4,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-import autojit.tensor.kernels  # noqa: F401 (large arrays in eager mode)
+import autojit.tensor.fast_paths  # noqa: F401 (large arrays in eager mode)
 from autojit.tensor.factories import tensor as _factory
 from autojit.tensor.methods import attach
 from autojit.tensor.out_arguments import factories_with_out

@@ -61,7 +61,7 @@ def apply(op: Op, *operands: Tensor) -> Any:
     if divert is not None:
         return divert(op, operands)
     try:
-        out = now["run"](op.eager, *[t._array for t in operands])
+        out = now["run"](op.fast or op.eager, *[t._array for t in operands])
     except Exception as error:
         if _is_elsewhere(operands):
             return sparse_port().apply(op, operands)
@@ -95,7 +95,7 @@ def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
     if divert is not None:
         return divert(op, (x, y))  # type: ignore[no-any-return]
     try:
-        out = now["run"](compute, x._array, y._array)
+        out = now["run"](op.fast or compute, x._array, y._array)
     except Exception as error:
         if _is_elsewhere((x, y)):
             return sparse_port().apply(op, (x, y))  # type: ignore[no-any-return]
@@ -116,7 +116,7 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
     if divert is not None:
         return divert(op, (x,))  # type: ignore[no-any-return]
     try:
-        out = now["run"](op.eager, x._array)
+        out = now["run"](op.fast or op.eager, x._array)
     except Exception as error:
         if _is_elsewhere((x,)):
             return sparse_port().apply(op, (x,))  # type: ignore[no-any-return]

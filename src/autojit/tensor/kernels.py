@@ -17,14 +17,12 @@ import numpy as np
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import SpecializeSize, UndecidedSizeError
-from autojit.core.ports import ports
 from autojit.core.sizes import named_size, recording
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused
-from autojit.ops.large_arrays import LARGE
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.recording import wants_grad
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 
 Operand = tuple[DType, bool]  # the dtype, and whether it is one number for all elements
 Extents = tuple[tuple[tuple[int, ...], DType], ...]  # per operand
+LARGE = 4096  # elements; below, starting a kernel costs more than NumPy's passes
 KEPT_BYTES = 16 << 20  # of temporaries that a kernel keeps mapped between calls
 _CALL_LIMIT = 2048
 
@@ -90,7 +89,7 @@ def _numbered(arrays: Sequence[NDArray[Any]]) -> Extents:
 
 
 def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
-    """The op's result on arrays by its kernel, or None where kernels do not serve (``core.ports``)."""
+    """The op's result on arrays by its kernel, or None where kernels do not serve."""
     arrays = [a if type(a) is np.ndarray else np.asarray(a) for a in arrays]  # NumPy's numbers have no place in memory
     key = (op, *[(a.shape, a.dtype) for a in arrays])
     try:
@@ -236,6 +235,3 @@ def _order_of(arrays: Sequence[NDArray[Any]]) -> str | None:
             if not flags.aligned:
                 return None
     return "C" if rows else "F" if columns else None
-
-
-ports.by_kernel = evaluate_by_kernel

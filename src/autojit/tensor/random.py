@@ -22,12 +22,13 @@ from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ops import random as draws
-from autojit.ops.large_arrays import LARGE
 from autojit.tensor.dispatch import number
 from autojit.tensor.factories import constant, finish
+from autojit.tensor.fast_paths import drawn_by_kernel
 from autojit.tensor.functions_elementwise import add, ceil, clamp, exp, log1p, mul, neg, sub, tan, where
 from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.inplace import check_writable, copy_into
+from autojit.tensor.kernels import LARGE
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import grad_mode, state
@@ -125,13 +126,15 @@ def _uniform(shape: Sequence[int], dtype: DType, generator: Generator | None) ->
         return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
     key = source._take(prod(shape) * draws.words_per_uniform(dtype))
     if _by_kernel(shape, dtype):
-        return wrap(draws.drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
+        return wrap(drawn_by_kernel("uniform_like", (dtype,), key._array, prod(shape)).reshape(shape))
     return draws.uniform(key, tuple(shape), dtype)  # type: ignore[no-any-return]
 
 
 def _by_kernel(shape: Sequence[int], dtype: DType) -> bool:
     """Whether so many numbers are drawn, at once, that a kernel is faster than NumPy."""
-    return state.divert is None and dtype in (float32, float64) and prod(shape) >= LARGE
+    if state.divert is not None or state.reference:
+        return False
+    return dtype in (float32, float64) and prod(shape) >= LARGE
 
 
 def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> Tensor:
@@ -141,7 +144,7 @@ def _normal(shape: Sequence[int], dtype: DType, generator: Generator | None) -> 
         return both.select(-1, 0) + both.select(-1, 1) * 1j  # type: ignore[no-any-return]
     key = source._take(prod(shape) * draws.words_per_normal(dtype))
     if _by_kernel(shape, dtype):
-        return wrap(draws.drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
+        return wrap(drawn_by_kernel("normal_like", (dtype,), key._array, prod(shape)).reshape(shape))
     return draws.normal(key, tuple(shape), dtype)  # type: ignore[no-any-return]
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.config import config
+
 if TYPE_CHECKING:
     from autojit.core.ports import Trace
 
@@ -39,6 +41,7 @@ class State(threading.local):
     view_replay: bool  # whether the history of a changed base's view names the function that made the view
     autocast: Any  # the mode of mixed precision (``tensor/autocast.py``), or None
     detour: str | None  # why calls of jitted functions go through Python: "eager", "observed", or None
+    reference: bool  # whether eager ops are NumPy and nothing else (``fast_paths.reference_only``)
 
     def __init__(self) -> None:
         self.grad_enabled = True
@@ -55,6 +58,7 @@ class State(threading.local):
         self.recording_hooks = None
         self.mutation = None
         self.view_replay = False
+        self.reference = config.reference
         self.quiet: Any = contextvars.Context()
         self.quiet.run(np.seterr, all="ignore")
         self.run: Any = self.quiet.run
@@ -231,6 +235,16 @@ def grad_mode(enabled: bool) -> Iterator[None]:
         yield
     finally:
         state.grad_enabled = before
+
+
+@contextmanager
+def reference_only() -> Iterator[None]:
+    """Eager ops inside are computed by NumPy and nothing else, whatever their size: what compiled code is judged by."""
+    before, state.reference = state.reference, True
+    try:
+        yield
+    finally:
+        state.reference = before
 
 
 def quietly(function: Any, *arguments: Any) -> Any:

@@ -13,11 +13,10 @@ from autojit.nn.functional.reduction import COMMON, is_known, reduce_loss, reduc
 from autojit.ops import composites_loss
 from autojit.ops.composed import NllLoss
 from autojit.ops.composites_loss import pick
-from autojit.ops.large_arrays import LARGE
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
-from autojit.tensor.kernels import in_one_pass, in_one_step
+from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.state import state
 

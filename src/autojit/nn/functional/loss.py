@@ -20,11 +20,10 @@ from autojit.nn.functional.reduction import (
     resolve_reduction,
 )
 from autojit.ops.composed import MseLoss
-from autojit.ops.large_arrays import LARGE
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
-from autojit.tensor.kernels import in_one_pass, in_one_step
+from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.promotion import all_together
 
 

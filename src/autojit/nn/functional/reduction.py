@@ -8,9 +8,8 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.errors import ArgumentError
-from autojit.ops.large_arrays import LARGE
 from autojit.tensor import Tensor
-from autojit.tensor.kernels import in_one_pass, in_one_step
+from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.state import state
 
 COMMON = "fd"

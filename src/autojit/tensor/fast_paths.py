@@ -1,0 +1,191 @@
+"""Fast paths of eager dispatch: which op is computed by a compiled kernel, from how many elements on, and why.
+
+``Op.eager`` is the meaning of an op: NumPy, whatever the size. What stands here is used by dispatch alone, and only
+while nothing is to be judged: the interpreter, constant folding, ``verify``, the laws and AUTOJIT_REFERENCE=1 never see
+it (``state.reference_only``). A law holds every entry to its op's ``eager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from autojit.core.dtypes import bfloat16, float16
+from autojit.core.errors import IndexOutOfRangeError
+from autojit.ir.op import Op
+from autojit.tensor.kernels import LARGE, evaluate_by_kernel
+from autojit.tensor.state import state
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_HALVES = (float16.numpy, bfloat16.numpy)
+Rule = Callable[[Any, Sequence["NDArray[Any]"]], Any]
+
+
+class FastPath(NamedTuple):
+    """A rule that gives the op's result, or None where it does not serve, and the elements from which on it is asked.
+
+    The elements are the first operand's.
+    """
+
+    limit: int
+    compute: Rule
+
+
+def _floats(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """One pass over floats that NumPy computes with too."""
+    dtype = arrays[-1].dtype
+    return evaluate_by_kernel(op, arrays) if dtype.kind == "f" and dtype.itemsize >= 4 else None
+
+
+def _widened(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
+    """The same, 2-byte floats in float32 and rounded once, as the op's NumPy rule does it."""
+    narrow = arrays[0].dtype
+    if narrow not in _HALVES:
+        return _floats(op, arrays)
+    found = _floats(op, [a.astype(np.float32) for a in arrays])
+    if found is None or op.n_outputs == 1:
+        return None if found is None else found.astype(narrow)
+    return (found[0].astype(narrow), *found[1:])
+
+
+def _added(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """Many elements added to others; NumPy adds one after the other."""
+    base, addends = arrays[:2]
+    if op.combine != "add" or addends.size < LARGE or base.dtype.char not in "fd":
+        return None
+    try:
+        return evaluate_by_kernel(op, arrays)
+    except IndexOutOfRangeError:
+        return None  # NumPy's way finds it too, and says which index it is
+
+
+def _sorted(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """All of an order, or a piece of it where selecting does not serve."""
+    from autojit.ops.sorting import Sort  # one of the modules that are imported when first used
+
+    (x,) = arrays
+    if op.ranks is None:
+        return evaluate_by_kernel(op, arrays)
+    if x.dtype in _HALVES:
+        return None
+    few = op.first_few(x)
+    if few is not None:
+        return few
+    whole = evaluate_by_kernel(Sort(op.axis, op.descending), arrays)
+    return None if whole is None else op.piece_of(whole)
+
+
+def _convolved(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    a, b = arrays
+    if a.dtype.kind != "f" or a.dtype.itemsize < 4 or op.count_products(a.shape, b.shape) < _MANY_PRODUCTS:
+        return None
+    return evaluate_by_kernel(op, arrays)
+
+
+_MANY_PRODUCTS = 4_000_000  # of one convolution: from here on NumPy needs so long that compiling a kernel pays
+
+
+def _random_bits(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    words = int(np.prod(op.shape))
+    return drawn_by_kernel("bits_like", (), arrays[0], words).reshape(op.shape) if words >= LARGE else None
+
+
+def _fused(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """A composite of elementwise ops; operands of other layouts are spread and copied."""
+    if arrays[0].ndim:
+        found = evaluate_by_kernel(op, arrays)
+        if found is not None:
+            return found
+    shape = np.broadcast_shapes(*[a.shape for a in arrays])
+    if not shape:
+        return None
+    found = evaluate_by_kernel(op, [_as_single(a, shape) for a in arrays])
+    if found is None:
+        found = evaluate_by_kernel(op, [np.ascontiguousarray(np.broadcast_to(a, shape)) for a in arrays])
+    return found
+
+
+def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """One number for all elements where that is what the array holds."""
+    if array.ndim and (array.size == 1 != np.prod(shape) or (array.shape == shape and not any(array.strides))):
+        first: Any = (*(0,) * array.ndim, ...)
+        return array[first]  # type: ignore[no-any-return]
+    return array
+
+
+def _fused_arrays(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+    """A composite with reductions: one compiled step, where that cannot be the fast paths of its parts."""
+    program = op.program(arrays)
+    rules: Sequence[Callable[..., Any]] = ()
+    if program.size >= LARGE and not program.only_spreads:  # NumPy writes those by strides, a kernel asks every element
+        found = evaluate_by_kernel(op, arrays)
+        if found is not None:
+            return found
+        rules = [part.fast or part.eager for part in program.ops]
+    results = program.run(arrays, rules)
+    return results[0] if op.n_outputs == 1 else tuple(results)
+
+
+def drawn_by_kernel(composite: str, options: tuple[Any, ...], key: NDArray[Any], count: int) -> NDArray[Any]:
+    """A vector of ``count`` numbers by the composite ``<kind>_like`` of ``composites_arrays.py``, in one kernel."""
+    op: Any = Op.registry["fused_arrays"](composite, options)  # type: ignore[call-arg]
+    seed, offset = (np.array(word) for word in key)
+    found: NDArray[Any] = op.fast(seed, offset, np.empty(count, np.uint8))  # only its extent is read
+    return found
+
+
+_LONG_SUM = 1 << 15  # elements; NumPy adds up fewer before a kernel has started
+
+TABLE: dict[str, FastPath] = {
+    # one pass instead of several of NumPy's, or vectors where NumPy calls a function per element
+    **dict.fromkeys(
+        (
+            "sigmoid", "rsqrt", "logaddexp", "hypot", "copysign", "sign", "relu", "where", "erf", "erfc", "erfinv",
+            "lgamma", "digamma", "polygamma", "pow_number", "floor_divide", "trunc_divide", "remainder", "fmod",
+        ),
+        FastPath(LARGE, _floats),
+    ),
+    # exponentials without a temporary array
+    "softmax": FastPath(LARGE, _floats),
+    "log_softmax": FastPath(LARGE, _floats),
+    # NumPy reads a reversed axis element by element
+    "flip": FastPath(LARGE, _floats),
+    # NumPy folds along an axis with one call per element, or in a Python loop
+    "cumulative": FastPath(LARGE, _widened),
+    "cumulative_extreme": FastPath(LARGE, _widened),
+    "linear_recurrence": FastPath(LARGE, _widened),
+    # one thread adds pairwise as fast as memory gives until this size
+    "sum": FastPath(_LONG_SUM, _floats),
+    "mean": FastPath(_LONG_SUM, _floats),
+    "sort": FastPath(LARGE, _sorted),
+    "scatter": FastPath(0, _added),
+    "index_update": FastPath(0, _added),
+    "index_put": FastPath(0, _added),
+    "convolution": FastPath(0, _convolved),
+    "convolution_input": FastPath(0, _convolved),
+    "convolution_weight": FastPath(0, _convolved),
+    "random_bits": FastPath(0, _random_bits),
+    "fused": FastPath(0, _fused),
+    "fused_arrays": FastPath(0, _fused_arrays),
+}  # fmt: skip
+
+
+def _rule_of(path: FastPath) -> Callable[..., Any]:
+    limit, compute = path
+
+    def fast(op: Op, *arrays: NDArray[Any]) -> Any:
+        if arrays[0].size < limit or state.reference:
+            return op.eager(*arrays)
+        found = compute(op, arrays)
+        return op.eager(*arrays) if found is None else found
+
+    return fast
+
+
+Op.fast_paths.update({name: _rule_of(path) for name, path in TABLE.items()})
+for _name in TABLE.keys() & Op.registry.keys():
+    Op.registry[_name].fast = Op.fast_paths[_name]
