@@ -90,3 +90,31 @@ def test_the_reference_knows_no_kernel(folder: str) -> None:
             for alias in node.names
         }
         assert asked <= ({"ports"} if path.stem == "port" else {"transforms_port"}), name(path)
+
+
+def _cached_functions(path: Path) -> list[tuple[str, str]]:
+    """Functions that ``functools`` keeps results of, with what they say they return."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            kept = {ast.unparse(d).partition("(")[0].removeprefix("functools.") for d in node.decorator_list}
+            if kept & {"cache", "lru_cache"}:
+                found.append((f"{path.stem}.{node.name}", ast.unparse(node.returns) if node.returns else ""))
+    return found
+
+
+def test_what_the_runtime_keeps_and_hands_out_addresses_of_is_made_once() -> None:
+    """``functools.cache`` frees what the slower of two racing threads made; only plain values may be kept by it."""
+    plain = {"int", "bool", "str", "float"}
+    found = [pair for path in (PACKAGE / "runtime").glob("*.py") for pair in _cached_functions(path)]
+    assert [name for name, returned in found if returned not in plain] == []
+
+
+def test_locks_come_from_where_a_fork_finds_them() -> None:
+    """A lock that another thread held when a process forked stays locked in the child for ever."""
+    made = re.compile(r"= threading\.(R?Lock|Condition|Semaphore)\(|\[threading\.R?Lock\(")
+    assert {name(path) for path in SOURCES if made.search(path.read_text(encoding="utf-8"))} == {
+        "src/autojit/core/locks.py",
+        "src/autojit/runtime/executable.py",  # frees its own
+        "src/autojit/runtime/llvm.py",  # waits for every compile before a fork
+    }

@@ -9,12 +9,12 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 
 from autojit.core.layout import strided
+from autojit.core.locks import new_lock
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.node import AccumulateGrad
@@ -24,7 +24,7 @@ from autojit.tensor.state import state
 from autojit.tensor.tensor import LIKE_LEAF, type_of, wrap
 from autojit.tensor.view_history import Copied
 
-_LOCKS = [threading.RLock() for _ in range(16)]
+_LOCKS = [new_lock() for _ in range(16)]
 
 
 def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:

@@ -12,7 +12,6 @@ import functools
 import importlib
 import linecache
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ import numpy as np
 
 from autojit.autograd.running import current_node
 from autojit.core.errors import DifferentiationError
+from autojit.core.locks import new_lock
 from autojit.core.source import SourceLocation, is_own, set_recorder
 from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import stack
@@ -33,7 +33,7 @@ from autojit.tensor.tensor import type_of
 
 T = TypeVar("T")
 
-_switch = threading.Lock()
+_switch = new_lock()
 _threads_on = 0  # threads whose mode is on
 
 

@@ -14,6 +14,7 @@ from autojit.autograd.grad_mode import is_multithreading_enabled
 from autojit.autograd.running import current_node, current_walk
 from autojit.autograd.saved_mutation import allow_mutation_on_saved_tensors
 from autojit.core.errors import UsageError
+from autojit.core.locks import new_lock
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad, RemovableHandle
 from autojit.tensor.node import Node as RecordedNode
@@ -262,7 +263,7 @@ def register_multi_grad_hook(
 
 def _on_any(tensors: Sequence[Tensor], fn: Callable[[Any], None]) -> _MultiHandle:
     seen: set[int] = set()
-    lock = threading.Lock()
+    lock = new_lock()
 
     @functools.wraps(fn)
     def first(grad: Tensor) -> None:
@@ -279,7 +280,7 @@ def _on_any(tensors: Sequence[Tensor], fn: Callable[[Any], None]) -> _MultiHandl
 def _on_all(tensors: Sequence[Tensor], fn: Callable[[Any], None]) -> _MultiHandle:
     arrived: dict[int, list[Any]] = {}
     waiting: dict[int, int] = {}
-    lock = threading.Lock()
+    lock = new_lock()
 
     def hook_of(place: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:

@@ -8,7 +8,8 @@ the CPU's name promises (a Zen 4 without AVX-512, for example).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+
+from autojit.core.once import once
 
 _AVX512_NEEDED = frozenset({"+avx512f", "+avx512vl", "+avx512bw", "+avx512dq"})
 
@@ -43,7 +44,7 @@ class HostTarget:
         return replace(self, features=",".join(sorted(names, key=_feature_name)), vector_bytes=vector_bytes)
 
 
-@cache
+@once
 def host_target() -> HostTarget:
     """The machine this process runs on."""
     import llvmlite.binding as llvm

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform, overload
 
+from autojit.core.locks import new_lock
+
 T = TypeVar("T")
 
-_lock = threading.RLock()
+_lock = new_lock()
 _unfinished: dict[type, bool] = {}  # with the wish for ``__eq__``
 
 

@@ -5,7 +5,6 @@ Its derivative is the user's rule, written for tensors: `array_op` attaches it a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -17,6 +16,7 @@ from autojit.codegen.cpu.kernel_text import KernelText
 from autojit.codegen.linked.array_function import print_array_call
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.errors import UsageError
+from autojit.core.locks import new_lock
 from autojit.core.types import TensorType
 from autojit.custom.numba_compiler import CompiledArray
 from autojit.ir.graph import Node
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FUNCTIONS: dict[str, ArrayFunction] = {}
-_lock = threading.Lock()
+_lock = new_lock()
 _numbers = count()
 
 

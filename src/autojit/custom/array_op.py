@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from autojit.autograd.function import Function
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, DifferentiationError, UsageError
+from autojit.core.locks import new_lock
 from autojit.core.types import Shape, TensorType
 from autojit.custom.array_node import ArrayFunction, LinkedArray, registered_array
 from autojit.custom.numba_compiler import compile_array
@@ -35,7 +35,7 @@ class ArrayOp:
         self.out = out
         self.vjp = vjp
         self._made: dict[tuple[tuple[DType, int], ...], ArrayFunction] = {}
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._differentiable = _function_of(self)
         functools.update_wrapper(self, getattr(function, "py_func", function))
 

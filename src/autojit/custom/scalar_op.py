@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from autojit.core.dtypes import DType, default_dtype, result_type
 from autojit.core.errors import UsageError
+from autojit.core.locks import new_lock
 from autojit.custom.numba_compiler import Compiled, compile_scalar
 from autojit.custom.scalar_node import LinkedScalar
 from autojit.custom.user_function import UserFunction, registered
@@ -43,7 +43,7 @@ class ScalarOp:
         self.single_precision = single_precision
         self._derivatives = derivatives
         self._made: dict[tuple[DType, ...], tuple[UserFunction, Compiled]] = {}
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         functools.update_wrapper(self, getattr(function, "py_func", function))
 
     def __reduce__(self) -> str:

@@ -7,7 +7,6 @@ are made when they are first asked for: from the function's own text, or from wh
 from __future__ import annotations
 
 import hashlib
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from autojit.codegen.linked.scalar_function import ScalarFunction
 from autojit.codegen.linked.tangents import partial
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import DifferentiationError, UsageError
+from autojit.core.locks import new_lock
 from autojit.runtime.bodies import load_kernels
 from autojit.runtime.plan import Body
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FUNCTIONS: dict[str, UserFunction] = {}
-_lock = threading.RLock()
+_lock = new_lock()
 
 
 class UserFunction:

@@ -5,17 +5,17 @@ Names of torch's that stand for tensors, dtypes and containers are known to ``to
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import ArgumentError
+from autojit.core.locks import new_lock
 
 Allowed = Callable[..., Any] | tuple[Callable[..., Any], str]
 _NEVER = frozenset(
     {"sys", "os", "posix", "nt", "subprocess", "shutil", "ctypes", "importlib", "runpy", "pickle", "code"}
 )
-_lock = threading.Lock()
+_lock = new_lock()
 _allowed: dict[str, Callable[..., Any]] = {}
 
 

@@ -8,13 +8,13 @@ the first operand to apply the op, so one rule serves eager mode, tracing and gr
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from autojit.core.errors import tensor_expected
+from autojit.core.locks import new_lock
 from autojit.core.records import finish
 from autojit.core.types import TensorType
 
@@ -57,7 +57,7 @@ def not_differentiable(why: str, is_missing: bool = False) -> Rule:
     return rule
 
 
-loading = threading.RLock()
+loading = new_lock()
 """Held while ops are imported that were left for later: another thread's miss waits until they are there."""
 
 

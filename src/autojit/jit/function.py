@@ -19,6 +19,7 @@ from typing import Any
 
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
+from autojit.core.locks import new_lock
 from autojit.core.sizes import evaluate, recording
 from autojit.core.uncollected import uncollected
 from autojit.jit.arguments import (
@@ -93,7 +94,7 @@ class JitFunction:
         self._natives: list[NativeStep] = []
         self._recent: list[list[NativeStep]] = [[] for _ in self._entries]
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         now = state.__dict__

@@ -7,10 +7,7 @@ that depends on a size, and the size cannot stay open.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import numpy as np
@@ -26,6 +23,7 @@ from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.results import Place
 from autojit.jit.step import Capture
 from autojit.jit.trace import StateEntry
+from autojit.jit.unheard import unheard
 
 
 def general_capture(
@@ -55,7 +53,7 @@ def general_capture(
         raise Fixed
     again = call.with_sizes(others, [split.outcome for split in trace.splits])
     try:
-        with _unheard():
+        with unheard():
             twin = record(again, 5)
     except Exception as error:
         if _is_defect(error):
@@ -82,27 +80,6 @@ def _is_defect(error: Exception) -> bool:
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
     return innermost is not None and is_own(innermost.tb_frame.f_code)
-
-
-class _Unheard:
-    """A stream that drops what one thread writes, and is another stream in everything else."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._thread = threading.get_ident()
-
-    def write(self, text: str) -> int:
-        return len(text) if threading.get_ident() == self._thread else int(self._stream.write(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """Inside, this thread's prints are dropped: the function said the same when it was first recorded."""
-    with redirect_stdout(_Unheard(sys.stdout)):
-        yield
 
 
 _CHANGES = ((1, 2, 1), (1, 1, 1), (2, 1, 3), (1, 1, -1), (1, 1, 64))

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.dtypes import float64, int64
+from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.ports import ports
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
@@ -214,7 +215,7 @@ _REPLACED: list[tuple[ModuleType, dict[str, Callable[..., Any]]]] = [
     (builtins, {"min": _choice(min, "lt"), "max": _choice(max, "gt")}),
 ]
 _originals: list[dict[str, Callable[..., Any]]] = []
-_lock = threading.RLock()
+_lock = new_lock()
 _depth = [0]  # how many captures, in all threads, have traced numbers
 
 
@@ -269,8 +270,17 @@ def _replace() -> None:
 
 
 def _restore() -> None:
-    for (module, _), before in zip(_REPLACED, _originals, strict=True):
-        vars(module).update(before)
+    for (module, made), before in zip(_REPLACED, _originals, strict=True):
+        present = vars(module)
+        present.update({name: before[name] for name in made if present.get(name) is made[name]})
+
+
+@in_forked_child
+def _only_this_thread() -> None:
+    """The threads that were capturing in the parent do not exist here."""
+    before, _depth[0] = _depth[0], sum(_captures.met)
+    if before and not _depth[0]:
+        _restore()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from autojit.core.dtypes import DType
+from autojit.core.once import once
 from autojit.core.sizes import surely_less
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
@@ -232,8 +233,11 @@ def _rules() -> dict[str, Rule]:
     return rules
 
 
-_RULES: dict[str, Rule] = {}
-_OF_LITERALS: set[str] = set(OF_LITERALS)
+@once
+def _known_rules() -> tuple[dict[str, Rule], set[str]]:
+    """The rules by op, and the ops whose rules look at literals."""
+    rules = _rules()
+    return rules, {*OF_LITERALS, *(name for name, rule in rules.items() if rule is _fold)}
 
 
 def simplify(graph: Graph) -> Graph:
@@ -241,7 +245,4 @@ def simplify(graph: Graph) -> Graph:
 
     Preserves results bit for bit and source locations. Time O(nodes).
     """
-    if not _RULES:
-        _RULES.update(_rules())
-        _OF_LITERALS.update(name for name, rule in _RULES.items() if rule is _fold)
-    return Rewriter(_RULES, _OF_LITERALS).run(graph)
+    return Rewriter(*_known_rules()).run(graph)

@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable
 
 from autojit.core.errors import CompileError
+from autojit.core.locks import new_lock
 from autojit.runtime.cores import available_cores
 
-_lock = threading.Lock()
+_lock = new_lock()
 _begun: dict[str, threading.Thread] = {}
 
 

@@ -1,27 +1,72 @@
 """Code that entries of a plan run: kernels, compiled and loaded once per text, and the built-in bodies.
 
 Kernels are shared by every executable of the process through ``_kernels`` (text -> loaded code) and by every process
-through the object cache.
+through the object cache. Addresses in code outlive every reference, so whatever is loaded here is loaded once, however
+many threads ask, and stays.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 
 from autojit.codegen.cpu.control_ir import control_ir
 from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
+from autojit.core.locks import in_forked_child, new_lock
+from autojit.core.once import once
 from autojit.runtime.beside import begin, wait_for
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import parallel_for_address
 
-_kernels: dict[str, LoadedObject] = {}
-_lock = threading.Lock()
+
+class _Kernels:
+    """Loaded kernels by text. Threads that want the same one at a time share one compilation."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, LoadedObject] = {}
+        self._lock = new_lock()
+        self._making: dict[str, tuple[int, threading.Event]] = {}  # which thread makes it, and when it is done
+        in_forked_child(self._making.clear)
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._loaded
+
+    def get(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[LoadedObject]:
+        """The loaded code of texts; those that no thread is making are made here, on all cores."""
+        while True:
+            with self._lock:
+                missing = [text for text in dict.fromkeys(texts) if text not in self._loaded]
+                me, done = threading.get_ident(), threading.Event()
+                making = [self._making.get(text, (me, done)) for text in missing]
+                mine = [text for text, (thread, _) in zip(missing, making, strict=True) if thread == me]
+                self._making.update(dict.fromkeys(mine, (me, done)))
+            if mine:
+                self._make(mine, pass_levels, done)
+            elif not missing:
+                return [self._loaded[text] for text in texts]
+            for thread, others_done in making:
+                if thread != me:
+                    others_done.wait()  # if it fails, the next round makes the text and raises its own error
+
+    def _make(self, texts: Sequence[str], pass_levels: Mapping[str, int], done: threading.Event) -> None:
+        try:
+            levels = [pass_levels.get(text) for text in texts]
+            contents = default_cache().objects(texts, cached_host_target(), pass_levels=levels)
+            for text, content in zip(texts, contents, strict=True):
+                self._loaded.setdefault(text, load(content))
+        finally:
+            with self._lock:
+                for text in texts:
+                    self._making.pop(text, None)
+            done.set()
+
+
+_kernels = _Kernels()
 
 
 def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = None) -> list[LoadedObject]:
@@ -29,15 +74,7 @@ def load_kernels(texts: Sequence[str], pass_levels: Mapping[str, int] | None = N
 
     ``pass_levels`` names texts that LLVM's pass pipeline treats at another level than it does loops.
     """
-    missing = [text for text in dict.fromkeys(texts) if text not in _kernels]
-    if missing:
-        levels = [(pass_levels or {}).get(text) for text in missing]
-        contents = default_cache().objects(missing, cached_host_target(), pass_levels=levels)
-        loaded = [load(content) for content in contents]
-        with _lock:
-            for text, code in zip(missing, loaded, strict=True):
-                _kernels.setdefault(text, code)
-    return [_kernels[text] for text in texts]
+    return _kernels.get(texts, pass_levels or {})
 
 
 def plan_request() -> tuple[str, int, int]:
@@ -45,7 +82,7 @@ def plan_request() -> tuple[str, int, int]:
     return plan_ir(), 1, 0
 
 
-@cache
+@once
 def plan_object() -> LoadedObject:
     """The plan runner."""
     text, opt_level, pass_level = plan_request()
@@ -53,7 +90,7 @@ def plan_object() -> LoadedObject:
     return load(content, {"aj_parallel_for": parallel_for_address()})
 
 
-@cache
+@once
 def _gemm_text(short: str) -> str:
     from autojit.codegen.cpu.gemm import gemm_module
 
@@ -70,13 +107,13 @@ def _gemm_object(short: str) -> LoadedObject:
     return code
 
 
-@cache
+@once
 def _matmul_object(short: str) -> LoadedObject:
     content = default_cache().object(matmul_ir(short), cached_host_target(), opt_level=0)
     return load(content, {f"aj_gemm_{short}": _gemm_object(short).address(f"aj_gemm_{short}")})
 
 
-@cache
+@once
 def _control_object() -> LoadedObject:
     content = default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)
     return load(content, {"aj_step": plan_object().address("aj_step")})

@@ -11,12 +11,12 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import threading
 from collections import deque
-from functools import cache
 from typing import Any
 
 from autojit.core.errors import CompileError
+from autojit.core.locks import new_lock
+from autojit.core.once import once
 
 PAGE_BYTES = mmap.PAGESIZE
 REGION_BYTES = 256 << 20  # below 2 GiB, the reach of a direct call
@@ -133,7 +133,7 @@ def _protect(address: int, size_bytes: int, protection: int) -> None:
         raise MemoryError(f"mprotect of {size_bytes} bytes of compiled code failed: {os.strerror(error)}")
 
 
-@cache
+@once
 def _libc() -> Any:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
@@ -150,14 +150,5 @@ def _libc() -> Any:
     return libc
 
 
-_lock = threading.Lock()
+_lock = new_lock()
 _regions: list[_Region] = []
-
-
-def _reset_lock_after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_lock_after_fork)

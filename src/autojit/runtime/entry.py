@@ -12,12 +12,12 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.core.once import once
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_fallback import PythonEntry
 from autojit.runtime.entry_ir import IMPORTS, entry_ir
@@ -396,7 +396,7 @@ def entry_request() -> tuple[str, int]:
     return entry_ir(), _PASS_LEVEL
 
 
-@cache
+@once
 def _method() -> tuple[_MethodDef, LoadedObject]:
     """The one native entry point of the process; never freed, because builtins point to it until they die."""
     python = ctypes.pythonapi

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from functools import cache
 
 from autojit.codegen.target import HostTarget, host_target
+from autojit.core.once import once
 from autojit.runtime.llvm import llvm_identity
 from autojit.runtime.object_cache import default_cache
 
@@ -19,7 +19,7 @@ _CPUINFO = "/proc/cpuinfo"
 _FIRST_PROCESSOR_BYTES = 8192
 
 
-@cache
+@once
 def cached_host_target() -> HostTarget:
     """The same as `codegen.target.host_target()`, from the object cache when it is there."""
     processor = _processor()

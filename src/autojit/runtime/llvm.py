@@ -12,12 +12,12 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autojit.codegen.target import HostTarget
 from autojit.codegen.target_functions import with_definitions
 from autojit.core.errors import CompileError
+from autojit.core.once import once
 from autojit.runtime.cores import available_cores
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def optimised_ir(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
         return _optimised_text(ir_text, target, opt_level)
 
 
-@cache
+@once
 def llvm_identity() -> str:
     """Names the LLVM that compiles here, for cache keys: llvmlite's version and the size of its library in bytes.
 
@@ -220,7 +220,7 @@ def _optimised_text(ir_text: str, target: HostTarget, opt_level: int) -> str:
         return str(module)
 
 
-@cache
+@once
 def _unlocked() -> Any:
     """llvmlite's library called without llvmlite's lock, or None when this llvmlite is built otherwise.
 
@@ -261,7 +261,7 @@ def _new_target_machine(target: HostTarget, opt_level: int) -> tuple[Any, str]:
     return machine, str(machine.target_data)
 
 
-@cache
+@once
 def _initialize_llvm(native_only: bool) -> None:
     import llvmlite.binding as llvm
 

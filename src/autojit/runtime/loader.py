@@ -12,10 +12,10 @@ import itertools
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from autojit.core.errors import CompileError
+from autojit.core.once import once
 from autojit.runtime.code_memory import PAGE_BYTES, allocate_pages
 from autojit.runtime.elf import ElfObject, is_elf_x86_64
 
@@ -106,7 +106,7 @@ def _address_known_to_llvm(name: str) -> int:
     return int(llvm.address_of_symbol(name) or 0)
 
 
-@cache
+@once
 def library_address(name: str) -> int:
     """Address of a function of the C, mathematics or compiler support library; 0 when there is none."""
     for library in _libraries():
@@ -117,7 +117,7 @@ def library_address(name: str) -> int:
     return 0
 
 
-@cache
+@once
 def _libraries() -> tuple[ctypes.CDLL, ...]:
     found = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libgcc_s.so.1"):
@@ -158,7 +158,7 @@ def _asked_llvm(request: Callable[[], Any]) -> Any:
         raise CompileError("LLVM cannot link an object", facts={"reason": str(error).strip()}) from None
 
 
-@cache
+@once
 def _lljit() -> Any:
     import llvmlite.binding as llvm
 

@@ -11,7 +11,6 @@ import ctypes
 import math
 import mmap
 import os
-import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.core.locks import new_lock
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -105,7 +105,7 @@ class BlockCache:
         self._misses = 0
         self._used_bytes = 0
         self._cached_bytes = 0
-        self._lock = threading.RLock()  # re-entrant: the collector may free an array while this thread allocates one
+        self._lock = new_lock()  # re-entrant: the collector may free an array while this thread allocates one
 
     def take(self, size_bytes: int) -> Mapping:
         """A block of at least `size_bytes`; its content is arbitrary.
@@ -221,11 +221,4 @@ def _limit_from_environment() -> int:
     return int(text)
 
 
-def _reset_lock_after_fork() -> None:
-    block_cache._lock = threading.RLock()
-
-
 block_cache = BlockCache(_limit_from_environment())
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_lock_after_fork)

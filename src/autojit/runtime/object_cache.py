@@ -18,17 +18,18 @@ import hashlib
 import os
 import stat
 import struct
-import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from typing import Any
 
 from autojit.codegen.target import HostTarget
 from autojit.core.errors import ArgumentError
+from autojit.core.locks import in_forked_child, new_lock
+from autojit.core.once import once
 from autojit.runtime.llvm import compile_all, compile_to_object, llvm_identity
 
 EMITTER_VERSION = 2
@@ -98,13 +99,9 @@ class ObjectCache:
         self._stats = CacheStats()
         self._size_bytes: int | None = None  # unknown until the first store sweeps the directory
         self._warned = False
-        self._reset_locks()
+        self._lock = new_lock()
+        self._building: dict[str, Any] = {}  # a lock for every key that is being built
         _instances.add(self)
-
-    def _reset_locks(self) -> None:
-        """Fresh locks: at the start, and in a forked child, where a lock's owner may no longer exist."""
-        self._lock = threading.Lock()
-        self._building: dict[str, threading.Lock] = {}
 
     def object(self, ir_text: str, target: HostTarget, opt_level: int = 2, pass_level: int | None = None) -> bytes:
         """The object for a module: from disk when a sound entry is there, else compiled and stored.
@@ -147,7 +144,7 @@ class ObjectCache:
         if found is not None:
             return found
         with self._lock:
-            gate = self._building.setdefault(key, threading.Lock())
+            gate = self._building.setdefault(key, new_lock())
         try:
             with gate:
                 found = self.get_blob(key)
@@ -373,18 +370,15 @@ def _xdg_directory() -> str:
     return os.path.join(root, "autojit")
 
 
-@cache
+@once
 def _cache_at(directory: str) -> ObjectCache:
     return ObjectCache(directory)
 
 
-def _reset_locks_after_fork() -> None:
+@in_forked_child
+def _forget_builders() -> None:
     for instance in tuple(_instances):
-        instance._reset_locks()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_locks_after_fork)
+        instance._building = {}
 
 
 def _only_ours(status: os.stat_result) -> bool:

@@ -19,11 +19,11 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import threading
 import time
-from functools import cache
 
 from autojit.core.errors import ArgumentError
+from autojit.core.locks import in_forked_child, new_lock
+from autojit.core.once import once
 from autojit.runtime.cores import available_cores
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
@@ -54,9 +54,10 @@ def set_num_threads(num: int) -> None:
     global _wanted_threads
     if not 1 <= num <= MAX_THREADS:
         raise ArgumentError("set_num_threads: impossible number of threads", facts={"count": num, "most": MAX_THREADS})
-    _wanted_threads = num
-    if _pool is not None:
-        _field(_pool, "threads").value = num
+    with _loading:
+        _wanted_threads = num
+        if _pool is not None and _is_parallel():
+            _field(_pool, "threads").value = num
 
 
 def parallel_for_address() -> int:
@@ -107,7 +108,7 @@ def _field(pool: LoadedObject, name: str) -> ctypes.c_int32:
     return ctypes.c_int32.from_address(pool.address("aj_pool") + field_offsets()[name])
 
 
-@cache
+@once
 def _is_parallel() -> bool:
     """Sleeping and waking need Linux's futex; elsewhere loops run on the calling thread."""
     return sys.platform == "linux" and _machine() in FUTEX_BY_MACHINE
@@ -117,9 +118,8 @@ def _machine() -> str:
     return os.uname().machine
 
 
-def _forget_threads_after_fork() -> None:
-    global _loading
-    _loading = threading.Lock()
+@in_forked_child
+def _forget_threads() -> None:
     if _pool is not None and _is_parallel():
         ctypes.CFUNCTYPE(None)(_pool.address("aj_pool_reset"))()
 
@@ -135,7 +135,4 @@ def _threads_from_environment() -> int:
 
 _wanted_threads = _threads_from_environment()
 _pool: LoadedObject | None = None
-_loading = threading.Lock()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads_after_fork)
+_loading = new_lock()

@@ -197,7 +197,7 @@ def node_type(name: str) -> type[OpNode]:
     found = _NODE_TYPES.get(name)
     if found is None:
         fields = {"__slots__": (), "__module__": __name__, "__doc__": OpNode.__doc__}
-        found = _NODE_TYPES[name] = type(name, (OpNode,), fields)
+        found = _NODE_TYPES.setdefault(name, type(name, (OpNode,), fields))  # one class, whichever thread is first
     return found
 
 

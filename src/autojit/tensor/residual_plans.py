@@ -45,7 +45,10 @@ def residual_plan(op: Op, operands: Sequence[Tensor], mask: int) -> ResidualPlan
     plans = op.__dict__.get("_plans")
     if plans is None:
         plans = plans_of(op)
-    return plans[key] if key in plans else new_plan(op, operands, mask, plans, key)
+    try:
+        return plans[key]
+    except KeyError:  # another thread may empty them at any time
+        return new_plan(op, operands, mask, plans, key)
 
 
 def plans_of(op: Op) -> dict[Any, ResidualPlan | None]:
@@ -68,10 +71,12 @@ def new_plan(
     pattern = (mask, types[0].dtype, "pattern", *extents)
     if len(plans) >= _PLAN_LIMIT:
         plans.clear()
-    if pattern not in plans:
-        plans[pattern] = _dry_run(op, types, mask)
-    plans[key] = plans[pattern]
-    return plans[key]
+    try:
+        plan = plans[pattern]
+    except KeyError:
+        plan = plans[pattern] = _dry_run(op, types, mask)
+    plans[key] = plan
+    return plan
 
 
 def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:
