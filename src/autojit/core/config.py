@@ -7,6 +7,7 @@
 | ``AUTOJIT_REFERENCE`` | 1: eager mode computes with NumPy alone, also on large arrays |
 | ``AUTOJIT_NUM_THREADS`` | threads of a compiled step; default: the cores this process may use |
 | ``AUTOJIT_CACHE_DIR`` | the object cache's directory |
+| ``AUTOJIT_PASSES`` | none: only the passes without which a graph cannot be lowered; default: all |
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Config:
     """Process-wide switches."""
 
     disable: bool = _flag("AUTOJIT_DISABLE")
+    passes: str = os.environ.get("AUTOJIT_PASSES", "all")
     check: bool = _flag("AUTOJIT_CHECK")
     reference: bool = _flag("AUTOJIT_REFERENCE")  # read when a thread starts to use tensors
 

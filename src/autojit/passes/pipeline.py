@@ -39,15 +39,22 @@ PASSES: tuple[Pass, ...] = (
     accumulate_products,
     eliminate_dead_code,
 )
+NEEDED: tuple[Pass, ...] = (
+    take_given_sizes,
+    eliminate_dead_code,
+    fill_empty,
+    expand,
+    eliminate_dead_code,
+)  # to be lowered at all
 
 
 def optimize(graph: Graph) -> Graph:
-    """Run every pass, on bodies of branches and loops first.
+    """Run every pass, on bodies of branches and loops first; under ``AUTOJIT_PASSES=none`` those that lowering needs.
 
     Under ``AUTOJIT_CHECK=1`` the verifier looks at the graph after each.
     """
     graph = optimize_bodies(graph, optimize)
-    for run in PASSES:
+    for run in NEEDED if config.passes == "none" else PASSES:
         graph = run(graph)
         if config.check:
             verify(graph, after=run.__name__)

@@ -1,0 +1,294 @@
+"""``Body``: writes the statements of a step, one op to a line, over a scope of tensors whose shapes it knows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from autojit.testing.fuzz import tables
+from autojit.testing.fuzz.program import Block, Node
+from autojit.testing.fuzz.tables import Shape
+
+CONSTANTS = ("0.5", "1.5", "2.0", "-0.75", "3.0")
+
+
+class Variable(NamedTuple):
+    """A floating-point tensor that statements may use."""
+
+    name: str
+    shape: Shape
+    is_fresh: bool = False  # made by the step itself, shared with nothing the caller holds
+    is_counted: bool = False  # its size depends on values
+
+
+class Body:
+    """Appends statements to ``nodes``; ``read_number`` gives an expression for a number of the environment."""
+
+    def __init__(
+        self, rng: random.Random, scope: Sequence[Variable], read_number: Callable[[], str], dtype: str
+    ) -> None:
+        self.rng = rng
+        self.scope = list(scope)
+        self.read_number = read_number
+        self.dtype = dtype
+        self.nodes: list[Node] = []
+        self.numbers: list[str] = []
+        self.taken = 0
+        self.is_differentiable = True
+
+    # -- choices
+
+    def constant(self) -> str:
+        """A small number."""
+        return self.rng.choice(CONSTANTS)
+
+    def pick(self, *, counted: bool = False) -> Variable:
+        """A tensor, rather a late one."""
+        known = [v for v in self.scope if counted or not v.is_counted]
+        return known[-1 - min(int(self.rng.expovariate(0.5)), len(known) - 1)]
+
+    def like(self, shape: Shape) -> str:
+        """An operand of a shape: another tensor of it, or something that broadcasts to it."""
+        known = [v.name for v in self.scope if v.shape == shape and not v.is_counted]
+        if known and self.rng.random() < 0.8:
+            return self.rng.choice(known)
+        if all(isinstance(n, int) for n in shape):
+            sizes = "".join(f", {n}" for n in shape)
+            return f"sample({self.rng.randint(20, 30)}{sizes}, dtype={self.dtype})"
+        return f"({self.rng.choice(known)} * 0.5)" if known else f"aj.tensor({self.constant()}, dtype={self.dtype})"
+
+    def name(self) -> str:
+        """A new name."""
+        self.taken += 1
+        return f"t{self.taken}"
+
+    def fill(self, template: str, x: str, y: str = "") -> str:
+        """A template with its operands."""
+        return template.format(x=x, y=y, k=self.constant(), s=self.rng.choice((1, 2, 4, 6)), d=self.dtype)
+
+    def made(self, text: str, shape: Shape, *, fresh: bool = False, counted: bool = False) -> Variable:
+        """Assign an expression to a new name."""
+        variable = Variable(self.name(), shape, fresh, counted)
+        self.nodes.append(f"{variable.name} = {text}")
+        self.scope.append(variable)
+        return variable
+
+    # -- statements
+
+    def write(self, count: int) -> None:
+        """Append ``count`` random statements."""
+        kinds: list[tuple[Callable[[], None], int]] = [
+            (self.unary, 5), (self.shaped, 4), (self.pair, 4), (self.number, 2), (self.environment, 4), (self.branch, 3),
+            (self.write_fresh, 3), (self.write_anywhere, 2), (self.counted, 1), (self.loop, 1), (self.matmul, 2), (self.control, 2),
+            (self.attempt, 1), (self.transform, 2), (self.gradient, 1), (self.cast, 1),
+        ]  # fmt: skip
+        for _ in range(count):
+            self.rng.choices([k for k, _ in kinds], [w for _, w in kinds])[0]()
+
+    def unary(self) -> None:
+        """An op that keeps the shape."""
+        x = self.pick(counted=True)
+        table = tables.SAME if not x.shape or x.is_counted or self.rng.random() < 0.5 else tables.ALONG
+        self.made(self.fill(self.rng.choice(table), x.name), x.shape, counted=x.is_counted)
+
+    def shaped(self) -> None:
+        """An op that changes the shape."""
+        x = self.pick()
+        op = self.rng.choice([op for op in tables.SHAPED if op.applies(x.shape)])
+        self.made(self.fill(op.text, x.name), op.result(x.shape))
+
+    def pair(self) -> None:
+        """An op of two tensors."""
+        x = self.pick()
+        self.made(self.fill(self.rng.choice(tables.PAIRS), x.name, self.like(x.shape)), x.shape)
+
+    def matmul(self) -> None:
+        """A product with a matrix."""
+        x = self.pick()
+        if not x.shape or not isinstance(x.shape[-1], int):
+            return self.unary()
+        width = self.rng.choice((3, 4))
+        right = f"sample({self.rng.randint(31, 35)}, {x.shape[-1]}, {width}, dtype={self.dtype})"
+        self.made(f"{x.name} @ {right}", (*x.shape[:-1], width))
+        return None
+
+    def number(self) -> None:
+        """A Python number of a tensor, used in arithmetic."""
+        x, y = self.pick(), self.pick()
+        name = f"n{len(self.numbers)}"
+        self.nodes.append(f"{name} = {self.fill(self.rng.choice(tables.NUMBERS), x.name)}")
+        self.numbers.append(name)
+        self.made(f"{y.name} * {name}" if self.rng.random() < 0.7 else f"{y.name} + {name}", y.shape)
+
+    def environment(self) -> None:
+        """Arithmetic with something the environment holds."""
+        x = self.pick()
+        self.made(f"{x.name} {self.rng.choice('*+-')} {self.read_number()}", x.shape)
+
+    def condition(self) -> str:
+        """A question of Python's."""
+        if self.rng.random() < 0.3:
+            return f"{self.read_number()} > 1"
+        return self.fill(self.rng.choice(tables.CONDITIONS), self.pick().name)
+
+    def branch(self) -> None:
+        """One of two expressions, as Python decides."""
+        x = self.pick()
+        ways = [self.fill(self.rng.choice(tables.SAME), x.name) for _ in range(2)]
+        self.made(f"{ways[0]} if ({self.condition()}) else {ways[1]}", x.shape)
+
+    def loop(self) -> None:
+        """A loop of Python's."""
+        x = self.pick()
+        total = self.made(f"{x.name} * 1.0", x.shape, fresh=True).name
+        kind = self.rng.randrange(4)
+        change = f"{total} = {self.fill(self.rng.choice(tables.SAME), total)}"
+        if kind == 0:
+            self.nodes.append(Block("for _ in range(2):", (change,)))
+        elif kind == 1 and len(x.shape) > 0:
+            self.nodes.append(Block(f"for row in {x.name}:", (f"{total} = {total} + row.sum()",)))
+        elif kind == 2:
+            self.nodes.append(Block(f"while {total}.abs().sum() > 2:", (f"{total} = {total} / 2",)))
+        else:
+            self.nodes.append(
+                Block(f"for i in range({x.name}.shape[0] if {x.name}.dim() else 2):", (f"{total} = {total} + i",))
+            )
+
+    def write_fresh(self) -> None:
+        """A change in place of a tensor that the step made."""
+        x = self.pick()
+        copy = self.made(
+            self.rng.choice(("{x}.clone()", "{x} * 1.0", "{x}.detach().clone()", "{x} + 0")).format(x=x.name),
+            x.shape,
+            fresh=True,
+        )
+        target = copy.name
+        if self.rng.random() < 0.3:
+            views = [
+                op for op in tables.SHAPED if op.applies(x.shape) and "." not in op.text[4:] and "@" not in op.text
+            ]
+            if views:
+                op = self.rng.choice(views)
+                target = self.made(self.fill(op.text, copy.name), op.result(x.shape)).name
+                self.nodes.append(
+                    self.rng.choice(
+                        (f"{target}.mul_({self.constant()})", f"{target}.add_({self.constant()})", f"{target}.zero_()")
+                    )
+                )
+                return
+        self.nodes.append(self.in_place(target, x.shape))
+
+    def in_place(self, target: str, shape: Shape) -> str:
+        """A statement that changes a tensor in place."""
+        if shape and isinstance(shape[-1], int) and self.rng.random() < 0.5:
+            return self.fill(self.rng.choice(tables.PART_WRITES), target)
+        return self.fill(self.rng.choice(tables.WRITES), target, self.like(shape))
+
+    def write_anywhere(self) -> None:
+        """A change in place of what may be an argument, state, or needed by a derivative."""
+        x = self.pick()
+        change = self.in_place(x.name, x.shape)
+        if self.rng.random() < 0.75:
+            self.nodes.append(Block("with aj.no_grad():", (change,)))
+        else:
+            self.nodes.append(change)
+
+    def counted(self) -> None:
+        """A result whose size depends on values."""
+        x = self.pick()
+        if not x.shape:
+            return self.unary()
+        text = self.rng.choice(
+            ("{x}[{x} > 0]", "{x}.masked_select({x} < 0.5)", "{x}.flatten()[{x}.flatten() > -1]", "{x}.unique()")
+        )
+        self.made(text.format(x=x.name), ("c",), counted=True)
+        return None
+
+    def cast(self) -> None:
+        """A round trip through another dtype, or a truth value."""
+        x = self.pick()
+        text = self.rng.choice(
+            ("({x} > 0).to({d})", "{x}.to(aj.int64).to({d})", "({x} * 3).to(aj.int32) // 2 + {x}", "({x} > 0) * {x}", "{x}.argmax() * {x} if {x}.numel() else {x}",
+             "({x} * 10).to(aj.int64) % 3 + {x}", "({x} > 0).logical_not().to({d})", "{x}.to(aj.complex128).real.to({d})", "({x} > 0).sum() + {x}", "({x}.to(aj.int64) & 1) * {x}")
+        )  # fmt: skip
+        self.made(text.format(x=x.name, d=self.dtype), x.shape)
+
+    def attempt(self) -> None:
+        """An error that the step catches."""
+        x, y = self.pick(), self.pick()
+        name = self.made(f"{x.name}", x.shape).name
+        risky = self.rng.choice(
+            (
+                "{x} @ {y}",
+                "{x} + {y}",
+                "{x}.view(3, -1)",
+                "{x}[2]",
+                "{x}.squeeze(0) @ {y}",
+                "aj.cat([{x}, {y}], 0)",
+                "{x}.expand(3, 4)",
+                "{x}.reshape(2, -1)",
+            )
+        )
+        self.nodes.append(Block("try:", (f"{name} = ({risky.format(x=x.name, y=y.name)}).sum() + {x.name}",)))
+        self.nodes.append(
+            Block(
+                f"except {self.rng.choice(('RuntimeError', 'Exception', '(RuntimeError, IndexError)'))}:",
+                (f"{name} = {x.name} * 0",),
+            )
+        )
+
+    def control(self) -> None:
+        """A branch or loop on data inside the step."""
+        x = self.pick()
+        reads = self.read_number() if self.rng.random() < 0.4 else self.constant()
+        a, b = (self.fill(self.rng.choice(tables.SAME[:20]), "z") for _ in range(2))
+        kind = self.rng.randrange(3)
+        if kind == 0:
+            self.made(
+                f"aj.cond({x.name}.sum() > 0, lambda z: {a} * {reads}, lambda z: {b} * 1.0, ({x.name},))", x.shape
+            )
+        elif kind == 1:
+            limit = self.rng.choice(("2", "3"))
+            self.made(
+                f"aj.while_loop(lambda i, z: i < {limit}, lambda i, z: (i + 1, (z * 0.5 + {reads}).sin()), (aj.tensor(0), {x.name}))[1]",
+                x.shape,
+            )
+        elif x.shape:
+            part = self.rng.randrange(2)
+            init = f"aj.zeros({x.name}.shape[1:], dtype={x.name}.dtype)"
+            shape = x.shape[1:] if part == 0 else x.shape
+            self.made(f"aj.scan(lambda c, z: (c + z * {reads}, c.sin()), {init}, {x.name})[{part}]", shape)
+
+    def transform(self) -> None:
+        """A function transform of a small function that reads the environment."""
+        x = self.pick()
+        reads = self.read_number() if self.rng.random() < 0.6 else self.constant()
+        inner = f"lambda z: ({self.fill(self.rng.choice(tables.SAME[:12]), 'z')} * {reads}).pow(2)"
+        total = f"{inner}.sum()"
+        choices = [
+            (f"aj.func.grad({total})({x.name})", x.shape), (f"aj.func.jvp({inner}, ({x.name},), (aj.ones_like({x.name}),))[1]", x.shape),
+            (f"checkpoint({inner}, {x.name}, use_reentrant=False)", x.shape), (f"aj.func.vjp({inner}, {x.name})[1](aj.ones_like({x.name}))[0]", x.shape),
+            (f"aj.func.grad(lambda z: aj.func.grad({total})(z).sum())({x.name})", x.shape), (f"aj.func.grad_and_value({total})({x.name})[0]", x.shape),
+        ]  # fmt: skip
+        if x.shape:
+            choices += [
+                (f"aj.func.vmap({inner})({x.name})", x.shape),
+                (f"aj.func.vmap(aj.func.grad({total}))({x.name})", x.shape),
+            ] * 2
+            choices += [
+                (f"aj.func.jacrev({inner})({x.name}).sum()", ()),
+                (f"aj.func.jacfwd({inner})({x.name}).sum()", ()),
+                (f"aj.func.hessian({total})({x.name}).sum()", ()),
+            ]
+        text, shape = self.rng.choice(choices)
+        self.made(text, shape)
+
+    def gradient(self) -> None:
+        """A gradient inside the step, which can be differentiated again."""
+        x = self.pick()
+        name = f"g{self.taken}"
+        self.nodes.append(f"{name} = {x.name} if {x.name}.requires_grad else {x.name}.detach().requires_grad_()")
+        loss = self.fill(self.rng.choice(tables.SAME[:20]), name)
+        keep = self.rng.choice(("True", "False"))
+        self.made(f"aj.autograd.grad(({loss} * {name}).sum(), {name}, create_graph={keep})[0]", x.shape)

@@ -1,0 +1,220 @@
+"""``Campaign``: many seeds in worker processes, for a time or a number of programs; shrinks and writes what they find.
+
+A worker is given one seed at a time, so that a crash or a hang of the process is a finding of that seed, and the worker
+is replaced. Every worker is also replaced after some hundred programs: what compiled code holds stays bounded.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+from autojit.testing.fuzz.generate import generate
+from autojit.testing.fuzz.running import forget, load
+from autojit.testing.fuzz.showing import report
+from autojit.testing.fuzz.shrink import judge_program, shrink
+from autojit.testing.fuzz.verdicts import Verdict, judge
+
+PROGRAMS_OF_A_WORKER = 400
+LONGEST_S = 60.0  # one program, with its first compiles on a busy machine
+PASSES_OFF_EVERY = 5  # every fifth program also runs without passes: its kernels are compiled for it alone
+
+
+@dataclass
+class Summary:
+    """What a campaign did."""
+
+    programs: int = 0
+    elapsed_s: float = 0.0
+    kinds: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    findings: dict[str, list[tuple[int, Verdict]]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, seed: int, verdict: Verdict) -> None:
+        """Count one program."""
+        self.programs += 1
+        if verdict.is_finding:
+            self.kinds["finding"] += 1
+            self.findings[class_of(verdict)].append((seed, verdict))
+        else:
+            self.kinds[verdict.kind] += 1
+        if verdict.kind == "refused":
+            self.refusals[verdict.compiled] += 1
+        if verdict.kind in ("broken", "eager error"):
+            self.errors[verdict.eager.split("\n", 1)[0][:90]] += 1
+
+    def text(self) -> str:
+        """The summary as it is printed."""
+        rate = self.programs / max(self.elapsed_s, 1e-9)
+        ran = self.programs - self.kinds["broken"] - self.kinds["eager error"]
+        lines = [
+            f"{self.programs} programs in {self.elapsed_s:.0f} s ({rate:.1f} per second); "
+            f"{100 * ran / max(self.programs, 1):.0f} % run eagerly to their end",
+            ", ".join(f"{name}: {count}" for name, count in self.kinds.most_common()),
+        ]
+        if self.refusals:
+            share = 100 * self.kinds["refused"] / max(self.programs, 1)
+            lines.append(f"refusals ({share:.1f} %):")
+            lines += [f"  {count:5} {text}" for text, count in self.refusals.most_common(12)]
+        if self.findings:
+            lines.append("findings by class (seeds):")
+            for name, found in sorted(self.findings.items(), key=lambda item: -len(item[1])):
+                seeds = " ".join(str(seed) for seed, _ in found[:8])
+                lines.append(f"  {len(found):5} {name}: {seeds}{' ...' if len(found) > 8 else ''}")
+        return "\n".join(lines)
+
+
+def class_of(verdict: Verdict) -> str:
+    """A finding's class: its kind, what it was seen in, and the mode."""
+    place = (
+        verdict.place.split(": ", 1)[-1].split("[")[0].split(".")[0].rstrip("0123456789")
+        if ": " in verdict.place
+        else "call"
+    )
+    return f"{verdict.kind} ({verdict.mode}) in {place.strip()}"
+
+
+def judge_seed(seed: int) -> Verdict:
+    """Generate and judge the program of a seed."""
+    program = generate(seed)
+    name = str(seed)
+    try:
+        return judge(load(program.script(), name), program.dtype, passes_off=seed % PASSES_OFF_EVERY == 0)
+    finally:
+        forget(name)
+
+
+def shrink_seed(seed: int, verdict: Verdict, seconds: float) -> str:
+    """The shrunk script of a finding, with what it shows at its head."""
+    small = shrink(generate(seed), verdict, seconds)
+    found = judge_program(small)
+    shown = report(found if found.is_finding else verdict).replace('"""', "'''").replace("\\", "/")
+    return replace(small, note=f"Seed {seed}: {shown}\n").script()
+
+
+@dataclass
+class _Worker:
+    """A process, the end of its pipe, and what it is doing."""
+
+    process: SpawnProcess
+    pipe: Connection
+    seed: int | None = None
+    since: float = 0.0
+    done: int = 0
+
+
+class Campaign:
+    """Runs seeds until the time or the seeds are over."""
+
+    def __init__(
+        self, seeds: Iterator[int], seconds: float, workers: int, tell: Callable[[int, Verdict], None]
+    ) -> None:
+        self.seeds, self.seconds, self.tell = seeds, seconds, tell
+        self.summary = Summary()
+        self._workers = [_start() for _ in range(workers)]
+
+    def run(self) -> Summary:
+        """All programs; the summary."""
+        began = time.monotonic()
+        for worker in self._workers:
+            self._next(worker)
+        while any(w.seed is not None for w in self._workers):
+            ready = wait([w.pipe for w in self._workers if w.seed is not None], timeout=1.0)
+            for k, worker in enumerate(self._workers):
+                if worker.seed is None:
+                    continue
+                if worker.pipe in ready:
+                    self._take(k, time.monotonic() - began < self.seconds)
+                elif time.monotonic() - worker.since > LONGEST_S:
+                    worker.process.kill()
+                    self._lost(k, f"hang: no answer after {LONGEST_S:.0f} s", time.monotonic() - began < self.seconds)
+        for worker in self._workers:
+            _stop(worker)
+        self.summary.elapsed_s = time.monotonic() - began
+        return self.summary
+
+    def _next(self, worker: _Worker) -> None:
+        worker.seed = next(self.seeds, None)
+        if worker.seed is not None:
+            worker.since = time.monotonic()
+            worker.pipe.send(worker.seed)
+
+    def _take(self, k: int, goes_on: bool) -> None:
+        worker = self._workers[k]
+        try:
+            verdict = worker.pipe.recv()
+        except EOFError:
+            worker.process.join()
+            self._lost(k, f"crash: the process ended with {worker.process.exitcode}", goes_on)
+            return
+        self._note(worker, verdict)
+        if worker.done >= PROGRAMS_OF_A_WORKER:
+            _stop(worker)
+            worker = self._workers[k] = _start()
+        self._go_on(worker, goes_on)
+
+    def _lost(self, k: int, what: str, goes_on: bool) -> None:
+        self._note(self._workers[k], Verdict(what, "call", "compiled", is_finding=True))
+        self._workers[k] = _start()
+        self._go_on(self._workers[k], goes_on)
+
+    def _note(self, worker: _Worker, verdict: Verdict) -> None:
+        assert worker.seed is not None
+        worker.done += 1
+        self.summary.add(worker.seed, verdict)
+        if verdict.is_finding:
+            self.tell(worker.seed, verdict)
+
+    def _go_on(self, worker: _Worker, goes_on: bool) -> None:
+        worker.seed = None
+        if goes_on:
+            self._next(worker)
+
+
+def _start() -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _stop(worker: _Worker) -> None:
+    worker.pipe.close()
+    worker.process.join(timeout=5)
+    if worker.process.is_alive():
+        worker.process.kill()
+
+
+def _serve(pipe: Connection) -> None:
+    """A worker's life: a seed in, a verdict out."""
+    while True:
+        try:
+            seed = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        pipe.send(judge_seed(seed))
+
+
+def write_scripts(summary: Summary, folder: Path, of_each: int, seconds: float) -> list[Path]:
+    """Shrink the first findings of each class in this process and write them down."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for name, found in summary.findings.items():
+        for seed, verdict in found[:of_each]:
+            path = folder / f"seed_{seed}.py"
+            is_lost = verdict.kind.startswith(("crash", "hang"))
+            path.write_text(
+                generate(seed).script() if is_lost else shrink_seed(seed, verdict, seconds), encoding="utf-8"
+            )
+            written.append(path)
+            print(f"  {path}: {name}", flush=True)
+    return written

@@ -1,0 +1,175 @@
+"""Comparing runs: do they agree, was the step refused, or is it a finding?
+
+A difference within the dtype's tolerance is rounding. A larger one is explained by rounding when the eager run itself
+moves about as far once its inputs are changed in their last digits (an ill-conditioned program, a branch on the brink).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autojit.core.errors import TraceError
+from autojit.testing.fuzz.inputs import set_shake_size, shaken
+from autojit.testing.fuzz.running import ProgramFunction, Seen, run
+from autojit.testing.fuzz.watching import Fact
+
+EPSILON = {
+    "float64": 2.2e-16, "complex128": 2.2e-16, "float32": 1.2e-7, "complex64": 1.2e-7, "float16": 9.8e-4,
+    "bfloat16": 7.8e-3,
+}  # fmt: skip
+UNITS = 1000.0  # rounding errors of a chain of some tens of ops and short sums, in units of the largest magnitude
+SHAKES = 3
+EXPLAINED = 30.0  # times the movement of the shaken eager run that a difference may reach
+MINOR = ("strides", "version moved", "is_leaf", "requires_grad", "memory")  # told when nothing else differs
+BROKEN = ("NameError", "UnboundLocalError", "SyntaxError")  # of a program that lost a statement while it was shrunk
+
+
+class Verdict(NamedTuple):
+    """What comparing the modes of a program gave."""
+
+    kind: str  # "agrees", "eager error", "refused", "rounding", "broken", or the class of a finding
+    place: str = ""
+    mode: str = ""
+    eager: str = ""
+    compiled: str = ""
+    is_finding: bool = False
+
+
+def judge(program: ProgramFunction, dtype: str, passes_off: bool = False) -> Verdict:
+    """Run a program in its modes and compare."""
+    eager = run(program, "eager")
+    if eager.broken is not None or type(eager.error).__name__ in BROKEN:
+        return Verdict("broken", eager=_error_text(eager.broken or eager.error))
+    modes = ("compiled", "passes off") if passes_off else ("compiled",)
+    for mode in modes:
+        verdict = _compare_runs(eager, run(program, mode), mode, dtype)
+        if verdict.kind == "value" and _is_rounding(program, eager, verdict, dtype):
+            verdict = verdict._replace(kind="rounding", is_finding=False)
+        if verdict.kind != "agrees":
+            return verdict
+    if eager.error is not None:
+        return Verdict("eager error", eager.failed_at, eager=_error_text(eager.error))
+    return Verdict("agrees")
+
+
+def _compare_runs(eager: Seen, compiled: Seen, mode: str, dtype: str) -> Verdict:
+    minor: Verdict | None = None
+    for a, b in zip(eager.facts, compiled.facts, strict=False):
+        if (a.place, a.aspect) != (b.place, b.aspect):
+            return Verdict("structure", a.place, mode, f"{a.aspect} at {a.place}", f"{b.aspect} at {b.place}", True)
+        if not _equal(a, b, dtype):
+            found = Verdict(a.aspect, a.place, mode, _text(a.value), _text(b.value), True)
+            if a.aspect not in MINOR:
+                return found
+            minor = minor or found
+    ending = _compare_endings(eager, compiled, mode)
+    return ending if minor is None or ending.is_finding else minor
+
+
+def _compare_endings(eager: Seen, compiled: Seen, mode: str) -> Verdict:
+    """What is left when all facts that both runs have agree."""
+    shorter = min(len(eager.facts), len(compiled.facts))
+    left, right = eager.error, compiled.error or compiled.broken
+    if left is None and right is not None and _is_refusal(right):
+        return Verdict("refused", compiled.failed_at, mode, compiled=refusal(right))
+    if left is None and right is None and len(eager.facts) != len(compiled.facts):
+        more = (eager.facts if len(eager.facts) > shorter else compiled.facts)[shorter]
+        return Verdict("structure", more.place, mode, f"{len(eager.facts)} facts", f"{len(compiled.facts)} facts", True)
+    if left is None and right is None:
+        return Verdict("agrees")
+    if left is not None and right is not None and _same_error(left, right):
+        return Verdict("agrees")
+    if right is not None and _is_refusal(right):
+        return Verdict("refused", compiled.failed_at, mode, _error_text(left), refusal(right))
+    names = " against ".join("no error" if e is None else type(e).__name__ for e in (left, right))
+    place = eager.failed_at or compiled.failed_at
+    return Verdict(f"error: {names}", place, mode, _error_text(left), _error_text(right), True)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """An error that says what a capture cannot hold, and what to write instead."""
+    text = str(error)
+    names_fix = "\n  fix" in text and re.search(r"compiled step|captur|trac(ed|ing)|inside a step", text) is not None
+    return isinstance(error, TraceError) or (isinstance(error, RuntimeError) and names_fix)
+
+
+def _same_error(left: Exception, right: Exception) -> bool:
+    """Of one type, or both of the types that torch's errors derive from (a ``ShapeError`` is a ``RuntimeError``)."""
+    return isinstance(left, type(right)) or isinstance(right, type(left)) or bool(_roots(left) & _roots(right))
+
+
+def _roots(error: Exception) -> set[type]:
+    return {base for base in type(error).__mro__ if base.__module__ == "builtins"} - {Exception, BaseException, object}
+
+
+def _equal(a: Fact, b: Fact, dtype: str) -> bool:
+    if isinstance(a.value, np.ndarray) and isinstance(b.value, np.ndarray):
+        return _close(a.value, b.value, dtype)
+    if isinstance(a.value, float | complex) and isinstance(b.value, float | complex):
+        return _close(np.asarray(a.value), np.asarray(b.value), dtype)
+    if a.aspect == "output":
+        return _words(a.value) == _words(b.value)
+    return bool(a.value == b.value)
+
+
+def _words(text: str) -> list[str]:
+    """Printed text with its numbers rounded: how many digits agree is the business of values."""
+    return [re.sub(r"-?\d+\.\d*(e-?\d+)?", lambda m: f"{float(m[0]):.3g}", word) for word in text.split()]
+
+
+def _close(a: Any, b: Any, dtype: str) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind in "biuSUO":
+        return bool(np.array_equal(a, b))
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    left, right = a.astype(wide), b.astype(wide)
+    unit = max(EPSILON.get(dtype, 0.0), EPSILON.get(str(a.dtype), 0.0))
+    finite = np.abs(left[np.isfinite(left)])
+    scale = max(float(finite.max(initial=0.0)), 1e-3)
+    with np.errstate(all="ignore"):
+        return bool(np.allclose(right, left, rtol=UNITS * unit, atol=UNITS * unit * scale, equal_nan=True))
+
+
+def _is_rounding(program: ProgramFunction, eager: Seen, verdict: Verdict, dtype: str) -> bool:
+    """Whether the eager run moves as far by itself when its inputs are shaken."""
+    compiled = run(program, verdict.mode)
+    index = next(k for k, f in enumerate(eager.facts) if (f.place, f.aspect) == (verdict.place, verdict.kind))
+    differences = _distance(eager.facts[index], compiled.facts[index])
+    set_shake_size(EPSILON[dtype])
+    moved = 0.0
+    for seed in range(SHAKES):
+        with shaken(seed):
+            other = run(program, "eager")
+        if len(other.facts) <= index or other.facts[index][:2] != eager.facts[index][:2]:
+            return True  # a branch on the brink
+        moved = max(moved, _distance(eager.facts[index], other.facts[index]))
+    return differences <= EXPLAINED * moved
+
+
+def _distance(a: Fact, b: Fact) -> float:
+    x, y = (np.asarray(f.value) for f in (a, b))
+    if x.dtype.kind in "biuSUO":
+        return 0.0 if np.array_equal(x, y) else 1.0
+    if x.shape != y.shape or not np.array_equal(np.isnan(x), np.isnan(y)):
+        return np.inf
+    with np.errstate(all="ignore"):
+        gaps = np.abs(x.astype(np.complex128) - y.astype(np.complex128))
+    return float(np.nanmax(gaps, initial=0.0))
+
+
+def refusal(error: Exception) -> str:
+    """The kind of a refusal: its first line without what belongs to one program."""
+    first = str(error).split("\n", 1)[0]
+    return re.sub(r"\d+", "N", re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "...", first))[:120]
+
+
+def _error_text(error: Exception | None) -> str:
+    return "no error" if error is None else f"{type(error).__name__}: {str(error)[:600]}"
+
+
+def _text(value: Any) -> str:
+    return np.array2string(value, threshold=40, precision=8) if isinstance(value, np.ndarray) else repr(value)

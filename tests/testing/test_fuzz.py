@@ -1,0 +1,69 @@
+"""The fuzzer: programs are the same for a seed, mostly run eagerly, and a planted disagreement is found and shrunk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.testing.fuzz.generate import generate
+from autojit.testing.fuzz.program import Block, Program
+from autojit.testing.fuzz.running import load, run
+from autojit.testing.fuzz.shrink import judge_program, shrink
+from autojit.testing.fuzz.verdicts import judge
+
+
+def test_a_seed_gives_one_program() -> None:
+    assert all(generate(seed).script() == generate(seed).script() for seed in range(20))
+
+
+def test_most_programs_run_eagerly_to_their_end() -> None:
+    runs = [run(load(generate(seed).script(), str(seed)), "eager") for seed in range(40)]
+    assert sum(seen.error is None and seen.broken is None for seen in runs) > 0.8 * len(runs)
+
+
+PLANTED = Program(
+    0,
+    "float64",
+    (
+        "scale = 2.0",
+        "unused = [1, 2, 3]",
+        Block("def step(x):", ("y = x.sin()", "z = y * np.random.standard_normal()", "return x + scale"), ("@jit",)),
+        "x0 = sample(1, 3)",
+        "r0 = see.call(step, x0)",
+        "unused.append(4)",
+        "r1 = see.call(step, x0 if jit is aj.jit else x0 + 1)",
+        "r2 = see.call(step, x0)",
+    ),
+)
+
+
+def test_a_disagreement_is_found_and_shrunk() -> None:
+    verdict = judge_program(PLANTED)
+    assert verdict.is_finding and verdict.kind == "value" and verdict.place.startswith("call 2")
+    small = shrink(PLANTED, verdict)
+    text = small.script()
+    assert "unused" not in text and "sin" not in text and "r2" not in text
+    assert small.statements() <= 6
+
+
+SENSITIVE = """
+import autojit as aj
+from autojit.testing.fuzz import sample
+def program(jit, see):
+    scale = 1.0 if jit is aj.jit else 1.0 + 2e-16
+    see.call(lambda x: (1e14 * x * scale).sin(), sample(1, 3))
+"""
+STABLE = SENSITIVE.replace("1e14", "1.0").replace("2e-16", "1e-9")
+
+
+@pytest.mark.parametrize(("text", "kind"), [(SENSITIVE, "rounding"), (STABLE, "value")])
+def test_only_a_difference_that_the_inputs_last_digits_make_is_rounding(text: str, kind: str) -> None:
+    assert judge(load(text, "sensitive"), "float64").kind == kind
+
+
+def test_samples_do_not_depend_on_the_run() -> None:
+    from autojit.testing.fuzz import sample, sample_array
+
+    assert np.array_equal(sample(3, 2, 2).numpy(), sample_array(3, 2, 2))
+    assert sample(3, 4, dtype=aj.int32).dtype is aj.int32
