@@ -102,9 +102,10 @@ class Op:
     is_view: ClassVar[bool] = False
     is_random: ClassVar[bool] = False
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
-    of_pair: ClassVar[Callable[..., Any] | None] = None  # the eager rule of an elementwise op on two arrays
+    of_pair: ClassVar[Callable[..., Any] | None] = None  # what dispatch calls of an elementwise op with two arrays
     reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise
-    fast_paths: ClassVar[dict[str, Callable[..., Any]]] = {}  # by op name, for those defined later: see ``fast``
+    fast_paths: ClassVar[dict[str, tuple[int, Callable[..., Any]]]] = {}  # by name: ``fast_from`` and ``fast``
+    fast_from: ClassVar[int] = 0  # elements of the first operand, below which ``fast`` need not be asked
     fast: ClassVar[Callable[..., Any] | None] = None
     """What eager dispatch calls instead of ``eager``: set by ``tensor.fast_paths``, and no op knows of it."""
 
@@ -127,7 +128,7 @@ class Op:
             raise TypeError(f"op {cls.__name__} lacks the rules {', '.join(missing)}")
         if cls.name in Op.registry and Op.registry[cls.name].__module__ != cls.__module__:
             raise TypeError(f"two ops are called {cls.name}")
-        cls.fast = Op.fast_paths.get(cls.name)
+        cls.fast_from, cls.fast = Op.fast_paths.get(cls.name, (0, None))
         Op.registry[cls.name] = cls
 
     @property

@@ -61,7 +61,8 @@ def apply(op: Op, *operands: Tensor) -> Any:
     if divert is not None:
         return divert(op, operands)
     try:
-        out = now["run"](op.fast or op.eager, *[t._array for t in operands])
+        is_plain = op.fast is None or operands[0]._array.size < op.fast_from
+        out = now["run"](op.eager if is_plain else op.fast, *[t._array for t in operands])
     except Exception as error:
         if _is_elsewhere(operands):
             return sparse_port().apply(op, operands)
@@ -89,13 +90,13 @@ def apply(op: Op, *operands: Tensor) -> Any:
 
 
 def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
-    """``apply`` of a two-operand elementwise op whose eager rule is the function ``compute``: the shortest way."""
+    """``apply`` of a two-operand elementwise op that the function ``compute`` computes: the shortest way."""
     now = state.__dict__
     divert = now["divert"]
     if divert is not None:
         return divert(op, (x, y))  # type: ignore[no-any-return]
     try:
-        out = now["run"](op.fast or compute, x._array, y._array)
+        out = now["run"](compute, x._array, y._array)
     except Exception as error:
         if _is_elsewhere((x, y)):
             return sparse_port().apply(op, (x, y))  # type: ignore[no-any-return]
@@ -116,7 +117,7 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
     if divert is not None:
         return divert(op, (x,))  # type: ignore[no-any-return]
     try:
-        out = now["run"](op.fast or op.eager, x._array)
+        out = now["run"](op.eager if op.fast is None or x._array.size < op.fast_from else op.fast, x._array)
     except Exception as error:
         if _is_elsewhere((x,)):
             return sparse_port().apply(op, (x,))  # type: ignore[no-any-return]

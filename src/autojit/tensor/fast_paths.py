@@ -186,6 +186,22 @@ def _rule_of(path: FastPath) -> Callable[..., Any]:
     return fast
 
 
-Op.fast_paths.update({name: _rule_of(path) for name, path in TABLE.items()})
-for _name in TABLE.keys() & Op.registry.keys():
-    Op.registry[_name].fast = Op.fast_paths[_name]
+def _pair_rule_of(op: Any, path: FastPath) -> Callable[..., Any]:
+    """The same for an op of two operands and no parameters, which dispatch does not ask for its ``fast``."""
+    ufunc, (limit, compute) = type(op).ufunc, path
+
+    def fast(x: NDArray[Any], y: NDArray[Any]) -> Any:
+        if x.size < limit or state.reference:
+            return ufunc(x, y)
+        found = compute(op, (x, y))
+        return ufunc(x, y) if found is None else found
+
+    return fast
+
+
+Op.fast_paths.update({name: (path.limit, _rule_of(path)) for name, path in TABLE.items()})
+for _name in TABLE.keys() & Op.registry.keys():  # those that are imported later find theirs in ``fast_paths``
+    _op: Any = Op.registry[_name]
+    _op.fast_from, _op.fast = Op.fast_paths[_name]
+    if _op.of_pair is not None:
+        _op.of_pair = staticmethod(_pair_rule_of(_op(), TABLE[_name]))

@@ -22,7 +22,7 @@ _OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
 def _operator(op_name: str, function: Callable[[Any, Any], Tensor], shortcut: str) -> Callable[[Tensor, Any], Any]:
     """A binary operator; NumPy dtypes whose kind is in ``shortcut`` need no promotion among themselves."""
     op = Op.registry[op_name]()
-    compute = type(op).ufunc  # type: ignore[attr-defined]
+    compute = type(op).of_pair
 
     def operator(self: Tensor, other: Any) -> Any:
         a = self._array
