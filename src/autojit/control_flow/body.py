@@ -32,7 +32,7 @@ from autojit.tensor.inplace import replace
 from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, alias, type_of, wrap_value
+from autojit.tensor.tensor import Tensor, alias, lent_gradient, type_of, wrap_value
 from autojit.tensor.view_history import ViewChain
 
 
@@ -112,7 +112,7 @@ class BodyTrace(Trace):
             set_layers(layers)
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
-        return leaf._grad if self.outer is None else self.outer.read_grad(leaf)
+        return lent_gradient(leaf) if self.outer is None else self.outer.read_grad(leaf)
 
     def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
         raise _accumulated(self.name)

@@ -176,11 +176,11 @@ def _left(capture: Capture) -> Iterator[Value | None]:
     yield from capture.results.values
     for entry in capture.trace.state.values():
         yield entry.value
-    for grad in effects.grads:
+    for grad in effects.gradients.all:
         yield grad.value
     for write in effects.writes:
         yield write.value
-    for made in effects.in_parts:
+    for made in effects.gradients.in_parts:
         yield from made.values
 
 

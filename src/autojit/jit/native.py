@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.config import config
 from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import ArgumentLeaf, Packed
 from autojit.jit.effects import uninterrupted
+from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.pytree import flatten
+from autojit.jit.step_gradients import GradResult
 from autojit.jit.versions import count_calls
 from autojit.runtime.entry import Entry, make_entry
 from autojit.runtime.entry_spec import (
@@ -61,15 +64,21 @@ class NativeStep:
         args, self.kwargs_tree = capture.argument_tree.children
         self.is_nested = any(c.kind is not None for c in (*args.children, *self.kwargs_tree.children))
         self.listed = [g for g in capture.guards if g.native is None and not g.by_epoch]
-        self.written = {id(e.array): e for e in step.effects.modified}
+        self.written = {id(e.array): e for e, _ in step.effects.written}
         self.views = self._view_positions(leaves)
-        self.replaced = [g for g in step.effects.grads if not g.is_stable]
+        self.replaced = [g for g in step.effects.gradients.all if not g.is_stable]
         is_layered = bool(
-            self.is_nested or self.listed or self.views or self.replaced or step.twins or not step.results.is_plain
+            self.is_nested
+            or self.listed
+            or self.views
+            or self.replaced
+            or step.twins
+            or not step.results.is_plain
+            or config.check
         )
         self.guard_places: dict[int, int] = {}
-        self.grad_places: list[int] = []
-        self._bindings: int = step.segment.bindings
+        self.grad_places: dict[int, GradResult] = {}
+        self._made_for = step.segment.bindings, capture.followed
         self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
         self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
         self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
@@ -78,8 +87,8 @@ class NativeStep:
 
     @property
     def is_present(self) -> bool:
-        """Whether it is for the step's present memory."""
-        return self._bindings == self.step.segment.bindings
+        """Whether it is for the step's present memory, and the tensors it follows."""
+        return self._made_for == (self.step.segment.bindings, self.step.capture.followed)
 
     def may_copy(self, packed: Packed) -> bool:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
@@ -118,6 +127,8 @@ class NativeStep:
 
     def _enter(self, *args: Any, **kwargs: Any) -> Any:
         """The native call; where the step leaves another tensor as a gradient than it finds, the leaf gets it."""
+        if config.check:
+            return self._enter_checked(*args, **kwargs)
         if not self.replaced:
             return self.entry.call(*args, **kwargs)
         if not all(grad.is_at_hand for grad in self.replaced):
@@ -126,7 +137,24 @@ class NativeStep:
             found = self.entry.call(*args, **kwargs)
             if found is not REFUSED:
                 for grad in self.replaced:
-                    grad.leaf._grad = grad.tensor
+                    grad.leaf._grad = grad.shown(found)
+        return found
+
+    def _enter_checked(self, *args: Any, **kwargs: Any) -> Any:
+        """The native call in a checked build: when it was accepted, what it has written is looked at."""
+        if not self.is_present or not all(grad.is_at_hand for grad in self.replaced):
+            return REFUSED
+        leaves = flatten((args, kwargs))[0]
+        arrays = [leaf._array if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        arrays = [array for array in arrays if isinstance(array, np.ndarray)]
+        before = [(grad.leaf._grad, grad.before) for grad in self.grad_places.values()]
+        found = self.entry.call(*args, **kwargs)
+        if found is not REFUSED:
+            assert all(a is b for a, b in before), "a step ran natively though gradients are others"
+            check_memory(self.step, arrays)
+            check_result(self.step, found if isinstance(found, tuple) else (found,), arrays)
+            for grad in self.replaced:
+                grad.leaf._grad = grad.shown(found)
         return found
 
     def _shares_state(self, leaves: Any) -> bool:
@@ -141,7 +169,7 @@ class NativeStep:
         self.entry.set_expected(0, int(guard_epoch[0]))
         for place, number in self.guard_places.items():
             self.entry.set_expected(place, self.step.capture.guards[number].read())
-        for place, grad in zip(self.grad_places, self.step.effects.grads, strict=True):
+        for place, grad in self.grad_places.items():
             self.entry.set_expected(place, grad.before)
 
     # -- the call described
@@ -252,9 +280,10 @@ class NativeStep:
             if owner is not None:
                 guards.append(SlotGuard(owner, "_array", owner._array))
                 guards.append(SlotGuard(owner, "_requires_grad", owner._requires_grad))
-        for grad in self.step.effects.grads:
-            self.grad_places.append(len(guards))
-            guards.append(SlotGuard(grad.leaf, "_grad", grad.before))
+        for grad in self.step.effects.gradients.all:
+            if grad.entry.was_read or grad.result is None:
+                self.grad_places[len(guards)] = grad
+                guards.append(SlotGuard(grad.leaf, "_grad", grad.before))
         for number, guard in enumerate(self.step.capture.guards):
             if isinstance(guard.native, CellGuard | DictGuard):
                 self.guard_places[len(guards)] = number

@@ -46,14 +46,14 @@ def explain_function(function: JitFunction) -> Page:
 def _explain_step(step: CompiledStep) -> list[str]:
     compiled = step.compiled
     inputs = ", ".join(str(leaf.value.type) for leaf in step.capture.arguments if leaf.value is not None)
-    modified = step.effects.modified
+    modified = step.effects.written
     elapsed = ", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in compiled.elapsed_s.items())
     lines = [
         f"step({inputs})",
         f"  graph      {len(step.graph.nodes)} nodes captured, {len(compiled.graph.nodes)} after passes",
         f"  kernels    {len(compiled.lowered.entries)}, {_how_called(step)}",
         f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
-        f"{len(step.effects.grads)} gradients",
+        f"{len(step.effects.gradients.all)} gradients",
         f"  memory     arena {compiled.schedule.memory.peak_bytes} bytes",
         f"  compile    {elapsed}",
         f"  entry      {'native' if step.entry is not None else 'Python'}",

@@ -77,6 +77,28 @@ class Results:
                 place.grad = self._place(leaf._grad, arguments)
             self.places.append(place)
         self.is_plain = _is_plain(tree, self.places)
+        self._live_gradients: set[int] = set()
+
+    def of_gradient(self, grad: Tensor, is_shared: bool) -> int | None:
+        """The number of the graph output that a traced ``.grad`` of an outside leaf shares with the caller.
+
+        That is a result of the function which is this gradient, or one of its own where several leaves have it or the
+        caller can differentiate it. None: nobody sees it but the leaf.
+        """
+        is_live = has_history(grad)
+        if value_of(grad) not in self._position and not is_live and not is_shared:
+            return None
+        index, _ = self._result(grad)
+        self.is_plain = False
+        if is_live:
+            self._live_gradients.add(index)
+        return index
+
+    def rename(self, renamed: Mapping[int, Tensor]) -> None:
+        """Other tensors have taken the place of those that are shown as they are, by id."""
+        for k, place in enumerate(self.places):
+            if place.kind == "constant" and id(place.what) in renamed:
+                self.places[k] = replace(place, what=renamed[id(place.what)])
 
     def _place(self, leaf: Any, arguments: Sequence[ArgumentLeaf]) -> Place:
         if isinstance(leaf, TracedNumber):
@@ -130,7 +152,7 @@ class Results:
     def live(self) -> set[int]:
         """The numbers of the graph outputs that the caller can differentiate."""
         places = [*self.places, *(p.grad for p in self.places if p.grad is not None)]
-        return {p.index for p in places if p.requires_grad}
+        return {p.index for p in places if p.requires_grad} | self._live_gradients
 
     def package(self, tensors: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """The call's result, from one tensor per graph output, its arguments' leaves and its open sizes."""

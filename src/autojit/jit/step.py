@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.core.config import config
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import is_open, symbols_of, take_sizes
@@ -19,7 +20,9 @@ from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.call import CompiledCall
 from autojit.jit.effects import Effects, uninterrupted
+from autojit.jit.following import follow
 from autojit.jit.guards import Guard
+from autojit.jit.memory_check import check_memory
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.results import Results, check_outputs, history_of
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
@@ -47,13 +50,14 @@ class Capture:
     effects: Effects = field(init=False)
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
     modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
+    followed: int = field(init=False, default=0)  # how often tensors outside were replaced by others
 
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""
         self.trace.settle()
         check_outputs(self.outputs, self.trace)
         self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
-        self.effects = Effects(self.trace, self.arguments, self.outputs)
+        self.effects = Effects(self.trace, self.arguments, self.outputs, self.results)
         self.trace.check()
         given = [leaf.value for leaf in self.arguments if leaf.value is not None]
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
@@ -68,6 +72,19 @@ class Capture:
         if self.call is None:
             self.call = CallOfCapture(self)
         return self.call
+
+    def follow(self) -> str | None:
+        """Let the capture follow what has been replaced outside by something of the same kind; why it cannot, or None.
+
+        Before anything of it runs, decisions included.
+        """
+        grads = self.effects.gradients
+        reason, renamed = follow(grads.read(), self.trace.state)
+        if renamed:
+            grads.rename(renamed)
+            self.results.rename(renamed)
+            self.followed += 1
+        return reason or grads.failure()
 
     def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the open sizes for a call."""
@@ -120,8 +137,8 @@ class CallOfCapture:
         outputs += [(w.value, w.history) for w in written if w.value is not None]
         outputs += [(v, None) for v in effects.free[len(written) :]]
         self.new_histories = [(len(results.values) + k, w) for k, w in enumerate(written) if w.history is not None]
-        outputs += [(g.value, None) for g in effects.moving if g.value is not None]
-        outputs += [(e.value, e.left) for e in effects.modified]
+        outputs += [(v, None) for v in effects.moving]
+        outputs += [(v, e.left if v is e.value else None) for e, v in effects.written]
         self.n_read = len(outputs)  # the others only tell sizes that a result shows
         shown = set().union(*(symbols_of((place.what, place.chain)) for place in results.places))
         outputs += [(trace.counted[name][0], None) for name in sorted(shown & trace.counted.keys())]
@@ -161,7 +178,7 @@ class Decision:
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the decision cannot be used for this call, or None."""
-        return self.segment.failure()
+        return self.capture.follow() or self.segment.failure()
 
     def decide(self, arrays: Sequence[Any]) -> Any:
         """Compute the outcome (an array that the next call overwrites)."""
@@ -192,8 +209,8 @@ class CompiledStep:
             carried,
             entries,
             [*self.results.values, *self.effects.free],
-            [g.value for g in self.effects.moving if g.value is not None],
-            [Write(e.value, entry=e) for e in self.effects.modified],
+            self.effects.moving,
+            [Write(v, entry=e) for e, v in self.effects.written],
         )
         self.entries = self.segment.entries
         # arguments that a later call may give as the very tensor that the function reads from outside
@@ -219,7 +236,7 @@ class CompiledStep:
 
     def conflicts(self, leaves: Sequence[Any]) -> set[int]:
         """Argument leaves whose memory the step also changes by another way."""
-        written = [e.array for e in self.effects.modified]
+        written = [e.array for e, _ in self.effects.written]
         writing = {w.index for w in self.effects.writes if w.what == "array"}
         found: set[int] = set()
         arrays = {
@@ -245,15 +262,15 @@ class CompiledStep:
         for leaf, given in zip(self.capture.arguments, leaves, strict=True):
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
-        return self.effects.failure() or self.segment.failure()
+        return self.capture.follow() or self.segment.failure()
 
     def may_conflict(self, leaves: Sequence[Any]) -> bool:
         """``conflicts``, asked at every call through Python: only memory that others may share is looked at closely."""
         if any(leaves[k]._array is array for k, array in self.twins):
             return True
-        if not self.effects.modified and not self.effects.writes:
+        if not self.effects.written and not self.effects.writes:
             return False
-        known = {id(e.array) for e in self.effects.modified}
+        known = {id(e.array) for e, _ in self.effects.written}
         for given, leaf in zip(leaves, self.capture.arguments, strict=True):
             if leaf.kind == "tensor" and given._storage is None and id(given._array) not in known:
                 known.add(id(given._array))  # the same tensor twice
@@ -270,16 +287,19 @@ class CompiledStep:
         if self.call is not None:
             return self._run_differentiable(leaves)
         count = len(self.results.values)
-        if self.effects.modified or self.effects.grads or self.effects.writes or self.effects.in_parts:
-            with uninterrupted():
-                self.effects.prepare(self.segment)
-                found = self.segment.run(arrays)
-                self.segment.commit()
-                self.effects.commit(leaves, found[count:])
-                self.effects.count_versions(leaves)
-        else:
+        if not self.effects.changes_anything:
+            tensors = [wrap(array) for array in self.segment.run(arrays)]
+            return self.results.package(tensors, leaves, self.segment.sizes())
+        with uninterrupted():
+            self.effects.prepare(self.segment)
+            if config.check:
+                check_memory(self, arrays)
             found = self.segment.run(arrays)
-        return self.results.package([wrap(array) for array in found[:count]], leaves, self.segment.sizes())
+            self.segment.commit()
+            tensors = [wrap(array) for array in found[:count]]
+            self.effects.commit(self.segment, leaves, found[count:], tensors)
+            self.effects.count_versions(leaves)
+        return self.results.package(tensors, leaves, self.segment.sizes())
 
     # -- results that the caller differentiates
 
@@ -299,7 +319,7 @@ class CompiledStep:
                 operands.append(_kept(t) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)
         operands += [given._grad for given, leaf in pairs if leaf.grad_value is not None]
-        modified = call.moving_on.union([id(e) for e in self.effects.modified])
+        modified = call.moving_on.union([id(e) for e, _ in self.effects.written])
         for entry in call.entries:
             owner = entry.root_owner()
             if entry.left is not None:
@@ -314,7 +334,7 @@ class CompiledStep:
         found = found[: call.n_read]
         count = len(self.results.values)
         with uninterrupted():
-            self._commit_differentiable(leaves, [t._array for t in found[count:]])
+            self._commit_differentiable(leaves, found, count)
             for place, write in call.new_histories:
                 rebase(leaves[write.index], found[place])
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
@@ -322,16 +342,16 @@ class CompiledStep:
                     rebase(entry.root_owner(), t)
         return self.results.package(found[:count], leaves, sizes)
 
-    def _commit_differentiable(self, leaves: Sequence[Any], arrays: list[Any]) -> None:
+    def _commit_differentiable(self, leaves: Sequence[Any], found: Sequence[Tensor], count: int) -> None:
         effects = self.effects
+        arrays = [t._array for t in found[count:]]
         free, rest = arrays[: len(effects.free)], arrays[len(effects.free) :]
         effects.prepare(self.segment)
-        for grad, array in zip(effects.moving, rest[: len(effects.moving)], strict=True):
-            assert grad.tensor is not None
-            grad.tensor._array[...] = array
-        for entry, array in zip(effects.modified, rest[len(effects.moving) :], strict=True):
+        for (_, target), array in zip(effects.gradients.moving(), rest, strict=False):
+            target[...] = array
+        for (entry, _), array in zip(effects.written, rest[len(effects.moving) :], strict=True):
             entry.array[...] = array
-        effects.commit(leaves, free)
+        effects.commit(self.segment, leaves, free, found[:count])
         effects.count_versions(leaves)
 
     @property
@@ -379,8 +399,7 @@ def build_path(
 
 def _final_values(capture: Capture) -> list[Value]:
     results, effects = capture.results, capture.effects
-    moving = [g.value for g in effects.moving if g.value is not None]
-    return [*results.values, *effects.free, *moving, *(e.value for e in effects.modified)]
+    return [*results.values, *effects.free, *effects.moving, *(v for _, v in effects.written)]
 
 
 def _matching_exports(decision: Decision, capture: Capture) -> dict[Value, Any]:

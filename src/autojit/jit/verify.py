@@ -41,7 +41,7 @@ class _State:
 
     def __init__(self, step: CompiledStep, leaves: list[Any]) -> None:
         self.entries = [(e, e.array.copy()) for e in step.trace.state.values()]
-        grads = [(g.leaf, g.leaf._grad) for g in step.effects.grads]
+        grads = [(g.leaf, g.leaf._grad) for g in step.effects.gradients.all]
         grads += [(leaf, leaf._grad) for leaf in leaves if isinstance(leaf, Tensor)]
         self.grads = [(leaf, grad, None if grad is None else grad._array.copy()) for leaf, grad in grads]
         arrays = [leaf._array if isinstance(leaf, Tensor) else leaf for leaf in leaves]

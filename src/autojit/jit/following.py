@@ -1,0 +1,95 @@
+"""Following: tensors that a step finds in a place (a ``.grad``, an optimiser's state) may be replaced by others.
+
+Another tensor of the same type in the same place is followed: it takes the place of the one before in everything that
+the capture refers to it by. That is all or nothing: what were two tensors must be two tensors, what was one must be
+one, and none may be a tensor that the step also reaches by another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from autojit.jit.trace import StateEntry
+from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, storage_of, type_of
+
+
+class Followed(NamedTuple):
+    """A place: what the capture or the last call found there, and what there is now."""
+
+    name: str
+    before: Tensor | None
+    now: Tensor | None
+
+
+def root_array(t: Tensor) -> Any:
+    """The array of the memory that a concrete tensor shows, by which a trace knows its state."""
+    return t._array if t._storage is None else t._storage.array
+
+
+def follow(places: Sequence[Followed], state: dict[int, StateEntry]) -> tuple[str | None, dict[int, Tensor]]:
+    """Let state follow what the places hold: why that is impossible, or the new tensors by the ids of the old.
+
+    ``state`` is changed only if all can be followed.
+    """
+    renamed: dict[int, Tensor] = {}
+    found: dict[int, Any] = {}  # by id of the old array
+    taken: dict[int, Any] = {}  # by id of the new one
+    for place in places:
+        before, now = place.before, place.now
+        if before is None or now is None:
+            if before is not now:
+                return f"{place.name}: {_shown(before)} -> {_shown(now)}", {}
+            continue
+        if before is not now and not _is_alike(before, now):
+            return f"{place.name}: {_shown(before)} -> {_shown(now)}, of another kind", {}
+        old, new = root_array(before), root_array(now)
+        if found.setdefault(id(old), new) is not new or taken.setdefault(id(new), old) is not old:
+            return f"{place.name}: tensors the step reads are the same, or no longer", {}
+        if before is not now:
+            renamed[id(before)] = now
+    if not renamed:
+        return None, renamed
+    strange = _reached_otherwise(found, taken, state)
+    if strange is not None:
+        return f"a tensor {strange.input.type} of the step has come to another place of it", {}
+    _rename(places, state)
+    return None, renamed
+
+
+def _is_alike(before: Tensor, now: Tensor) -> bool:
+    """Whether a step cannot tell two concrete tensors apart but by their values."""
+    return (
+        type_of(before) == type_of(now)
+        and storage_chain(before) == storage_chain(now)
+        and before._requires_grad == now._requires_grad
+        and (before._grad_fn is None) == (now._grad_fn is None)
+        and made_in_inference(before) == made_in_inference(now)
+    )
+
+
+def _reached_otherwise(found: Mapping[int, Any], taken: Mapping[int, Any], state: Mapping[int, StateEntry]) -> Any:
+    """State of the step that is no followed one and whose memory a followed tensor now shows, or None."""
+    return next((state[key] for key in taken if key in state and key not in found), None)
+
+
+def _rename(places: Sequence[Followed], state: dict[int, StateEntry]) -> None:
+    moved: dict[int, StateEntry] = {}
+    gone: set[int] = set()
+    for _, before, now in places:
+        if before is None or now is None or before is now:
+            continue
+        key = id(root_array(before))
+        entry = state.get(key)
+        if entry is None or key in gone:
+            continue
+        gone.add(key)
+        entry.owner, entry.storage, entry.requires_grad = now, storage_of(now), now._requires_grad
+        moved[id(root_array(now))] = entry
+    for key in gone:
+        del state[key]
+    state.update(moved)
+
+
+def _shown(t: Tensor | None) -> str:
+    return "None" if t is None else f"a tensor {type_of(t)} at {id(t):#x}"
