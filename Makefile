@@ -41,6 +41,10 @@ demo: $(VENV)/installed-examples ## train on handwritten digits, eager and compi
 test: $(VENV)/installed-test ## the whole test suite, doctests and the code of docs/ included
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
+.PHONY: test-machines
+test-machines: $(VENV)/installed-test ## what numbers decide, as on other machines: BLAS, registers, threads, versions (ARGS="--short")
+	$(BIN)/python tools/test_machines.py --workers $(WORKERS) $(ARGS)
+
 .PHONY: rows
 rows: $(VENV)/installed-test ## how many rows of the autograd reference hold, eager and compiled
 	$(BIN)/python -m autojit.testing.rows --quiet

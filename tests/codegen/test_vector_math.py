@@ -154,7 +154,7 @@ def test_loops_vectorise_without_calls(vector_bytes: int) -> None:
     host = host_target()
     if not host.triple.startswith("x86_64") or host.vector_bytes < vector_bytes:
         pytest.skip("needs the vector instructions")
-    target = host.limited_to(vector_bytes)
+    target = host.using_all_of(vector_bytes)
     for name, case in CASES.items():
         for dtype in FLOATS:
             body = _kernel_assembly(_kernel(name, dtype, case.arity, target))

@@ -242,11 +242,12 @@ def test_layers_show_and_keep_their_parameters() -> None:
 
 
 def test_weights_start_within_the_bound_of_their_fan_in() -> None:
+    aj.manual_seed(0)
     layer = nn.Conv2d(8, 16, 3)
     bound = 1 / np.sqrt(8 * 9)
-    for parameter in (layer.weight, layer.bias):
-        assert parameter is not None
-        assert 0.8 * bound < parameter.abs().max().item() <= bound
+    assert layer.bias is not None
+    assert layer.bias.abs().max().item() <= bound
+    assert 0.99 * bound < layer.weight.abs().max().item() <= bound  # of 1152 numbers: fails once in 1e5 seeds
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from autojit.codegen.target import HostTarget, host_target, vector_bytes_of
-from autojit.core.errors import CompileError
-from autojit.runtime.host import cached_host_target
+from autojit.core.errors import ArgumentError, CompileError
+from autojit.runtime.host import VECTOR_BYTES, _limited, cached_host_target
 from autojit.runtime.llvm import assembly, compile_all, compile_to_object, llvm_identity, optimised_ir
 
 from .programs import run_python
@@ -89,14 +91,29 @@ def test_rejected_text_is_kept_in_the_file_the_error_names() -> None:
     path.unlink()
 
 
-def test_narrower_target_uses_narrower_registers() -> None:
-    target = host_target()
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("cpu", ["host", "znver5", "cascadelake", "sapphirerapids"])
+def test_code_uses_the_registers_asked_for_and_none_wider(cpu: str, vector_bytes: int) -> None:
+    """Assembled only, so for processors that this machine is not."""
+    host = host_target()
+    if not host.triple.startswith("x86_64"):
+        pytest.skip("register names of x86")
+    wide = ",".join(["+avx2", "+avx512bw", "+avx512dq", "+avx512f", "+avx512vl", "+fma", "+sha512"])
+    target = host if cpu == "host" else HostTarget(host.triple, cpu, wide, 64)
+    if vector_bytes > target.vector_bytes:
+        pytest.skip("this machine has no such registers")
+    text = assembly(SUM, target.using_all_of(vector_bytes))
     widths = {64: "zmm", 32: "ymm", 16: "xmm"}
-    for vector_bytes in widths:
-        if vector_bytes <= target.vector_bytes:
-            text = assembly(SUM, target.limited_to(vector_bytes))
-            assert widths[vector_bytes] in text
-            assert all(widths[wider] not in text for wider in widths if wider > vector_bytes)
+    assert widths[vector_bytes] in text
+    assert all(widths[wider] not in text for wider in widths if wider > vector_bytes)
+
+
+def test_a_width_this_machine_lacks_is_refused() -> None:
+    host = replace(host_target(), vector_bytes=32)
+    assert _limited(host, "") == host
+    for wrong in ("64", "8", "many"):
+        with pytest.raises(ArgumentError, match="no register width"):
+            _limited(host, wrong)
 
 
 def test_vector_width_needs_every_feature() -> None:
@@ -119,5 +136,5 @@ def test_optimised_text_is_vectorised() -> None:
 
 
 def test_cached_target_is_the_hosts() -> None:
-    assert cached_host_target() == host_target()
+    assert cached_host_target() == _limited(host_target(), os.environ.get(VECTOR_BYTES, ""))
     assert llvm_identity() == llvm_identity()

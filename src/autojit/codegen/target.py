@@ -21,7 +21,7 @@ class HostTarget:
     Args:
         triple: LLVM target triple, such as ``x86_64-unknown-linux-gnu``.
         cpu: LLVM's name of the CPU, which selects the scheduling model.
-        features: comma-separated ``+name``/``-name`` list in sorted order, which selects the instructions.
+        features: comma-separated ``+name``/``-name`` list in a fixed order, which selects the instructions.
         vector_bytes: width of the widest vector register with fused multiply-add: 16, 32 or 64.
     """
 
@@ -36,12 +36,25 @@ class HostTarget:
         return 16 if self.triple.startswith("x86_64") and self.vector_bytes < 64 else 32
 
     def limited_to(self, vector_bytes: int) -> HostTarget:
-        """The same machine with its wider vector instructions switched off (for tests and comparisons)."""
+        """The same machine with its wider vector instructions switched off (for tests and comparisons).
+
+        What is switched off comes last: LLVM reads from left to right, and a later ``+sha512`` would bring AVX back.
+        """
         if vector_bytes >= self.vector_bytes:
             return self
-        banned = ("+avx512",) if vector_bytes >= 32 else ("+avx512", "+avx", "+fma", "+f16c", "+vaes", "+vpclmul")
-        names = [f"-{n[1:]}" if n.startswith(banned) else n for n in self.features.split(",")]
-        return replace(self, features=",".join(sorted(names, key=_feature_name)), vector_bytes=vector_bytes)
+        wide = ("+avx512", "+avx10", "+evex512")
+        banned = wide if vector_bytes >= 32 else (*wide, "+avx", "+fma", "+f16c", "+xop", "+vaes", "+vpclmul")
+        known = [*self.features.split(","), "+avx512f" if vector_bytes >= 32 else "+avx"]  # the CPU's name implies it
+        names = {f"-{n[1:]}" if n.startswith(banned) else n for n in known}
+        ordered = sorted(names, key=lambda flag: (flag.startswith("-"), _feature_name(flag)))
+        return replace(self, features=",".join(ordered), vector_bytes=vector_bytes)
+
+    def using_all_of(self, vector_bytes: int) -> HostTarget:
+        """Limited to this width, and using it even where LLVM prefers 32 bytes on a processor that has 64."""
+        limited = self.limited_to(vector_bytes)
+        if vector_bytes < 64 or not self.triple.startswith("x86_64"):
+            return limited
+        return replace(limited, features=f"{limited.features},-prefer-256-bit")
 
 
 @once

@@ -6,6 +6,7 @@
 | ``AUTOJIT_CHECK`` | 1: verify the graph between passes, bounds-test every access, poison buffers |
 | ``AUTOJIT_REFERENCE`` | 1: eager mode computes with NumPy alone, also on large arrays |
 | ``AUTOJIT_NUM_THREADS`` | threads of a compiled step; default: the cores this process may use |
+| ``AUTOJIT_VECTOR_BYTES`` | 16, 32 or 64: kernels use vector registers of at most this size; default: the machine's |
 | ``AUTOJIT_CACHE_DIR`` | the object cache's directory |
 | ``AUTOJIT_PASSES`` | none: only the passes without which a graph cannot be lowered; default: all |
 """
