@@ -282,3 +282,11 @@ def test_the_same_through_backward_after_another_argument_came_first() -> None:
     x.grad = None
     step(x)
     assert x.grad.tolist() == [6.0, 8.0]
+
+
+@pytest.mark.parametrize("size", [8, 1 << 20])
+def test_numpy_views_of_results_keep_their_values(size: int) -> None:
+    double = aj.jit(lambda x: x * 2)
+    x = aj.ones(size)
+    shown = [double(x * k).numpy()[1:5] for k in range(12)]
+    assert [float(view[0]) for view in shown] == [2.0 * k for k in range(12)]

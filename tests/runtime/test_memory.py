@@ -130,3 +130,15 @@ def test_an_arena_is_aligned_zeroed_and_whole(size: int) -> None:
 def test_negative_arenas_are_refused() -> None:
     with pytest.raises(ArgumentError):
         Arena(-1)
+
+
+@pytest.mark.parametrize("order", [None, (1, 0)])
+@pytest.mark.parametrize("shape", [(3, 4), LARGE])
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_, np.complex128, ml_dtypes.bfloat16])
+def test_views_refer_to_the_array_so_that_its_owner_sees_them(
+    dtype: type, shape: tuple[int, int], order: tuple[int, int] | None
+) -> None:
+    array = allocate_array(shape, dtype, order)
+    assert array.strides == tuple(np.empty(shape, dtype, "C" if order is None else "F").strides)
+    for view in (array[1:], array.T, array.reshape(-1, order="A"), array.view(np.uint8) if order is None else array[:]):
+        assert view.base is array

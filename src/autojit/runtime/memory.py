@@ -11,6 +11,7 @@ import ctypes
 import math
 import mmap
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -170,12 +171,20 @@ class BlockCache:
 
 
 class _Block:
-    """Owner of one array's memory: the array's base, and so alive as long as the array or any view."""
+    """Owner of one array's memory: the array's base, and so alive as long as the array or any view.
+
+    It is no array itself, so NumPy lets views of the array refer to the array: who counts references to that sees them.
+    """
 
     __slots__ = ("__array_interface__", "_cache", "_mapping")
 
     def __init__(
-        self, mapping: Mapping, shape: tuple[int, ...], dtype: np.dtype[Any], cache: BlockCache | None
+        self,
+        mapping: Mapping,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        cache: BlockCache | None,
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         self._mapping = mapping
         self._cache = cache
@@ -184,6 +193,7 @@ class _Block:
             "shape": shape,
             "typestr": dtype.str,
             "data": (mapping.address, False),
+            "strides": strides,
         }
 
     def __del__(self) -> None:
@@ -191,19 +201,37 @@ class _Block:
             self._cache.give_back(self._mapping)
 
 
-def allocate_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An uninitialised C-contiguous array whose memory is recycled when it and all its views are gone.
+def allocate_array(
+    shape: tuple[int, ...], dtype: npt.DTypeLike, order: Sequence[int] | None = None
+) -> npt.NDArray[Any]:
+    """An uninitialised array whose memory is recycled when it and all its views are gone.
+
+    ``order``: its axes as they lie in memory, the outermost first; row-major by default.
 
     Raises:
         MemoryError: the memory is not there.
     """
     element = np.dtype(dtype)
     size_bytes = math.prod(shape) * element.itemsize
+    strides = None if order is None else _strides(shape, element.itemsize, order)
     if size_bytes < CACHED_FROM_BYTES:
-        return np.empty(shape, element)
+        if strides is None:
+            return np.empty(shape, element)
+        return np.ndarray(shape, element, bytearray(max(size_bytes, 1)), strides=strides)
     mapping = block_cache.take(size_bytes)
-    raw = np.asarray(_Block(mapping, (size_bytes,), np.dtype(np.uint8), block_cache))
-    return raw.view(element).reshape(shape)
+    if element.isbuiltin == 1:
+        return np.asarray(_Block(mapping, shape, element, block_cache, strides))
+    memory = (ctypes.c_char * size_bytes).from_address(mapping.address)  # dtypes that the interface has no name for
+    memory.owner = _Block(mapping, (size_bytes,), np.dtype(np.uint8), block_cache)  # type: ignore[attr-defined]
+    return np.ndarray(shape, element, memory, strides=strides)
+
+
+def _strides(shape: tuple[int, ...], itemsize: int, order: Sequence[int]) -> tuple[int, ...]:
+    steps, step = [0] * len(shape), itemsize
+    for axis in reversed(order):
+        steps[axis] = step
+        step *= max(shape[axis], 1)
+    return tuple(steps)
 
 
 def bucket_size(size_bytes: int) -> int:
