@@ -80,6 +80,18 @@ class Trace(Protocol):
         """The size that is the value of an int64 number, at most ``most``; ``refusal`` is said if it is negative."""
         ...
 
+    def order_of(self, value: Any) -> Any:
+        """An array whose strides are those the value has in eager mode; None for row-major order."""
+        ...
+
+    def set_order(self, value: Any, array: Any) -> None:
+        """A value that nobody else has lies as an array; None: in row-major order."""
+        ...
+
+    def keep_order(self, before: Any, value: Any, is_own: bool) -> Any:
+        """The value of memory that held ``before`` and gets the numbers of ``value``."""
+        ...
+
     def begin(self, tensor: Any) -> None:
         """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
         ...

@@ -101,6 +101,7 @@ class Op:
     has_effect: ClassVar[bool] = False
     is_view: ClassVar[bool] = False
     is_random: ClassVar[bool] = False
+    keeps_order: ClassVar[bool] = False  # axes lie in memory as those of the operands (``tensor.axis_orders``)
     fixes_sizes: ClassVar[bool] = False  # the static parameters hold extents of operands or results
     of_pair: ClassVar[Callable[..., Any] | None] = None  # what dispatch calls of an elementwise op with two arrays
     reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise

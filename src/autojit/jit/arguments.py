@@ -29,7 +29,8 @@ from autojit.tensor.functions_elementwise import add
 from autojit.tensor.gradients import hook_keys
 from autojit.tensor.node import ZERO, LeafHooks, Node
 from autojit.tensor.recording import wants_grad
-from autojit.tensor.tensor import Tensor, made_in_inference, type_of, wrap, wrap_value
+from autojit.tensor.storage import INFERENCE_VIEW
+from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of, wrap, wrap_value
 
 BAKED = (bool, int, float, complex, str, bytes, type(None), DType, Device)
 
@@ -134,6 +135,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
     kind = type_of(leaf) if shape is None else type_of(leaf).with_shape(shape)
     value = trace.builder.input(kind)
     trace.known[value] = leaf._array
+    trace.give(value, leaf._array)
     shell = wrap_value(value)
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
@@ -153,6 +155,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         grad_kind = type_of(leaf._grad)
         found.grad_value = trace.builder.input(grad_kind if shape is None else grad_kind.with_shape(shape))
         trace.known[found.grad_value] = leaf._grad._array
+        trace.give(found.grad_value, leaf._grad._array)
         found.grad_shell = shell._grad = wrap_value(found.grad_value)
     return found
 
@@ -255,20 +258,31 @@ class Packed(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     originals: list[Tensor]
+    places: list[int]  # of these leaves
+
+
+def copied_for(given: Tensor, array: Any) -> Tensor:
+    """A tensor that the native entry point takes for ``given``, with other memory."""
+    made = alias(wrap(array), type(given))
+    made._storage, made._requires_grad = None, given._requires_grad
+    made._view = INFERENCE_VIEW if given._view is not None and made_in_inference(given) else None
+    return made
 
 
 def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None:
     """The arguments in row-major order; None where all are, or where one that is not takes part in differentiation."""
     leaves, tree = flatten((args, kwargs))
     originals: list[Tensor] = []
+    places: list[int] = []
     for k, leaf in enumerate(leaves):
         if type(leaf) is not Tensor or type(leaf._array) is not np.ndarray or leaf._array.flags.c_contiguous:
             continue
         if leaf._requires_grad or leaf._grad_fn is not None:
             return None
         originals.append(leaf)
+        places.append(k)
         leaves[k] = wrap(np.ascontiguousarray(leaf._array))
     if not originals:
         return None
     packed_args, packed_kwargs = tree.unflatten(leaves)
-    return Packed(packed_args, packed_kwargs, originals)
+    return Packed(packed_args, packed_kwargs, originals, places)

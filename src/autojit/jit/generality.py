@@ -187,6 +187,8 @@ def _left(capture: Capture) -> Iterator[Value | None]:
 def _different_result(a: Capture, b: Capture) -> str | None:
     if a.output_tree != b.output_tree:
         return "the structure of its results"
+    if a.results.orders != b.results.orders:
+        return "how its results lie in memory"
     for x, y in zip(a.results.places, b.results.places, strict=True):
         if _shown(x) != _shown(y) or not (x.what is y.what or same(x.what, y.what)):
             return f"a result, which becomes {y.what!r}"

@@ -7,14 +7,14 @@ results that are no flat tuple of tensors, and arguments that are views while th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.config import config
 from autojit.ir.concrete import concrete, is_open, symbols_of
-from autojit.jit.arguments import ArgumentLeaf, Packed
+from autojit.jit.arguments import ArgumentLeaf, Packed, copied_for
 from autojit.jit.effects import uninterrupted
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.pytree import flatten
@@ -43,6 +43,7 @@ from autojit.runtime.entry_spec import (
 )  # fmt: skip
 from autojit.runtime.memory import allocate_array
 from autojit.tensor.dispatch import mark_inference
+from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import guard_epoch
 from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, wrap
@@ -66,12 +67,14 @@ class NativeStep:
         self.listed = [g for g in capture.guards if g.native is None and not g.by_epoch]
         self.written = {id(e.array): e for e, _ in step.effects.written}
         self.views = self._view_positions(leaves)
+        self.strided = capture.strided
         self.replaced = [g for g in step.effects.gradients.all if not g.is_stable]
         is_layered = bool(
             self.is_nested
             or self.listed
             or self.views
             or self.replaced
+            or self.strided
             or step.twins
             or not step.results.is_plain
             or config.check
@@ -94,8 +97,13 @@ class NativeStep:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
         if self.step.twins or any(place.kind == "argument" for place in self.step.results.places):
             return False
+        if any(leaf in self.step.trace.relied_on for leaf in self._values_of(packed.places)):
+            return False
         storages = [t._storage for t in packed.originals]
         return all(s is None or id(s.array) not in self.written for s in storages)
+
+    def _values_of(self, places: Iterable[int]) -> list[Any]:
+        return [self.step.capture.arguments[k].value for k in places]
 
     def fits(self, leaves: list[Any]) -> bool:
         """Whether it is for the step's present memory and sizes, and this call's arguments are no more views."""
@@ -112,11 +120,18 @@ class NativeStep:
         for guard in self.listed:
             if not guard.holds():
                 return self.slow(*args, **kwargs)
-        if self.is_nested:
+        if self.is_nested or self.strided:
             leaves, tree = flatten((args, kwargs))
             if tree != self.step.capture.argument_tree:
                 return self.slow(*args, **kwargs)
-            found = REFUSED if self._shares_state(leaves) else self._enter(*leaves)
+            given = leaves if not self.strided else self._packed(leaves)
+            if given is None or self._shares_state(leaves):
+                found = REFUSED
+            elif self.is_nested:
+                found = self._enter(*given)
+            else:
+                count = len(args)
+                found = self._enter(*given[:count], **dict(zip(kwargs, given[count:], strict=True)))
         else:
             leaves = [*args, *kwargs.values()] if kwargs else args  # type: ignore[assignment]
             found = REFUSED if self._shares_state(leaves) else self._enter(*args, **kwargs)
@@ -124,6 +139,19 @@ class NativeStep:
             return self.slow(*args, **kwargs)
         results, capture = self.step.results, self.step.capture
         return found if results.is_plain else results.package(found, leaves, capture.sizes_of(leaves))
+
+    def _packed(self, leaves: list[Any]) -> list[Any] | None:
+        """The arguments with copies in row-major order of those for whose order the step was captured; None where one
+        lies otherwise.
+        """
+        given = list(leaves)
+        for k, order in self.strided.items():
+            array = given[k]._array if isinstance(given[k], Tensor) else given[k]
+            if type(array) is not np.ndarray or order_of(array) != order:
+                return None
+            copy = np.ascontiguousarray(array)
+            given[k] = copied_for(given[k], copy) if isinstance(given[k], Tensor) else copy
+        return given
 
     def _enter(self, *args: Any, **kwargs: Any) -> Any:
         """The native call; where the step leaves another tensor as a gradient than it finds, the leaf gets it."""
@@ -178,7 +206,8 @@ class NativeStep:
         step = self.step
         executable = step.segment.executable
         layout = executable.layout
-        specs = [(v.type.shape, v.type.dtype.numpy) for v in step.results.values]
+        orders = step.results.orders
+        specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in zip(step.results.values, orders, strict=True)]
         inference = step.results.made_in_inference
         rings = tuple(
             OutputRing(
@@ -224,10 +253,10 @@ class NativeStep:
         self.sizes = sizes
         return True
 
-    def _output(self, spec: tuple[Any, Any], inference: bool) -> Tensor:
+    def _output(self, spec: tuple[Any, Any, Any], inference: bool) -> Tensor:
         """A tensor for a result."""
-        shape, dtype = spec
-        made = wrap(allocate_array(concrete(shape, self.sizes), dtype))
+        shape, dtype, order = spec
+        made = wrap(allocate_array(concrete(shape, self.sizes), dtype, order))
         if inference:
             mark_inference(made)
         return made

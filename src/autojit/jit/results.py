@@ -7,7 +7,8 @@ mode.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,12 +24,13 @@ from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import apply, mark_inference, value_of
+from autojit.tensor.memory_orders import Order, order_of
 from autojit.tensor.node import FREED
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL
-from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of
+from autojit.tensor.tensor import Tensor, alias, layout_of, made_in_inference, type_of, wrap_value
 
 
 @dataclass(eq=False)
@@ -61,6 +63,7 @@ class Results:
         self.tree = tree
         self.values: list[Value] = []
         self.tensors: list[Tensor] = []  # the traced tensors behind ``values``
+        self.orders: list[tuple[int, ...] | None] = []  # their axes in memory, the outermost first; None: row-major
         self._trace = trace
         self._position: dict[Value, int] = {}
         self._shells = {id(leaf.shell): k for k, leaf in enumerate(arguments) if leaf.shell is not None}
@@ -116,27 +119,51 @@ class Results:
                 return Place("argument", self._shells[id(base)], chain=view.chain, creation=made)
             if base._array is not None:
                 return Place("constant", what=base, chain=view.chain, creation=made)
-            if self._roots.get(id(base), 0) > 1:
+            if self._roots.get(id(base), 0) > 1 or self._has_gaps(leaf):
                 index, known = self._result(base)
                 live = has_history(base)
                 return Place("result", index, chain=view.chain, requires_grad=live, aliases=known, creation=made)
+        elif view is not None and view.base is None and view.chain and self._has_gaps(leaf):
+            storage = leaf._storage
+            assert storage is not None
+            if storage.value is not None:
+                index, known = self._result(wrap_value(storage.value))
+                return Place("result", index, chain=view.chain, aliases=known, creation=view.creation or NO_GRAD)
         index, known = self._result(leaf)
         inference = made_in_inference(leaf)
         return Place("result", index, requires_grad=has_history(leaf), aliases=known, inference=inference)
 
-    def _result(self, leaf: Tensor) -> tuple[int, bool]:
+    def _has_gaps(self, leaf: Tensor) -> bool:
+        """Whether a view does not fill memory of its own: it is taken from the whole, as in eager mode."""
+        with self._traced():
+            order = order_of(layout_of(leaf))
+        return order is not None and order[:1] == ("strides",)
+
+    @contextmanager
+    def _traced(self) -> Iterator[None]:
         before = state.trace
         set_trace(self._trace)
         try:
-            value = value_of(leaf)
+            yield
         finally:
             set_trace(before)
+
+    def _result(self, leaf: Tensor) -> tuple[int, bool]:
+        with self._traced():
+            value = value_of(leaf)
         known = value in self._position
         if not known:
             self._position[value] = len(self.values)
+            with self._traced():
+                order = order_of(layout_of(leaf)) if leaf._view is not None else self._order_of(value)
+            self.orders.append(None if order is None or order[:1] == ("strides",) else order)
             self.values.append(value)
             self.tensors.append(leaf)
         return self._position[value], known
+
+    def _order_of(self, value: Value) -> Order:
+        stand_in = self._trace.order_of(value)
+        return None if stand_in is None else order_of(stand_in)
 
     @property
     def made_in_inference(self) -> set[int]:

@@ -20,6 +20,7 @@ from autojit.jit.trace import StateEntry
 from autojit.runtime.executable import data_address
 from autojit.runtime.memory import allocate_array
 from autojit.runtime.plan import build_executable, move_fixed
+from autojit.tensor.memory_orders import order_of
 from autojit.tensor.tensor import storage_of
 
 
@@ -205,6 +206,10 @@ def _follow(entry: StateEntry) -> str | None:
         if found is None or found.shape != before_type.shape or found.dtype != before_type.dtype.numpy:
             now_type = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             return f"memory of a tensor: {before_type} -> {now_type}"
+        if order_of(found) != order_of(entry.array):
+            return f"strides of a tensor {before_type} changed"
+        if entry.is_modified and not found.flags.writeable:
+            return f"memory of a tensor {before_type} became read-only"
         entry.array = array
     return None
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from autojit.core.config import config
 from autojit.core.errors import TraceError
-from autojit.core.sizes import is_symbolic
+from autojit.core.sizes import is_symbolic, recording
+from autojit.core.source import UNKNOWN
 from autojit.ir.concrete import is_open, symbols_of, take_sizes
 from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
@@ -27,8 +28,11 @@ from autojit.jit.pytree import TreeSpec
 from autojit.jit.results import Results, check_outputs, history_of
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
 from autojit.jit.trace import Split, Trace
+from autojit.ops.shape import Permute
 from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import check_writable, rebase
+from autojit.tensor.memory import laid_out
+from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, type_of, wrap
@@ -100,6 +104,27 @@ class Capture:
         """Which condition on open sizes does not hold for a call, or None."""
         guards = self.trace.size_guards
         return next((f"{guard} at {source}" for guard, source in guards if not guard.holds(sizes)), None)
+
+    def other_order(self, leaves: Sequence[Any]) -> str | None:
+        """Which argument lies in memory in another way than the capture depends on, or None."""
+        relied_on = self.trace.relied_on
+        if not relied_on:
+            return None
+        for leaf, given in zip(self.arguments, leaves, strict=True):
+            if leaf.value in relied_on:
+                order = order_of(given._array if isinstance(given, Tensor) else given)
+                if order != relied_on[leaf.value]:
+                    return f"argument {leaf.value.type}: strides changed, on which the step depends"
+            if leaf.grad_value in relied_on and order_of(given._grad._array) != relied_on[leaf.grad_value]:
+                return f".grad of an argument {leaf.grad_value.type}: strides changed, on which the step depends"
+        return None
+
+    @property
+    def strided(self) -> dict[int, Order]:
+        """Arguments that do not lie in row-major order, for which alone the capture holds, and how they lie."""
+        relied_on = self.trace.relied_on
+        orders = {k: relied_on.get(leaf.value) for k, leaf in enumerate(self.arguments) if leaf.value is not None}
+        return {k: order for k, order in orders.items() if order is not None}
 
     def arrays(self, leaves: Sequence[Any]) -> list[Any]:
         """The arrays of a call's arguments, in the order of ``inputs``."""
@@ -178,7 +203,7 @@ class Decision:
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the decision cannot be used for this call, or None."""
-        return self.capture.follow() or self.segment.failure()
+        return self.capture.other_order(leaves) or self.capture.follow() or self.segment.failure()
 
     def decide(self, arrays: Sequence[Any]) -> Any:
         """Compute the outcome (an array that the next call overwrites)."""
@@ -202,13 +227,18 @@ class CompiledStep:
         self.entry: Any = None
         self.is_differentiable = capture.is_differentiable
         self.call = capture.as_op() if capture.is_differentiable else None
+        orders = self.results.orders
+        self.packed = [  # results as native code writes them: in the order of memory
+            v if order is None or self.call is not None else _in_memory(self.trace, v, order)
+            for v, order in zip(self.results.values, orders, strict=True)
+        ]
         entries = list(self.trace.state.values())
         self.segment = Segment(
             self.trace.builder.nodes,
             capture.inputs,
             carried,
             entries,
-            [*self.results.values, *self.effects.free],
+            [*self.packed, *self.effects.free],
             self.effects.moving,
             [Write(v, entry=e) for e, v in self.effects.written],
         )
@@ -259,6 +289,9 @@ class CompiledStep:
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the step cannot be used for this call, or None when state and gradients are as captured."""
+        order = self.capture.other_order(leaves)
+        if order is not None:
+            return order
         for leaf, given in zip(self.capture.arguments, leaves, strict=True):
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
@@ -288,7 +321,7 @@ class CompiledStep:
             return self._run_differentiable(leaves)
         count = len(self.results.values)
         if not self.effects.changes_anything:
-            tensors = [wrap(array) for array in self.segment.run(arrays)]
+            tensors = self._shown(self.segment.run(arrays))
             return self.results.package(tensors, leaves, self.segment.sizes())
         with uninterrupted():
             self.effects.prepare(self.segment)
@@ -296,10 +329,16 @@ class CompiledStep:
                 check_memory(self, arrays)
             found = self.segment.run(arrays)
             self.segment.commit()
-            tensors = [wrap(array) for array in found[:count]]
+            tensors = self._shown(found[:count])
             self.effects.commit(self.segment, leaves, found[count:], tensors)
             self.effects.count_versions(leaves)
         return self.results.package(tensors, leaves, self.segment.sizes())
+
+    def _shown(self, arrays: Sequence[Any]) -> list[Tensor]:
+        """The results, their axes in the function's order."""
+        orders = self.results.orders
+        shown = (a if o is None else a.transpose(places_of(o)) for a, o in zip(arrays, orders, strict=True))
+        return [wrap(array) for array in shown]
 
     # -- results that the caller differentiates
 
@@ -340,6 +379,9 @@ class CompiledStep:
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
+        for t, order in zip(found[:count], self.results.orders, strict=True):
+            if order is not None:
+                laid_out(t, order)
         return self.results.package(found[:count], leaves, sizes)
 
     def _commit_differentiable(self, leaves: Sequence[Any], found: Sequence[Tensor], count: int) -> None:
@@ -363,6 +405,12 @@ class CompiledStep:
     def graph(self) -> Any:
         """The graph of the last segment as recorded."""
         return self.segment.graph
+
+
+def _in_memory(trace: Trace, value: Value, order: tuple[int, ...]) -> Value:
+    """A value with its axes as they lie in memory."""
+    with recording(trace):
+        return trace.builder.apply(Permute(order), (value,), UNKNOWN)[0]
 
 
 def _kept(t: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
+from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.traced_number import TracedNumber
 from autojit.ops.sources import Full, SizeValue
@@ -98,11 +99,11 @@ class Split:
         return self.outcome.tobytes()  # type: ignore[no-any-return]
 
 
-class Trace(TraceSizes):
+class Trace(TraceSizes, TraceOrders):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds outcomes of the first splits that are known already: a compiled prefix has computed them.
-    For the others see ``TraceSizes``.
+    For the others see ``TraceSizes``; how values lie in memory, ``TraceOrders``.
     """
 
     def __init__(
@@ -112,7 +113,8 @@ class Trace(TraceSizes):
         are_counts_fixed: bool = False,
         shift: int = 0,
     ) -> None:
-        super().__init__(sizes or {}, are_counts_fixed, shift)
+        TraceSizes.__init__(self, sizes or {}, are_counts_fixed, shift)
+        TraceOrders.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}

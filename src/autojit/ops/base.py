@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -21,7 +21,8 @@ from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDT
 from autojit.core.sizes import agree, is_symbolic
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
-from autojit.ir.op import Op, Operands, bind
+from autojit.ir.op import Op, Operands, Rule, bind
+from autojit.ops.loop_orders import settled
 
 Axes = int | Sequence[int] | None
 
@@ -109,6 +110,14 @@ class EqualByText(Op, abstract=True):
         return hash(self._key())
 
 
+def _settled_rule(eager: Rule) -> Rule:
+    @wraps(eager)
+    def rule(self: Op, *arrays: Any) -> Any:
+        return settled(partial(eager, self))(*arrays)
+
+    return rule
+
+
 class Elementwise(Op, abstract=True):
     """One output element from the operands' elements at the same (broadcast) position.
 
@@ -116,8 +125,16 @@ class Elementwise(Op, abstract=True):
     ``accepts`` restricts operand dtypes by kind; ``result_dtype`` maps the operand dtype to the result's.
     """
 
+    keeps_order: ClassVar[bool] = True
+    is_one_loop: ClassVar[bool] = False  # the class's own rule lays its result out as one loop of NumPy's does
     accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int", "float", "complex")
     is_cheap: ClassVar[bool] = True  # cheap to compute again rather than to store
+
+    def __init_subclass__(cls, abstract: bool = False, **options: object) -> None:
+        super().__init_subclass__(abstract, **options)
+        eager = cls.__dict__.get("eager")
+        if eager is not None and not cls.__dict__.get("is_one_loop") and not cls.is_view:
+            cls.eager = _settled_rule(eager)
 
     def result_dtype(self, dtype: DType) -> DType:
         return dtype

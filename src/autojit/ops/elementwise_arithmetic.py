@@ -238,6 +238,7 @@ class SquaredDeviation(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = ("float",)
 
     ufunc = staticmethod(lambda x, mean: np.square(np.subtract(x, mean)))
+    is_one_loop: ClassVar[bool] = True
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         x, mean = primals
@@ -257,6 +258,7 @@ class Where(Pointwise):
     """``a`` where ``condition`` (bool) holds, else ``b``."""
 
     ufunc = staticmethod(np.where)
+    is_one_loop: ClassVar[bool] = True
     arity: ClassVar[int] = 3
 
     def result_type(self, *types: TensorType) -> TensorType:
@@ -295,6 +297,7 @@ class Cast(Pointwise):
     """Conversion to another dtype: C semantics; complex to real drops the imaginary part; bool is "not 0"."""
 
     accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int", "float", "float8", "complex")
+    is_one_loop: ClassVar[bool] = True
     dtype: DType
 
     def result_dtype(self, dtype: DType) -> DType:

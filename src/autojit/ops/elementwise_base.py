@@ -21,6 +21,7 @@ from autojit.core.records import record
 from autojit.core.types import Shape
 from autojit.ir.op import Op, Operands, bind
 from autojit.ops.base import Elementwise, resolve
+from autojit.ops.loop_orders import settled
 from autojit.ops.samples import Samples
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def sample_inputs(arity: int, domain: tuple[float, float], dtype: DType) -> list
 class Pointwise(Elementwise, abstract=True):
     """An elementwise op evaluated by ``ufunc``; base of the parameterless ops."""
 
+    is_one_loop: ClassVar[bool] = True  # where ``ufunc`` is one of NumPy's; others are settled
     ufunc: ClassVar[Ufunc]
     arity: ClassVar[int] = 1
     singular: ClassVar[bool] = False  # a partial derivative may be infinite or NaN where the op is finite
@@ -88,6 +90,9 @@ class Pointwise(Elementwise, abstract=True):
 
     def __init_subclass__(cls, abstract: bool = False, **options: object) -> None:
         super().__init_subclass__(abstract, **options)
+        is_one_loop = cls.__dict__.get("is_one_loop") or cls.is_view or isinstance(cls.__dict__.get("ufunc"), np.ufunc)
+        if not is_one_loop and "ufunc" in cls.__dict__:
+            cls.ufunc = staticmethod(settled(cls.ufunc))
         if not abstract and cls.arity == 2 and cls.eager is Pointwise.eager:
             cls.of_pair = staticmethod(cls.ufunc)
 

@@ -209,6 +209,7 @@ class Pow(Pointwise):
 
     is_cheap: ClassVar[bool] = False
     ufunc = staticmethod(_power)
+    is_one_loop: ClassVar[bool] = True
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float", "complex")
     singular: ClassVar[bool] = True

@@ -126,6 +126,7 @@ class Relu(Pointwise):
 
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
     ufunc = staticmethod(lambda x: np.maximum(x, np.zeros((), x.dtype)))
+    is_one_loop: ClassVar[bool] = True
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         return (lambda: where(gt(result, 0), y_bar, 0),)

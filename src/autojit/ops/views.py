@@ -216,6 +216,7 @@ class ViewUpdate(Structured):
     """``base`` where the elements that the chain of views shows are replaced by ``piece``."""
 
     lowering: ClassVar[str] = "view_update"  # expanded into other ops before code generation
+    keeps_order: ClassVar[bool] = True
     chain: tuple[Op, ...]
 
     def result_type(self, base: TensorType, piece: TensorType) -> TensorType:
@@ -237,8 +238,9 @@ class ViewUpdate(Structured):
         places = np.arange(base.size).reshape(base.shape)
         for op in self.chain:
             places = op.eager(places)
-        result = base.copy(order="C")
-        result.reshape(-1)[places] = piece
+        flat = base.reshape(-1).copy()
+        flat[places] = piece
+        result[...] = flat.reshape(base.shape)
         return result
 
     def show(self, base: Any) -> Any:

@@ -5,7 +5,7 @@ The eager path is kept short on purpose: NumPy's own work on a small array is 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.shape import BroadcastTo, Reshape
 from autojit.ops.sources import Full
+from autojit.tensor.memory_orders import reshaped_in_place
 from autojit.tensor.recording import (
     record,
     record_pair,
@@ -68,10 +69,12 @@ def apply(op: Op, *operands: Tensor) -> Any:
             return sparse_port().apply(op, operands)
         out = _retry(op, operands, error)
     if op.n_outputs != 1:
-        return _finish_many(op, operands, [wrap(np.asarray(o)) for o in out])
+        return _finish_many(op, operands, [wrap(o) for o in _laid_out(op, map(np.asarray, out))])
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
     if op.is_view:
         attach_view(op, operands[0], result)
+    elif not (op.keeps_order or result._array.flags.c_contiguous):
+        result._array = result._array.copy(order="C")
     if now["grad_enabled"]:
         is_wanted = False
         for t in operands:
@@ -102,6 +105,8 @@ def apply_pair(op: Op, compute: Any, x: Tensor, y: Tensor) -> Tensor:
             return sparse_port().apply(op, (x, y))  # type: ignore[no-any-return]
         out = _retry(op, (x, y), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
+    if not (op.keeps_order or result._array.flags.c_contiguous):
+        result._array = result._array.copy(order="C")
     if now["grad_enabled"]:
         if x._view is not None or y._view is not None or now["recording_hooks"] is not None:
             _record_one(op, (x, y), result)
@@ -123,6 +128,8 @@ def apply_single(op: Op, x: Tensor) -> Tensor:
             return sparse_port().apply(op, (x,))  # type: ignore[no-any-return]
         out = _retry(op, (x,), error)
     result = wrap(out if type(out) is _ndarray else np.asarray(out))
+    if not (op.keeps_order or result._array.flags.c_contiguous):
+        result._array = result._array.copy(order="C")
     if now["grad_enabled"]:
         if x._view is not None or now["recording_hooks"] is not None:
             _record_one(op, (x,), result)
@@ -189,6 +196,11 @@ def _any_inference(operands: Sequence[Tensor]) -> bool:
 def _all_inference(operands: Sequence[Tensor]) -> bool:
     """Whether all operands were made in inference mode: what is computed from them alone has no history."""
     return all(map(made_in_inference, operands))
+
+
+def _laid_out(op: Op, arrays: Iterable[Any]) -> Iterable[Any]:
+    """Several results as ``memory_orders`` says."""
+    return arrays if op.keeps_order else (a if a.flags.c_contiguous else a.copy(order="C") for a in arrays)
 
 
 def _finish_many(op: Op, operands: Sequence[Tensor], results: list[Tensor]) -> tuple[Tensor, ...]:
@@ -313,19 +325,21 @@ def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
 
 def _reshapes_in_place(op: Any, operand: Tensor, array: Any) -> bool:
     if array is None:
-        if operand._view is None and operand._array is None:
+        if operand._view is None and operand._array is None and _is_row_major(operand):
             return True
         base = layout_of(operand)
         if base.flags.c_contiguous:
             return True
         if type(op) is not Reshape:
             return _aliases(base, op.eager(base))
-        try:
-            base.reshape(op.shape, copy=False)
-        except ValueError:  # a copy would touch memory that nobody has touched
-            return False
-        return True
+        return reshaped_in_place(base, op.shape) is not None
     return _aliases(operand._array, array)
+
+
+def _is_row_major(t: Tensor) -> bool:
+    """Whether a traced tensor that is no view lies in row-major order."""
+    value = t._value if t._storage is None or t._storage.value is None else t._storage.value
+    return state.trace is None or state.trace.order_of(value) is None
 
 
 def _aliases(base: Any, piece: Any) -> bool:

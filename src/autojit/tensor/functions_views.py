@@ -50,7 +50,12 @@ def view(input: Tensor, *shape: Any, dtype: DType | None = None, size: Any = Non
         return _as_dtype(input, dtype)
     found = reshape(input, *shape)
     array = input._array
-    if array is not None and (found._view is None or (found._view is INFERENCE_VIEW and _is_apart(found, array))):
+    if array is None:
+        apart = input._storage is None or found._storage is not input._storage
+        is_copy = apart and state.trace is not None and not state.layers
+    else:
+        is_copy = found._view is None or (found._view is INFERENCE_VIEW and _is_apart(found, array))
+    if is_copy:
         raise UsageError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead.",

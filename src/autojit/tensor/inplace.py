@@ -304,16 +304,28 @@ def _write_value(x: Tensor, new: Tensor, method: str) -> None:
     storage = storage_of(x)
     chain = storage_chain(x)
     value = piece
-    if any(op.name == "broadcast_to" for op in chain) and _overlaps(layout_of(x)) and not _fills(new, method):
+    if (_may_overlap(x, chain) and _overlaps(layout_of(x))) and not _fills(new, method):
         raise _shared_memory(x)
+    if x._array is not None and not x._array.flags.writeable:
+        _writable(x)
+    before = root_value(x)
     if chain:
-        (value,) = trace.apply(ViewUpdate(chain), [root_value(x), piece])
+        (value,) = trace.apply(ViewUpdate(chain), [before, piece])
+    value = trace.keep_order(before, value, bool(chain))
     if storage.array is None:
         storage.value = value
     else:
         trace.in_place(storage, value)
     if x._array is None:
         x._value = piece
+
+
+def _may_overlap(x: Tensor, chain: Sequence[Any]) -> bool:
+    """Whether elements of a tensor may share memory: it is expanded, or was given so."""
+    storage = storage_of(x)
+    assert state.trace is not None
+    root = storage.array if storage.array is not None else state.trace.order_of(storage.value)
+    return any(op.name == "broadcast_to" for op in chain) or (root is not None and 0 in root.strides)
 
 
 def rebase(x: Tensor, new: Tensor) -> None:

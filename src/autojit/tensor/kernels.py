@@ -188,9 +188,22 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
     else:
         composites = _array_composites or _load_composites()
         found = composites[name](*operands, *options)
+        for one in (found,) if results == 1 else found:
+            _settle(one, operands)
     if node:
         rename_node(found if results == 1 else found[0], node)
     return found
+
+
+def _settle(found: Any, operands: Sequence[Tensor]) -> None:
+    """Put a composite's result, made by several ops, in row-major order, as its compiled step makes it."""
+    if state.layers or type(found) is not Tensor or any(found is t for t in operands) or found._storage is not None:
+        return
+    if found._array is None:
+        if state.trace is not None and state.trace.order_of(found._value) is not None:
+            state.trace.set_order(found._value, None)
+    elif not found._array.flags.c_contiguous:
+        found._array = found._array.copy(order="C")
 
 
 _array_composites: dict[str, Any] = {}

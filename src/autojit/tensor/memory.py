@@ -15,11 +15,13 @@ import numpy as np
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.layout import strided
+from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.source import here
 from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import sizes_of
+from autojit.tensor.memory_orders import order_of, places_of
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import shows_grad, wants_grad
@@ -78,11 +80,15 @@ def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tenso
 
 def laid_out(fresh: Tensor, order: Sequence[int]) -> Tensor:
     """A tensor nobody else looks at, with its elements moved so that the axes lie in memory in this order."""
-    array = fresh._array
-    if array is None or array.transpose(order).flags.c_contiguous:
+    array = fresh._array if fresh._array is not None else layout_of(fresh)
+    if array.transpose(order).flags.c_contiguous:
         return fresh
-    places = [list(order).index(axis) for axis in range(len(order))]
-    fresh._array = array.transpose(order).copy(order="C").transpose(places)
+    if fresh._array is None:
+        if state.trace is not None and fresh._value is not None:
+            memory = np.empty([array.shape[axis] for axis in order], array.dtype)
+            state.trace.set_order(fresh._value, memory.transpose(places_of(order)))
+        return fresh
+    fresh._array = array.transpose(order).copy(order="C").transpose(places_of(order))
     if fresh._storage is not None:
         fresh._storage.array = fresh._array
     return fresh
@@ -101,10 +107,25 @@ def is_contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> bo
 def stride(self: Tensor, dim: int | None = None) -> Any:
     """Steps between neighbours per axis, in elements."""
     layout = layout_of(self)
+    if self._array is None and any(map(is_symbolic, type_of(self).shape)):
+        steps = _open_steps(layout, type_of(self).shape)
+        return steps if dim is None else steps[dim]
     steps = tuple(s // layout.itemsize for s in layout.strides)
     if not layout.size:  # NumPy has no steps for empty arrays
         steps = _row_major(layout.shape)
     return steps if dim is None else steps[dim]
+
+
+def _open_steps(layout: NDArray[Any], shape: Sequence[int]) -> tuple[int, ...]:
+    """The steps of a tensor with open sizes: they are open too where it has no gaps; else its sizes are asked for."""
+    order = order_of(layout)
+    if order is not None and order[:1] == ("strides",):
+        for n in shape:
+            int(n)
+        return tuple(s // layout.itemsize for s in layout.strides)
+    axes = tuple(range(len(shape))) if order is None else order
+    steps = _row_major([shape[axis] for axis in axes])
+    return tuple(steps[place] for place in places_of(axes))
 
 
 def _address(array: NDArray[Any]) -> int:
@@ -354,7 +375,7 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     steps, step = [], 1
     for n in reversed(shape):
         steps.append(step)
-        step *= max(n, 1)
+        step *= size_max(n, 1)
     return tuple(reversed(steps))
 
 

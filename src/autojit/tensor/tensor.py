@@ -18,6 +18,7 @@ from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.tensor.node import TYPES, new_type
 from autojit.tensor.size import Size
+from autojit.tensor.state import state
 from autojit.tensor.storage import INFERENCE_VIEW, Storage, View
 
 if TYPE_CHECKING:
@@ -365,8 +366,11 @@ def layout_of(t: Tensor) -> NDArray[Any]:
     storage = t._storage
     root = storage.array if storage is not None else None
     if root is None:
-        of_root = storage.value.type if storage is not None and storage.value is not None else type_of(t)
-        root = np.empty(of_root.shape, of_root.dtype.numpy)  # never touched, so it costs address space only
+        value = storage.value if storage is not None and storage.value is not None else t._value
+        root = None if state.trace is None else state.trace.order_of(value)
+        if root is None:
+            of_root = type_of(t) if value is None else value.type
+            root = np.empty(of_root.shape, of_root.dtype.numpy)  # never touched, so it costs address space only
     for op in storage_chain(t):
         root = op.eager(root)
     return root

@@ -1,0 +1,103 @@
+"""How tensors of a capture lie in memory: what eager mode would say of their strides.
+
+The rule is ``tensor.memory_orders``. What it says of a value of the graph depends on how arguments and state lie, so
+the capture notes which of them were asked: the step holds for calls in which these lie alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Node, Value
+from autojit.ir.op import Op
+from autojit.ops.shape import Reshape
+from autojit.tensor.memory_orders import Order, order_of, result_order, stand_in
+
+if TYPE_CHECKING:
+    from autojit.jit.trace import StateEntry
+
+
+class TraceOrders:
+    """The part of a trace that knows how values lie in memory."""
+
+    builder: GraphBuilder
+    definition: dict[Value, Node]
+    state: dict[int, StateEntry]
+
+    def __init__(self) -> None:
+        self.orders: dict[Value, Any] = {}  # stand-ins; None: row-major
+        self.given: dict[Value, Any] = {}  # of arguments: their arrays' (shape, strides, dtype) in this call
+        self.relied_on: dict[Value, Order] = {}  # arguments and state whose order the capture depends on
+
+    if TYPE_CHECKING:
+
+        def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...
+        def _index(self) -> None: ...
+
+    def give(self, value: Value, array: Any) -> None:
+        """An argument's value lies as this array."""
+        self.given[value] = array.shape, array.strides, array.dtype
+
+    def order_of(self, value: Value) -> Any:
+        """A stand-in for a value: an array that lies as it does in eager mode; None for row-major order."""
+        orders = self.orders
+        if value in orders:
+            return orders[value]
+        self._index()
+        stack = [value]
+        while stack:
+            current = stack[-1]
+            node = self.definition.get(current)
+            if current in orders:
+                stack.pop()
+            elif node is None:
+                orders[stack.pop()] = self._order_of_input(current)
+            elif not (node.op.keeps_order or node.op.is_view):
+                orders.update(dict.fromkeys(node.outputs))
+            else:
+                missing = [v for v in node.inputs if v not in orders]
+                stack.extend(missing)
+                if not missing:
+                    found = result_order(
+                        node.op, [orders[v] for v in node.inputs], [v.type for v in node.inputs], node.outputs[0].type
+                    )
+                    orders.update(dict.fromkeys(node.outputs, found))
+        return orders[value]
+
+    def _order_of_input(self, value: Value) -> Any:
+        given = self.given.get(value)
+        if given is not None:
+            shape, strides, dtype = given
+            found = stand_in(shape, strides, dtype)
+            self.relied_on[value] = None if found is None else order_of(found)
+            return found
+        for entry in self.state.values():
+            if entry.input is value:
+                self.relied_on[value] = order_of(entry.array)
+                return None if entry.array.flags.c_contiguous else entry.array
+        return None
+
+    def set_order(self, value: Value, array: Any) -> None:
+        """From now on a value that nobody else has lies as an array; None: in row-major order."""
+        self.orders[value] = None if array is None or array.flags.c_contiguous else array
+
+    def keep_order(self, before: Value, value: Value, is_own: bool) -> Value:
+        """What memory holds that held ``before`` and now gets ``value``: the same numbers, lying as before.
+
+        ``is_own``: nobody else has the value.
+        """
+        wanted = self.order_of(before)
+        if wanted is None and is_own:
+            self.orders[value] = None
+            return value
+        found = self.order_of(value)
+        if (wanted is None and found is None) or (
+            wanted is not None and found is not None and wanted.strides == found.strides
+        ):
+            return value
+        if not is_own:
+            (value,) = self.apply(Reshape(value.type.shape), (value,))
+        self.orders[value] = wanted
+        return value
