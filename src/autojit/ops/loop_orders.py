@@ -30,13 +30,14 @@ def settled(function: Callable[..., Any]) -> Callable[..., Any]:
     def compute(*arrays: Any) -> Any:
         found = function(*arrays)
         if type(found) is tuple:
-            return tuple([_as_loop(one, arrays) for one in found])
-        return _as_loop(found, arrays)
+            return tuple([as_loop(one, arrays) for one in found])
+        return as_loop(found, arrays)
 
     return compute
 
 
-def _as_loop(found: Any, operands: Sequence[Any]) -> Any:
+def as_loop(found: Any, operands: Sequence[Any]) -> Any:
+    """``found``, or its elements in an array that lies as a loop over the operands would have made it."""
     if type(found) is not np.ndarray or found.ndim < 2:
         return found
     if found.flags.c_contiguous and all(a.flags.c_contiguous for a in operands):

@@ -15,6 +15,7 @@ from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.base import Structured, normalize_axis
+from autojit.ops.loop_orders import in_order_of
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.shape import (
     Permute,
@@ -228,7 +229,12 @@ class ViewUpdate(Structured):
         return base
 
     def eager(self, base: NDArray[Any], piece: NDArray[Any]) -> NDArray[Any]:
-        result = base.copy(order="K")  # in the base's own layout, so that a reshape in the chain is a view again
+        # in the base's own order, so that a reshape in the chain is a view again
+        if base.flags.c_contiguous:
+            result = base.copy()
+        else:
+            result = in_order_of([base], base.dtype)
+            result[...] = base
         shown = result
         for op in self.chain:
             shown = op.eager(shown)

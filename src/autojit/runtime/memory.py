@@ -221,8 +221,10 @@ def allocate_array(
     mapping = block_cache.take(size_bytes)
     if element.isbuiltin == 1:
         return np.asarray(_Block(mapping, shape, element, block_cache, strides))
-    memory = (ctypes.c_char * size_bytes).from_address(mapping.address)  # dtypes that the interface has no name for
-    memory.owner = _Block(mapping, (size_bytes,), np.dtype(np.uint8), block_cache)  # type: ignore[attr-defined]
+    memory: Any = (ctypes.c_char * size_bytes).from_address(
+        mapping.address
+    )  # dtypes that the interface has no name for
+    memory.owner = _Block(mapping, (size_bytes,), np.dtype(np.uint8), block_cache)
     return np.ndarray(shape, element, memory, strides=strides)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from autojit.core.dtypes import bfloat16, float16
 from autojit.core.errors import IndexOutOfRangeError
 from autojit.ir.op import Op
+from autojit.ops.loop_orders import as_loop
 from autojit.tensor.kernels import LARGE, evaluate_by_kernel
 from autojit.tensor.state import state
 
@@ -106,7 +107,7 @@ def _fused(op: Any, arrays: Sequence[NDArray[Any]]) -> Any:
     found = evaluate_by_kernel(op, [_as_single(a, shape) for a in arrays])
     if found is None:
         found = evaluate_by_kernel(op, [np.ascontiguousarray(np.broadcast_to(a, shape)) for a in arrays])
-    return found
+    return as_loop(found, arrays)
 
 
 def _as_single(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

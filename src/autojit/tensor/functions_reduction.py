@@ -26,7 +26,7 @@ from autojit.tensor.functions_elementwise import (
     sub,
     where,
 )  # fmt: skip
-from autojit.tensor.kernels import in_one_step
+from autojit.tensor.kernels import in_one_step, settle_composite
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, floating
 from autojit.tensor.state import state
@@ -453,7 +453,9 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     x = _floats(input, dtype, "softmax")
     if _is_common(x):
         return apply_single(_normalised(ops.Softmax, dim, x._array.ndim), x)
-    return rename_node(ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax")), "SoftmaxBackward0")
+    found = ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax"))
+    settle_composite(found, (x,))
+    return rename_node(found, "SoftmaxBackward0")
 
 
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
@@ -462,6 +464,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     if _is_common(x):
         return apply_single(_normalised(ops.LogSoftmax, dim, x._array.ndim), x)
     found = ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))
+    settle_composite(found, (x,))
     return rename_node(found, "LogSoftmaxBackward0")
 
 

@@ -189,14 +189,14 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
         composites = _array_composites or _load_composites()
         found = composites[name](*operands, *options)
         for one in (found,) if results == 1 else found:
-            _settle(one, operands)
+            settle_composite(one, operands)
     if node:
         rename_node(found if results == 1 else found[0], node)
     return found
 
 
-def _settle(found: Any, operands: Sequence[Tensor]) -> None:
-    """Put a composite's result, made by several ops, in row-major order, as its compiled step makes it."""
+def settle_composite(found: Any, operands: Sequence[Tensor]) -> None:
+    """Put a composite's result, made by several ops, in row-major order, as the one op for it makes it."""
     if state.layers or type(found) is not Tensor or any(found is t for t in operands) or found._storage is not None:
         return
     if found._array is None:
