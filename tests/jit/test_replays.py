@@ -83,7 +83,7 @@ def _shown(capture: Capture) -> Iterator[str]:
         version = entry.storage.version if entry.input.type.dtype.is_differentiable else "of the seed"
         changed = f"{version} {entry.storage.changed_by} {entry.storage.changed_at}"
         yield f"state {entry.input.type} {numbers[entry.value]} {entry.requires_grad} {changed}"
-    for grad in capture.effects.grads:
+    for grad in capture.effects.gradients.all:
         yield f"grad {None if grad.value is None else numbers[grad.value]}"
 
 
