@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import linecache
 import os
 import random
@@ -21,6 +22,10 @@ from autojit.testing.fuzz.watching import Ended, Fact, Watch
 
 MODES = ("eager", "compiled", "passes off")
 ProgramFunction = Callable[[Callable[..., Any], Watch], None]
+
+
+COLLECT_EVERY = 25  # a collection of all objects takes as long as half a program
+_forgotten = itertools.count(1)
 
 
 class Seen(NamedTuple):
@@ -82,7 +87,8 @@ def _same_world() -> Iterator[None]:
 
 
 def forget(name: str) -> None:
-    """Drop a program's lines and what it left in memory."""
+    """Drop a program's lines; every some programs, what they left in memory."""
     linecache.cache.pop(f"<fuzz {name}>", None)
     sys.modules.pop(f"fuzz_{name}", None)
-    gc.collect()
+    if next(_forgotten) % COLLECT_EVERY == 0:
+        gc.collect()

@@ -45,6 +45,7 @@ def shrink(
     passes_off = verdict.mode == "passes off"
     search = _Search(program, verdict, seconds, judged or (lambda p: judge_program(p, passes_off)))
     search.end_at_the_finding()
+    search.watch_less()
     search.drop_unused()
     size = max(1, len(program.body) // 2)
     while not search.is_over():
@@ -105,6 +106,17 @@ class _Search:
         calls = [k for k, node in enumerate(self.best.body) if "see.call(" in str(node)]
         if match and int(match[1]) < len(calls):
             self.accept(self.best.with_body(self.best.body[: calls[int(match[1])]]))
+
+    def watch_less(self) -> None:
+        """Watch only what the finding was seen in."""
+        named = re.search(r": (\w+)", self.verdict.place)
+        for k, node in enumerate(self.best.body):
+            if isinstance(node, str) and node.startswith("see.watch("):
+                body = self.best.body
+                kept = re.search(rf"\b{named[1]}=lambda: [\w.]+", node) if named else None
+                line = (f"see.watch({kept[0]})",) if kept else ()
+                self.accept(self.best.with_body((*body[:k], *line, *body[k + 1 :])))
+                return
 
     def drop_unused(self) -> None:
         """Leave out, all at once, what makes names that nothing reads."""

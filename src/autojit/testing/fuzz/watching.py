@@ -74,7 +74,7 @@ class Watch:
             return
         for k in range(1, order + 1):
             found = self._attempt(place, functools.partial(_gradients, loss, wanted))
-            self._note(f"{place} of order {k}", found)
+            self._note(f"{place} of order {k}", [g.detach() for g in found])
             loss = _scalar(found)
             if loss is None:
                 return

@@ -1,0 +1,119 @@
+"""Mutants by the dozen: each in a process of its own, against the killers that may see it; the share that is seen.
+
+A mutant whose module cannot be imported, or that hangs, counts as killed: nobody would ship it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autojit.testing.fuzz.campaign import judge_seed
+from autojit.testing.mutants.attempt import SEEN, UNSEEN
+from autojit.testing.mutants.targets import FAMILIES, ROOT, Target, every_mutation
+
+BASELINE_PROGRAMS = 40
+
+
+@dataclass
+class Outcome:
+    """What became of the mutants."""
+
+    killed: list[tuple[Target, str]] = field(default_factory=list)
+    survivors: list[Target] = field(default_factory=list)
+    elapsed_s: float = 0.0
+
+    def text(self) -> str:
+        """The report."""
+        total = len(self.killed) + len(self.survivors)
+        by_family: Counter[str] = Counter(t.family for t, _ in self.killed)
+        every: Counter[str] = Counter([*by_family.elements(), *(t.family for t in self.survivors)])
+        killers = Counter(why.split(" ", 1)[0] for _, why in self.killed)
+        lines = [
+            f"{len(self.killed)} of {total} mutants killed ({100 * len(self.killed) / max(total, 1):.1f} %) in {self.elapsed_s:.0f} s"
+        ]
+        lines += [f"  {name:12} {by_family[name]:4} of {count}" for name, count in every.items()]
+        lines.append("by: " + ", ".join(f"{name} {count}" for name, count in killers.most_common()))
+        if self.survivors:
+            lines.append("survivors:")
+            lines += [f"  {t.identity}  {t.describe()}" for t in self.survivors]
+        return "\n".join(lines)
+
+
+def sample_mutants(count: int | None, seed: int, families: Sequence[str] = ()) -> list[Target]:
+    """All mutants, or a sample with equal parts of every family."""
+    if count is None:
+        return every_mutation(tuple(families))
+    names = [f.name for f in FAMILIES if not families or f.name in families]
+    draws = random.Random(seed)
+    chosen: list[Target] = []
+    for k, name in enumerate(names):
+        known = every_mutation((name,))
+        share = count // len(names) + (k < count % len(names))
+        chosen += draws.sample(known, min(share, len(known)))
+    return chosen
+
+
+def make_baseline(programs: int = BASELINE_PROGRAMS) -> dict[int, str]:
+    """Verdicts of the unmutated product, of the programs on which both modes agree."""
+    verdicts = {seed: judge_seed(seed).kind for seed in range(programs)}
+    return {seed: kind for seed, kind in verdicts.items() if kind in ("agrees", "refused", "eager error")}
+
+
+def run_mutants(targets: Sequence[Target], seconds: float, workers: int, loud: bool = False) -> Outcome:
+    """Every target in a process of its own; ``seconds`` for each killer that is bounded by time."""
+    began = time.monotonic()
+    outcome = Outcome()
+    with tempfile.TemporaryDirectory(prefix="autojit-mutants-") as folder:
+        path = Path(folder) / "baseline.json"
+        path.write_text(json.dumps(make_baseline()), encoding="utf-8")
+
+        def attempt(target: Target) -> tuple[Target, str]:
+            return target, _run(target, path, seconds)
+
+        with ThreadPoolExecutor(workers) as pool:
+            for target, why in pool.map(attempt, targets):
+                if why:
+                    outcome.killed.append((target, why))
+                else:
+                    outcome.survivors.append(target)
+                if loud:
+                    print(
+                        f"{'killed  ' if why else 'SURVIVED'} {target.identity} {target.describe()}  {why}", flush=True
+                    )
+    outcome.elapsed_s = time.monotonic() - began
+    return outcome
+
+
+def _run(target: Target, baseline: Path, seconds: float) -> str:
+    """Why a mutant was killed, "" when it was not."""
+    script = Path(__file__).with_name("attempt.py")
+    text = baseline.with_name(f"{target.identity.replace('/', '_').replace(':', '_')}.txt")
+    text.write_text(target.text(), encoding="utf-8")
+    arguments = [target.family, target.module, str(ROOT / target.path), str(text), str(baseline), str(seconds)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])}
+    try:
+        done = subprocess.run(
+            [sys.executable, str(script), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=20 * seconds + 120,
+            env=environment,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "hang"
+    if done.returncode == UNSEEN:
+        return ""
+    last = (done.stdout.strip() or done.stderr.strip()).rsplit("\n", 1)[-1]
+    return last if done.returncode == SEEN else f"crash with {done.returncode}: {last}"[:160]
