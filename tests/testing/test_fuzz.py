@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.testing.fuzz import check, sample, sample_array
 from autojit.testing.fuzz.generate import generate
 from autojit.testing.fuzz.program import Block, Program
 from autojit.testing.fuzz.running import load, run
@@ -63,7 +66,20 @@ def test_only_a_difference_that_the_inputs_last_digits_make_is_rounding(text: st
 
 
 def test_samples_do_not_depend_on_the_run() -> None:
-    from autojit.testing.fuzz import sample, sample_array
-
     assert np.array_equal(sample(3, 2, 2).numpy(), sample_array(3, 2, 2))
     assert sample(3, 4, dtype=aj.int32).dtype is aj.int32
+
+
+def test_a_users_step_is_called_with_other_arguments() -> None:
+    def make(jit: Any) -> Any:
+        return jit(lambda x, y: (x @ y.mT).tanh())
+
+    assert check(make, sample(1, 3, 2), sample(2, 3, 2)) >= 10
+
+
+def test_a_users_step_that_differs_is_shown() -> None:
+    def make(jit: Any) -> Any:
+        return jit(lambda x: x * 2 if jit is aj.jit else x)
+
+    with pytest.raises(AssertionError, match="call 1: result"):
+        check(make, sample(1, 3))

@@ -11,6 +11,10 @@ from autojit.testing.fuzz.campaign import Campaign, class_of, judge_seed, shrink
 from autojit.testing.fuzz.generate import generate
 from autojit.testing.fuzz.showing import report
 from autojit.testing.fuzz.verdicts import Verdict
+from autojit.testing.mutants.campaign import run_mutants, sample_mutants
+from autojit.testing.mutants.targets import FAMILIES
+
+WANTED = 0.95  # of the mutants, killed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,10 +28,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="write shrunk scripts there")
     parser.add_argument("--shrink", type=int, default=1, metavar="N", help="findings of a class to shrink; default: 1")
     parser.add_argument("--shrink-seconds", type=float, default=20.0, help="for each of them; default: 20")
+    parser.add_argument(
+        "--mutants", type=int, nargs="?", const=-1, default=None, metavar="N",
+        help="plant N errors (all of them, without N), one after the other, and count how many are seen",
+    )  # fmt: skip
+    parser.add_argument("--killer-seconds", type=float, default=10.0, help="for each search for a mutant; default: 10")
+    parser.add_argument("--family", action="append", default=[], choices=[f.name for f in FAMILIES], help="of mutants")
     parser.add_argument("--verbose", action="store_true", help="print each finding as it is met")
     options = parser.parse_args(arguments)
     if options.only is not None:
         return _only(options.only, options.shrink_seconds)
+    if options.mutants is not None:
+        return _mutants(options)
 
     def tell(seed: int, verdict: Verdict) -> None:
         if options.verbose:
@@ -40,6 +52,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.out is not None:
         write_scripts(summary, options.out, options.shrink, options.shrink_seconds)
     return 1 if summary.findings else 0
+
+
+def _mutants(options: argparse.Namespace) -> int:
+    """How many planted errors are seen; 1 when fewer than 95 in 100."""
+    targets = sample_mutants(None if options.mutants < 0 else options.mutants, options.seed, options.family)
+    outcome = run_mutants(targets, options.killer_seconds, options.workers, options.verbose)
+    print(outcome.text())
+    return 0 if len(outcome.killed) >= WANTED * len(targets) else 1
 
 
 def _only(seed: int, seconds: float) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.config import config
+from autojit.tensor.state import reference_only
 from autojit.testing.fuzz.watching import Ended, Fact, Watch
 
 MODES = ("eager", "compiled", "passes off")
@@ -57,7 +58,11 @@ def run(program: ProgramFunction, mode: str) -> Seen:
     try:
         with _same_world(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program((lambda f: f) if mode == "eager" else aj.jit, see)
+            if mode == "eager":
+                with reference_only():  # NumPy and nothing else
+                    program(lambda f: f, see)
+            else:
+                program(aj.jit, see)
     except Ended:
         pass
     except Exception as error:

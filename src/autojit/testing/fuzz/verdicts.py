@@ -23,7 +23,7 @@ EPSILON = {
 UNITS = 1000.0  # rounding errors of a chain of some tens of ops and short sums, in units of the largest magnitude
 SHAKES = 3
 EXPLAINED = 30.0  # times the movement of the shaken eager run that a difference may reach
-MINOR = ("strides", "version moved", "is_leaf", "requires_grad", "memory")  # told when nothing else differs
+MINOR = ("strides", "version moved", "is_leaf", "requires_grad", "memory", "identity")  # told when nothing else differs
 BROKEN = ("NameError", "UnboundLocalError", "SyntaxError")  # of a program that lost a statement while it was shrunk
 
 

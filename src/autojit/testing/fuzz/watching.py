@@ -111,14 +111,13 @@ class Watch:
         self.facts.append(Fact(place, "version moved", version != before))
 
     def _note_sharing(self, place: str, result: Any, args: Any) -> None:
-        """Which results are, or lie in, the memory of which arguments."""
+        """Which results are, or are in, the memory of which arguments."""
         given = _tensors(args)
         for k, made in enumerate(_tensors(result)):
-            for j, argument in enumerate(given):
-                if made is argument:
-                    self.facts.append(Fact(f"{place}: result tensor {k}", "identity", f"is argument {j}"))
-                elif _shares(made, argument):
-                    self.facts.append(Fact(f"{place}: result tensor {k}", "memory", f"of argument {j}"))
+            same = [j for j, argument in enumerate(given) if made is argument]
+            shared = [j for j, argument in enumerate(given) if made is not argument and _shares(made, argument)]
+            self.facts.append(Fact(f"{place}: result tensor {k}", "identity", same))
+            self.facts.append(Fact(f"{place}: result tensor {k}", "memory", shared))
 
 
 def _gradients(loss: aj.Tensor, wanted: list[aj.Tensor]) -> list[aj.Tensor]:

@@ -61,4 +61,5 @@ def main(family: str, module: str, path: str, text: str, baseline: str, seconds:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:6], float(sys.argv[6])))
+    given = sys.argv[1:]
+    sys.exit(main(given[0], given[1], given[2], given[3], given[4], float(given[5])))

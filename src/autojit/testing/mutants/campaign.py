@@ -22,7 +22,7 @@ from autojit.testing.fuzz.campaign import judge_seed
 from autojit.testing.mutants.attempt import SEEN, UNSEEN
 from autojit.testing.mutants.targets import FAMILIES, ROOT, Target, every_mutation
 
-BASELINE_PROGRAMS = 40
+BASELINE_PROGRAMS = 120
 
 
 @dataclass
@@ -39,9 +39,8 @@ class Outcome:
         by_family: Counter[str] = Counter(t.family for t, _ in self.killed)
         every: Counter[str] = Counter([*by_family.elements(), *(t.family for t in self.survivors)])
         killers = Counter(why.split(" ", 1)[0] for _, why in self.killed)
-        lines = [
-            f"{len(self.killed)} of {total} mutants killed ({100 * len(self.killed) / max(total, 1):.1f} %) in {self.elapsed_s:.0f} s"
-        ]
+        share = 100 * len(self.killed) / max(total, 1)
+        lines = [f"{len(self.killed)} of {total} mutants killed ({share:.1f} %) in {self.elapsed_s:.0f} s"]
         lines += [f"  {name:12} {by_family[name]:4} of {count}" for name, count in every.items()]
         lines.append("by: " + ", ".join(f"{name} {count}" for name, count in killers.most_common()))
         if self.survivors:

@@ -1,8 +1,8 @@
 """Mutations of a module's source: small changes of one expression or statement, numbered in the order of the text.
 
-``mutations(path, functions)`` lists them, ``mutate(source, number)`` gives the changed text. The operators are those that
-errors of hand resemble: a sign, a dropped factor or term, swapped operands, a comparison's edge, a constant off by one, a
-condition turned round, a statement forgotten.
+``mutations(source, wanted)`` lists them, ``mutate(source, wanted, number)`` gives the changed text. They resemble
+slips of the hand: a sign, a dropped factor or term, swapped operands, a comparison's edge, a constant off by one, a
+condition turned round, a forgotten statement.
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ SWAPPED_CALLS = {  # functions of ops and emitters whose confusion is an error t
 }  # fmt: skip
 IDENTITIES = ("neg", "square", "conj", "reciprocal", "sqrt", "exp", "sum", "negative")  # calls that may be left out
 TERMS = ("add", "sub", "mul", "div")  # calls of which one operand may be left out
+SYMMETRIC = (  # calls whose swapped operands mean the same, or are of two kinds and fail at once
+    "add", "mul", "fadd", "fmul", "maximum", "minimum", "isinstance", "getattr", "hasattr", "zip", "range", "replace",
+    "bind", "as_operand", "cast", "Graph", "full", "result_of", "sum", "permute", "reshape", "broadcast_to",
+)  # fmt: skip
 BINARY: dict[type[ast.operator], ast.operator] = {
-    ast.Add: ast.Sub(), ast.Sub: ast.Add(), ast.Mult: ast.Add(), ast.Div: ast.Mult(), ast.FloorDiv: ast.Mult(), ast.Mod: ast.FloorDiv(),
+    ast.Add: ast.Sub(), ast.Sub: ast.Add(), ast.Mult: ast.Add(), ast.Div: ast.Mult(), ast.FloorDiv: ast.Mult(),
+    ast.Mod: ast.FloorDiv(),
 }  # fmt: skip
 COMPARISONS: dict[type[ast.cmpop], ast.cmpop] = {
-    ast.Lt: ast.LtE(), ast.LtE: ast.Lt(), ast.Gt: ast.GtE(), ast.GtE: ast.Gt(), ast.Eq: ast.NotEq(), ast.NotEq: ast.Eq(),
-    ast.Is: ast.IsNot(), ast.IsNot: ast.Is(), ast.In: ast.NotIn(), ast.NotIn: ast.In(),
+    ast.Lt: ast.LtE(), ast.LtE: ast.Lt(), ast.Gt: ast.GtE(), ast.GtE: ast.Gt(), ast.Eq: ast.NotEq(),
+    ast.NotEq: ast.Eq(), ast.Is: ast.IsNot(), ast.IsNot: ast.Is(), ast.In: ast.NotIn(), ast.NotIn: ast.In(),
 }  # fmt: skip
 Change = Callable[[ast.AST], ast.AST | None]  # of a copy of the node; None: leave the statement out
 
@@ -42,13 +47,18 @@ class _Site(NamedTuple):
     function: str
     node: ast.AST
     change: Change
-    text: str
+    what: str
+
+    def text(self) -> str:
+        """The change in words."""
+        trial = self.change(copy.deepcopy(self.node))
+        return self.what if trial is None else f"{_short(self.node)} -> {_short(trial)}"
 
 
 def mutations(source: str, wanted: Callable[[str], bool]) -> list[Mutation]:
     """Every mutation of the functions whose qualified name is wanted."""
     sites = _sites(ast.parse(source), wanted)
-    return [Mutation(k, s.function, getattr(s.node, "lineno", 0), s.text) for k, s in enumerate(sites)]
+    return [Mutation(k, s.function, getattr(s.node, "lineno", 0), s.text()) for k, s in enumerate(sites)]
 
 
 def mutate(source: str, wanted: Callable[[str], bool], number: int) -> str:
@@ -109,13 +119,11 @@ def _is_in_an_error(node: ast.AST) -> bool:
 
 def _of_node(node: ast.AST, function: str) -> Iterator[_Site]:
     for change, what in _changes(node):
-        trial = change(copy.deepcopy(node))
-        after = what if trial is None else f"{_short(node)} -> {_short(trial)}"
-        yield _Site(function, node, change, after)
+        yield _Site(function, node, change, what)
 
 
 def _short(node: ast.AST) -> str:
-    text = ast.unparse(node).split("\n", 1)[0]
+    text = f"if {ast.unparse(node.test)}:" if isinstance(node, ast.If) else ast.unparse(node).split("\n", 1)[0]
     return text if len(text) <= 70 else text[:67] + "..."
 
 
@@ -153,12 +161,9 @@ def _call_changes(node: ast.Call) -> Iterator[tuple[Change, str]]:
         yield _argument, ""
     if name in TERMS and len(node.args) == 2:
         yield _argument, ""
-    if (
-        name not in ("isinstance", "getattr", "hasattr", "add", "mul", "zip", "range", "fadd", "fmul", "replace")
-        and len(node.args) == 2
-    ):
-        if not any(isinstance(a, ast.Starred) for a in node.args):
-            yield _swapped_arguments, ""
+    is_plain = len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args)
+    if is_plain and name not in SYMMETRIC:
+        yield _swapped_arguments, ""
 
 
 def _called(node: ast.Call) -> str:
