@@ -51,6 +51,8 @@ class _Site(NamedTuple):
 
     def text(self) -> str:
         """The change in words."""
+        if isinstance(self.node, ast.If):  # without its body
+            return f"{_short(self.node)} -> {_short(ast.If(ast.UnaryOp(ast.Not(), self.node.test), [], []))}"
         trial = self.change(copy.deepcopy(self.node))
         return self.what if trial is None else f"{_short(self.node)} -> {_short(trial)}"
 
