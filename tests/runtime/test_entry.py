@@ -38,6 +38,7 @@ from autojit.runtime.entry_spec import (
     WordGuard,
 )
 from autojit.runtime.executable import Executable, OutputSpec
+from autojit.runtime.gate import Reentered
 from autojit.runtime.loader import load
 from autojit.runtime.object_layout import layout_is_known, slot_offset
 
@@ -80,7 +81,7 @@ def spec_of(**changes: Any) -> EntrySpec:
     spec = EntrySpec(
         step.step_address,
         step.table_address,
-        step.busy_address,
+        step.gate,
         arguments=(TensorArgument(Tensor, CHECK, 0, slot_equals=PLAIN),),
         rings=(ring(),),
         results=(Output(0),),
@@ -354,10 +355,11 @@ def test_with_a_fallback_kept_results_cost_no_slow_calls(entry_type: MakeEntry) 
 def test_a_running_step_is_busy(entry_type: MakeEntry) -> None:
     spec = spec_of()
     entry = entry_type(spec)
-    spec.keep._busy.value = 1
-    assert entry.call(filled()) is Refusal.BUSY
-    assert entry.last_failure() == ("busy", 0)
-    spec.keep._busy.value = 0
+    with spec.gate.held():
+        assert entry.call(filled()) is Refusal.BUSY
+        assert entry.last_failure() == ("busy", 0)
+        with pytest.raises(Reentered):
+            entry.attempt(filled())
     assert isinstance(entry.call(filled()), Tensor)
 
 
@@ -374,7 +376,7 @@ define void @aj_step(ptr %table) nounwind {
 def test_a_long_step_lets_other_threads_run(entry_type: MakeEntry) -> None:
     step = Executable(load(compiled(SLEEPING)), 1, [])
     arguments = (TensorArgument(Tensor, CHECK, 0),)
-    spec = EntrySpec(step.step_address, step.table_address, step.busy_address, arguments, releases_gil=True, keep=step)
+    spec = EntrySpec(step.step_address, step.table_address, step.gate, arguments, releases_gil=True, keep=step)
     entry = entry_type(spec)
     results: list[Any] = []
     caller = threading.Thread(target=lambda: results.append(entry.call(filled())))
@@ -505,10 +507,10 @@ def test_a_call_with_ten_tensors_and_twenty_guards_is_cheap() -> None:
 @pytest.mark.parametrize("entry_type", ENTRIES)
 def test_a_step_that_fails_raises_and_can_run_again(entry_type: MakeEntry, releases_gil: bool) -> None:
     word = np.zeros(1, np.int64)
-    seen_busy: list[int] = []
+    seen_busy: list[bool] = []
 
     def on_error() -> None:
-        seen_busy.append(ctypes.c_int64.from_address(spec.busy_address).value)
+        seen_busy.append(spec.gate.is_mine())
         word[0] = 0
         raise IndexError("out of range")
 
@@ -519,5 +521,5 @@ def test_a_step_that_fails_raises_and_can_run_again(entry_type: MakeEntry, relea
     word[0] = 7  # as if the step had written it
     with pytest.raises(IndexError, match="out of range"):
         entry.call(filled(1.0))
-    assert seen_busy == [1]
+    assert seen_busy == [True] and not spec.gate.is_taken()
     assert (entry.call(filled(3.0))._array == 4).all()

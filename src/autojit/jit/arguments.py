@@ -85,10 +85,9 @@ class ArgumentLeaf:
     entry: Tensor | None = None  # the shell with the history it had at the start; None without gradients
 
     def array(self, given: Any) -> Any:
-        """The array of a call's argument as native code can address it."""
+        """The array of a call's argument as native code can address it; the cell of a number is native calls' own."""
         if self.cell is not None:
-            self.cell[...] = given
-            return self.cell
+            return np.array(given, self.cell.dtype)
         return np.ascontiguousarray(given._array if isinstance(given, Tensor) else given)
 
 

@@ -34,6 +34,7 @@ class Call:
         self.shapes: dict[int, Shape] = {}  # of leaves with open sizes
         self.sizes: dict[str, int] = {}  # the values of the open sizes
         self.trace: Trace | None = None  # the capture that was begun last
+        self.epoch = 0  # the guard epoch before guards were looked at
         self.restart()
 
     def restart(self) -> None:

@@ -40,13 +40,13 @@ class Captures:
 
 
 def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:
-    """Every node below a branch."""
+    """Every node below a branch; other threads may add some meanwhile."""
     stack = list(branch)
     while stack:
         node = stack.pop()
         yield node
         if isinstance(node, Decision):
-            stack.extend(n for children in node.children.values() for n in children)
+            stack.extend(n for children in tuple(node.children.values()) for n in tuple(children))
 
 
 def remove(branch: Branch, capture: Capture) -> None:

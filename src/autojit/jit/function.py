@@ -10,16 +10,15 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FunctionType, MethodType
 from typing import Any
 
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
-from autojit.core.locks import new_lock
+from autojit.core.locks import new_lock, without_waiting
 from autojit.core.sizes import evaluate, recording
 from autojit.core.uncollected import uncollected
 from autojit.jit.arguments import (
@@ -35,7 +34,7 @@ from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, t
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, collect, hook_guards
-from autojit.jit.native import REFUSED, NativeStep, can_be_native
+from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
@@ -47,12 +46,13 @@ from autojit.jit.trace import Trace
 from autojit.jit.traced_math import traced_math
 from autojit.jit.verify import run_verified
 from autojit.runtime.ahead import compile_ahead
-from autojit.tensor.state import set_inference, set_layers, set_trace, state
+from autojit.runtime.entry_spec import Refusal
+from autojit.runtime.gate import Reentered
+from autojit.tensor.state import guard_epoch, set_inference, set_layers, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 SPLIT_LIMIT = 4096  # decisions on one path
 RECENT_LIMIT = 4  # native steps that are asked in turn
-_trying = threading.local()  # whether this thread asks them, so that one that refuses says so
 
 
 @contextmanager
@@ -92,7 +92,7 @@ class JitFunction:
         self.newest: CompiledStep | None = None
         self._entries: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
         self._natives: list[NativeStep] = []
-        self._recent: list[list[NativeStep]] = [[] for _ in self._entries]
+        self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._entries]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self._lock = new_lock()
 
@@ -138,24 +138,20 @@ class JitFunction:
 
     def _refused(self, *args: Any, **kwargs: Any) -> Any:
         """The step of the last call does not fit; one of those before may, without Python looking at every guard."""
-        if getattr(_trying, "is_on", False):
-            return REFUSED
         if state.anomaly or state.autocast is not None:
             return self._slow(*args, **kwargs)
         mode = self._mode()
         last = self._entries[mode]
-        _trying.is_on = True
-        try:
-            packed = in_row_major(args, kwargs)
-            for native in self._recent[mode]:
-                if not native.is_present or (native.call == last if packed is None else not native.may_copy(packed)):
-                    continue
-                found = native.call(*args, **kwargs) if packed is None else native.call(*packed.args, **packed.kwargs)
-                if found is not REFUSED:
+        packed = in_row_major(args, kwargs)
+        given, named = (args, kwargs) if packed is None else (packed.args, packed.kwargs)
+        for native in self._recent[mode]:
+            if not native.is_present or (native.call == last if packed is None else not native.may_copy(packed)):
+                continue
+            with suppress(Reentered):
+                found = native.attempt(*given, **named)
+                if type(found) is not Refusal:
                     self._entries[mode] = native.call
                     return found
-        finally:
-            _trying.is_on = False
         return self._slow(*args, **kwargs)
 
     # -- a call through Python
@@ -166,16 +162,36 @@ class JitFunction:
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
+        try:
+            with self._alone():
+                while True:
+                    rebinding = self.rebinding
+                    try:
+                        if rebinding is None:
+                            return self._through_python(args, kwargs)
+                        rebinding.installed = None
+                        return rebinding.store(self._through_python((rebinding.values(), args, kwargs), {}))
+                    except (Rebinds, Releases) as found:
+                        self._take_over(found)
+        except Reentered:
+            with eager():
+                return self.function(*args, **kwargs)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """With the function's lock: one thread at a time looks for steps, captures, and runs them from Python.
+
+        Raises:
+            Reentered: the thread is in a native call, for which the thread that has the lock may be waiting.
+        """
+        with without_waiting(self._lock) as is_taken:
+            if is_taken:
+                yield
+                return
+        if any(native.step.segment.gate.is_mine() for native in self._natives):
+            raise Reentered
         with self._lock:
-            while True:
-                rebinding = self.rebinding
-                try:
-                    if rebinding is None:
-                        return self._through_python(args, kwargs)
-                    rebinding.installed = None
-                    return rebinding.store(self._through_python((rebinding.values(), args, kwargs), {}))
-                except (Rebinds, Releases) as found:
-                    self._take_over(found)
+            yield
 
     def _take_over(self, found: Rebinds | Releases) -> None:
         """What the function assigns anew becomes arguments and results of its steps; what it does no more, state."""
@@ -190,27 +206,27 @@ class JitFunction:
         self.roots.clear()
         self.open_numbers.clear()
         self._entries = [None] * 4
-        self._recent = [[] for _ in self._entries]
+        self._recent = [() for _ in self._entries]
         self.counts.note(f"{found.why}: {', '.join(place.name for place in found.locations)}")
 
     def _through_python(self, args: Any, kwargs: Any) -> Any:
         call = Call(args, kwargs)
-        with self._lock:
-            call.bound = self.gathering.again(call.leaves)
-            self.counts.calls += 1
-            while True:
-                try:
-                    if state.observer is None:
-                        return self._run(call)
-                    return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
-                except Conflict as conflict:  # nothing has been written yet
-                    call.bound |= conflict.leaves
-                    call.restart()
-                except Fixed:
-                    call.is_fixed = True
-                    call.restart()
+        call.bound = self.gathering.again(call.leaves)
+        self.counts.calls += 1
+        while True:
+            try:
+                if state.observer is None:
+                    return self._run(call)
+                return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
+            except Conflict as conflict:  # nothing has been written yet
+                call.bound |= conflict.leaves
+                call.restart()
+            except Fixed:
+                call.is_fixed = True
+                call.restart()
 
     def _run(self, call: Call) -> Any:
+        call.epoch = int(guard_epoch[0])  # before any guard is looked at: what changes from now on counts
         root = self._root(call)
         branch = root.branch
         arrays: list[Any] | None = None
@@ -237,7 +253,7 @@ class JitFunction:
         else:
             result = step.run(call.leaves, arrays)
             self.gathering.note(step, call.leaves)
-            self._install(step, call.leaves)
+            self._install(step, call.leaves, call.epoch)
         if step.capture.modes_left is not None:
             _set_modes(step.capture.modes_left)
         return result
@@ -376,7 +392,7 @@ class JitFunction:
 
     # -- the native entry point
 
-    def _install(self, step: CompiledStep, leaves: list[Any]) -> None:
+    def _install(self, step: CompiledStep, leaves: list[Any], epoch: int) -> None:
         mode = self._mode()
         if state.anomaly or state.autocast is not None:
             return  # its steps are looked for in ``_slow``
@@ -386,19 +402,19 @@ class JitFunction:
         native = step.entry
         if native is None or not native.fits(leaves):
             slow = self._refused if self.rebinding is None else self.rebinding.finishing(self._slow)
-            native = step.entry = NativeStep(step, leaves, slow)
+            native = step.entry = NativeStep(step, leaves, epoch, slow)
             self._natives.append(native)
-            recent = self._recent[mode]
-            recent[:] = [native, *(other for other in recent if other.step is not step)][:RECENT_LIMIT]
+            others = (other for other in self._recent[mode] if other.step is not step)
+            self._recent[mode] = (native, *others)[:RECENT_LIMIT]
         else:
-            native.refresh()
+            native.refresh(epoch)
         self._entries[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
 
     # -- telling
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
-        nodes = [node for root in self.roots.values() for node in nodes_of(root.branch)]
+        nodes = [node for root in tuple(self.roots.values()) for node in nodes_of(root.branch)]
         counts = self.counts
         return {
             "captures": counts.captures,
@@ -432,7 +448,7 @@ class JitFunction:
 
     def steps(self) -> list[CompiledStep]:
         """Every captured step."""
-        return [n for root in self.roots.values() for n in nodes_of(root.branch) if isinstance(n, CompiledStep)]
+        return [n for root in tuple(self.roots.values()) for n in nodes_of(root.branch) if isinstance(n, CompiledStep)]
 
     def last_step(self) -> CompiledStep:
         """The step captured last."""

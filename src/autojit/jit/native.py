@@ -7,6 +7,7 @@ results that are no flat tuple of tensors, and arguments that are views while th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from autojit.core.config import config
 from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import ArgumentLeaf, Packed, copied_for
 from autojit.jit.effects import uninterrupted
+from autojit.jit.guards import same
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.pytree import flatten
 from autojit.jit.step_gradients import GradResult
@@ -58,8 +60,9 @@ _UNTOUCHED = (("_requires_grad", False), ("_grad_fn", None), ("_grad", None), ("
 class NativeStep:
     """A step's entry point and the layer around it. ``call`` is what a jitted function calls first."""
 
-    def __init__(self, step: CompiledStep, leaves: list[Any], slow: Callable[..., Any]) -> None:
+    def __init__(self, step: CompiledStep, leaves: list[Any], epoch: int, slow: Callable[..., Any]) -> None:
         self.step = step
+        self.epoch = epoch  # the guard epoch before the guards were last verified
         self.slow = slow
         capture = step.capture
         args, self.kwargs_tree = capture.argument_tree.children
@@ -81,17 +84,19 @@ class NativeStep:
         )
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
-        self._made_for = step.segment.bindings, capture.followed
+        self._made_for = int(step.segment.bindings[0]), int(capture.followed[0])
         self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
-        self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
+        with step.segment.gate.held():
+            self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
         self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
+        self.attempt: Callable[..., Any] = self._without_slow()._layered if is_layered else self.entry.attempt
         for entry in self.written.values():
             count_calls(entry.storage, self)
 
     @property
     def is_present(self) -> bool:
         """Whether it is for the step's present memory, and the tensors it follows."""
-        return self._made_for == (self.step.segment.bindings, self.step.capture.followed)
+        return self._made_for == (int(self.step.segment.bindings[0]), int(self.step.capture.followed[0]))
 
     def may_copy(self, packed: Packed) -> bool:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
@@ -114,6 +119,12 @@ class NativeStep:
         if not self.written:
             return []
         return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._storage is not None]
+
+    def _without_slow(self) -> NativeStep:
+        """The same step, which says that it refuses a call instead of taking it to ``slow``."""
+        twin = copy.copy(self)
+        twin.slow = _refuse
+        return twin
 
     def _layered(self, *args: Any, **kwargs: Any) -> Any:
         found: Any
@@ -192,11 +203,18 @@ class NativeStep:
                 return True
         return any(getattr(leaves[k], "_array", None) is array for k, array in self.step.twins)
 
-    def refresh(self) -> None:
-        """Python has verified every guard: the native ones get their present values. Not while the step runs."""
-        self.entry.set_expected(0, int(guard_epoch[0]))
+    def refresh(self, epoch: int) -> None:
+        """Python has verified every guard since the guard epoch was ``epoch``: the native ones get present values.
+
+        Another thread may have changed something after it was verified, so what is read here is looked at again.
+        """
+        self.epoch = epoch
+        self.entry.set_expected(0, epoch)
         for place, number in self.guard_places.items():
-            self.entry.set_expected(place, self.step.capture.guards[number].read())
+            guard = self.step.capture.guards[number]
+            value = guard.read()
+            if same(value, guard.expected):
+                self.entry.set_expected(place, value)
         for place, grad in self.grad_places.items():
             self.entry.set_expected(place, grad.before)
 
@@ -222,7 +240,7 @@ class NativeStep:
         return EntrySpec(
             step_address=executable.step_address,
             table_address=executable.table_address,
-            busy_address=executable.busy_address,
+            gate=executable.gate,
             arguments=tuple(self._arguments()),
             keyword_names=() if self.is_nested else tuple(self.kwargs_tree.keys),
             guards=tuple(self._guards()),
@@ -285,7 +303,7 @@ class NativeStep:
         assert leaf.value is not None
         check = ArrayCheck(leaf.value.type.shape, leaf.value.type.dtype.numpy)
         if leaf.kind == "number":
-            self.step.segment.executable.set_pointer(index, leaf.cell.__array_interface__["data"][0])
+            self.step.segment.executable.pin(index, leaf.cell)
             known = leaf.number_class
             assert known is not None
             made = IntArgument if known.kind is int else FloatArgument
@@ -303,7 +321,11 @@ class NativeStep:
         return TensorArgument(leaf.tensor_type, check, index, slot_equals=slots)
 
     def _guards(self) -> list[Any]:
-        guards: list[Any] = [WordGuard(guard_epoch, int(guard_epoch[0]))]
+        guards: list[Any] = [
+            WordGuard(guard_epoch, self.epoch),
+            WordGuard(self.step.segment.bindings, self._made_for[0]),
+            WordGuard(self.step.capture.followed, self._made_for[1]),
+        ]
         for entry in self.step.entries:
             owner = entry.owner
             if owner is not None:
@@ -316,7 +338,8 @@ class NativeStep:
         for number, guard in enumerate(self.step.capture.guards):
             if isinstance(guard.native, CellGuard | DictGuard):
                 self.guard_places[len(guards)] = number
-                guards.append(guard.native._replace(expected=guard.read()))
+                value = guard.read()
+                guards.append(guard.native._replace(expected=value if same(value, guard.expected) else guard.expected))
         return guards
 
 

@@ -18,6 +18,7 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
 from autojit.jit.trace import StateEntry
 from autojit.runtime.executable import data_address
+from autojit.runtime.gate import Gate
 from autojit.runtime.memory import allocate_array
 from autojit.runtime.plan import build_executable, move_fixed
 from autojit.tensor.memory_orders import order_of
@@ -88,7 +89,7 @@ class Segment:
         self._first_state = len(arguments) + len(self.carried)
         self.is_careful = False
         self.moved: dict[int, Any] = {}
-        self.bindings = 1  # how often memory was bound
+        self.bindings = np.ones(1, np.int64)  # how often memory was bound
         self.compiled: Compiled = self._compile()
         if self.compiled.lowered.fallbacks and self.fixed:
             # An op that is called back can raise: state is then written only after the whole segment has succeeded.
@@ -133,14 +134,23 @@ class Segment:
         return compile(self.graph, donated, inputs, outputs)
 
     def rebind(self) -> None:
-        """Point to the present memory of the state; nothing is compiled."""
+        """Point to the present memory of the state, with the gate; nothing is compiled."""
+        self.gate.expect_mine()
         _, inputs, outputs = self._places()
-        self.bindings += 1
+        self.bindings[0] += 1  # native steps for the old memory compare it
         if move_fixed(self.executable, inputs, outputs):
             return
-        self.executable = build_executable(self.compiled.lowered, inputs, outputs)
+        made = build_executable(self.compiled.lowered, inputs, outputs)
+        made.gate = self.gate
+        self.executable = made
         for index, array in self.moved.items():
             self.move(index, array)
+
+    @property
+    def gate(self) -> Gate:
+        """The right to run the segment and to touch its memory."""
+        found: Gate = self.executable.gate
+        return found
 
     def failure(self) -> str | None:
         """Why the state no longer fits, or None; where only its memory was replaced, the new memory is bound."""
@@ -153,11 +163,12 @@ class Segment:
         if changed:
             if overlapping([(e.array, e.is_modified) for e in self.entries]):
                 return "tensors the step uses now share memory"
-            self.rebind()
+            with self.gate.held():
+                self.rebind()
         return None
 
     def move(self, index: int, array: Any) -> None:
-        """Set the place of a moving output. Not during a call."""
+        """Set the place of a moving output. Only with the gate."""
         self.moved[index] = array
         layout = self.executable.layout
         self.executable.set_pointer(layout.output(self.n_free + index), data_address(array))
@@ -165,7 +176,7 @@ class Segment:
     # -- running
 
     def run(self, arguments: Sequence[Any]) -> list[Any]:
-        """Run; the free outputs. ``commit`` then brings into place what native code could not write itself.
+        """Run, with the gate; the free outputs. ``commit`` then brings into place what native code could not write.
 
         Raises:
             what an op that is called back raised; no state has changed then.
@@ -176,7 +187,7 @@ class Segment:
         sizes = executable.sizes_of([a.shape for a in arguments]) if executable.symbols else ()
         shapes = executable.storage_shapes(sizes, self.n_free)
         free = [allocate_array(shape, spec.dtype) for shape, spec in zip(shapes, executable.outputs, strict=False)]
-        return list(executable.run_with(arguments, free, sizes))
+        return list(executable.run_inside(arguments, free, sizes))
 
     def sizes(self) -> dict[str, int]:
         """The values that open sizes had in the last run, also those it counted."""

@@ -54,7 +54,7 @@ class Capture:
     effects: Effects = field(init=False)
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
     modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
-    followed: int = field(init=False, default=0)  # how often tensors outside were replaced by others
+    followed: Any = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # how often tensors were replaced
 
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""
@@ -87,7 +87,7 @@ class Capture:
         if renamed:
             grads.rename(renamed)
             self.results.rename(renamed)
-            self.followed += 1
+            self.followed[0] += 1  # native steps for the old ones compare it
         return reason or grads.failure()
 
     def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
@@ -207,8 +207,9 @@ class Decision:
 
     def decide(self, arrays: Sequence[Any]) -> Any:
         """Compute the outcome (an array that the next call overwrites)."""
-        self.segment.run(arrays)
-        self.segment.commit()
+        with self.segment.gate.held():
+            self.segment.run(arrays)
+            self.segment.commit()
         self.calls += 1
         return self.outcome
 
@@ -251,7 +252,8 @@ class CompiledStep:
             for e in entries
             if e.requires_grad and e.input.type == leaf.value.type
         ]
-        self.effects.bind(self.segment)
+        with self.segment.gate.held():
+            self.effects.bind(self.segment)
 
     def _check_state(self) -> None:
         entries = list(self.trace.state.values())
@@ -320,10 +322,13 @@ class CompiledStep:
         if self.call is not None:
             return self._run_differentiable(leaves)
         count = len(self.results.values)
+        gate = self.segment.gate
         if not self.effects.changes_anything:
-            tensors = self._shown(self.segment.run(arrays))
-            return self.results.package(tensors, leaves, self.segment.sizes())
-        with uninterrupted():
+            with gate.held():
+                tensors = self._shown(self.segment.run(arrays))
+                sizes = self.segment.sizes()
+            return self.results.package(tensors, leaves, sizes)
+        with gate.held(), uninterrupted():
             self.effects.prepare(self.segment)
             if config.check:
                 check_memory(self, arrays)
@@ -332,7 +337,8 @@ class CompiledStep:
             tensors = self._shown(found[:count])
             self.effects.commit(self.segment, leaves, found[count:], tensors)
             self.effects.count_versions(leaves)
-        return self.results.package(tensors, leaves, self.segment.sizes())
+            sizes = self.segment.sizes()
+        return self.results.package(tensors, leaves, sizes)
 
     def _shown(self, arrays: Sequence[Any]) -> list[Tensor]:
         """The results, their axes in the function's order."""
@@ -372,7 +378,7 @@ class CompiledStep:
         sizes = {**self.capture.sizes_of(leaves), **call.sizes_of(found)}
         found = found[: call.n_read]
         count = len(self.results.values)
-        with uninterrupted():
+        with self.segment.gate.held(), uninterrupted():
             self._commit_differentiable(leaves, found, count)
             for place, write in call.new_histories:
                 rebase(leaves[write.index], found[place])

@@ -1,4 +1,8 @@
-"""Compiling beside the calling thread what will be needed soon, begun once per process."""
+"""Compiling beside the calling thread: helpers, and what will be needed soon, begun once per process.
+
+Helpers are daemons, so that a process whose own daemon threads compile for ever can end; LLVM itself is waited for
+(`runtime.llvm`).
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,24 @@ _lock = new_lock()
 _begun: dict[str, threading.Thread] = {}
 
 
+def helper(work: Callable[[], object], name: str) -> threading.Thread | None:
+    """A thread that works, or None where none can be had (the interpreter ends): the caller works itself then."""
+    thread = threading.Thread(target=work, name=f"autojit {name}", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
+
+
 def begin(what: str, compile: Callable[[], object]) -> None:
     """Start to compile, if this has not been begun and a second core can do it."""
     with _lock:
         if what in _begun or available_cores() < 2:
             return
-        _begun[what] = threading.Thread(target=_run, args=(compile,), name=f"autojit {what}")
-        _begun[what].start()
+        thread = helper(lambda: _run(compile), what)
+        if thread is not None:
+            _begun[what] = thread
 
 
 def wait_for(what: str) -> None:

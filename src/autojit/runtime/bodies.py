@@ -17,7 +17,7 @@ from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
-from autojit.runtime.beside import begin, wait_for
+from autojit.runtime.beside import begin, helper, wait_for
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
@@ -144,8 +144,9 @@ class Loading:
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
         if any(text not in _kernels for text in (*self._texts, *_gemm_levels(self._products))):
-            self._thread = threading.Thread(target=self._load, name="autojit loading kernels")
-            self._thread.start()
+            self._thread = helper(self._load, "loading kernels")
+            if self._thread is None:
+                self._load()
 
     def _load(self) -> None:
         try:

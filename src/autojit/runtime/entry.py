@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -43,6 +44,7 @@ from autojit.runtime.entry_spec import (
 )
 from autojit.runtime.entry_words import ARGUMENT, HEAD, KINDS, REASONS, RING, RING_ENTRY
 from autojit.runtime.executable import POINTER_BYTES, data_address
+from autojit.runtime.gate import GATE_WORDS, Reentered
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
@@ -74,14 +76,22 @@ class Entry(Protocol):
     def call(self) -> Callable[..., Any]:
         """The step as a callable; gives its result or a `Refusal`."""
 
+    @property
+    def attempt(self) -> Callable[..., Any]:
+        """The step as a callable that asks no fallback: gives its result or a `Refusal`, after waiting if it is busy.
+
+        Raises:
+            Reentered: the calling thread is in a call of this step.
+        """
+
     def set_expected(self, guard: int, expected: object) -> None:
-        """From now on guard `guard` of the spec demands `expected`. Not while the step runs."""
+        """From now on guard `guard` of the spec demands `expected`. At any time: calls see the old one or the new."""
 
     def refill(self, ring: int) -> None:
-        """Replace the tensors of ring `ring` that are in use by fresh ones. Not while the step runs."""
+        """Replace the tensors of ring `ring` that are in use by fresh ones. Waits for a call that runs."""
 
     def last_failure(self) -> tuple[str, int]:
-        """Of the last refused call: a word of `entry_words.REASONS` and the index of argument, guard or ring."""
+        """Of some last refused call: a word of `entry_words.REASONS` and the index of argument, guard or ring."""
 
     def calls(self) -> int:
         """Calls that ran the step."""
@@ -93,7 +103,10 @@ def make_entry(spec: EntrySpec) -> Entry:
 
 
 class NativeEntry:
-    """The builtin and its tables. Thread-safe: a call that finds the step running is refused as busy.
+    """The builtin and its tables. A call that finds the gate taken waits, if there is a fallback or in `attempt`.
+
+    Three builtins share the tables: ``call``; ``_quiet``, which has no fallback; and ``_retry``, which whoever has the
+    gate calls, so that what it refuses can be mended (rings refilled, sizes accepted) before anybody else looks.
 
     Raises:
         ArgumentError: the spec names a slot its class does not have, or an int that does not fit 64 bits.
@@ -113,9 +126,12 @@ class NativeEntry:
         self._results = self._result_pairs()
         self._head = self._head_words()
         for ring in range(len(spec.rings)):
-            self.refill(ring)
-        self._retry_head = self._head.copy()
-        self._retry_head[HEAD.index("fallback")] = 0
+            self._refill(ring)
+        self._quiet_head = self._head.copy()
+        self._quiet_head[HEAD.index("fallback")] = 0
+        self._retry_head = self._quiet_head.copy()
+        self._retry_head[HEAD.index("busy")] = self._keep_table(np.zeros(GATE_WORDS, np.int64))
+        self._quiet = _new_builtin((new_capsule(data_address(self._quiet_head)), self))
         self._retry = _new_builtin((new_capsule(data_address(self._retry_head)), self))
         self.call = _new_builtin((new_capsule(data_address(self._head)), self))
 
@@ -129,6 +145,11 @@ class NativeEntry:
 
     def refill(self, ring: int) -> None:
         """See `Entry.refill`."""
+        with self._spec.gate.held():
+            self._refill(ring)
+
+    def _refill(self, ring: int) -> None:
+        """`refill` by whoever has the gate."""
         spec = self._spec.rings[ring]
         tensors = self._rings[ring]
         kept = [tensors[rank] for rank in range(len(tensors)) if self._is_free(ring, rank)]
@@ -143,7 +164,10 @@ class NativeEntry:
 
     def last_failure(self) -> tuple[str, int]:
         """See `Entry.last_failure`."""
-        failure = int(self._head[HEAD.index("failure")])
+        return self._failure_of(self._head)
+
+    def _failure_of(self, head: Words) -> tuple[str, int]:
+        failure = int(head[HEAD.index("failure")])
         reason, index = REASONS[failure & 255], failure >> 8
         rows = {"word": self._word_rows, "dict": self._dict_rows}.get(reason)
         if rows is None:
@@ -152,25 +176,48 @@ class NativeEntry:
 
     def calls(self) -> int:
         """See `Entry.calls`."""
-        return sum(int(head[HEAD.index("calls")]) for head in (self._head, self._retry_head))
+        heads = (self._head, self._quiet_head, self._retry_head)
+        return sum(int(head[HEAD.index("calls")]) for head in heads)
+
+    def attempt(self, *args: Any, **kwargs: Any) -> Any:
+        """See `Entry.attempt`."""
+        found = self._quiet(*args, **kwargs)
+        if type(found) is not Refusal or (found is Refusal.SLOW and not len(self._accepted)):
+            return found
+        return self._with_gate(args, kwargs)
 
     def _recover(self, *args: Any, **kwargs: Any) -> Any:
-        """What the native code calls when it cannot run the step: fill up rings and try again, else the fallback.
+        """What the native code calls when it cannot run the step: make it able to and try again, else the fallback.
 
         A program that keeps its results (a list of losses) comes here once for every `capacity` calls.
         """
-        for _ in range(len(self._spec.rings) + 1):
-            reason, ring = self.last_failure()
-            if reason == "ring":
-                self.refill(ring)
-            elif reason != "sizes" or not self._accept():
-                break
-            result = self._retry(*args, **kwargs)
-            if type(result) is not Refusal:
-                return result
-            self._head[HEAD.index("failure")] = self._retry_head[HEAD.index("failure")]
+        with suppress(Reentered):
+            found = self._with_gate(args, kwargs)
+            if type(found) is not Refusal:
+                return found
         assert self._spec.fallback is not None
         return self._spec.fallback(*args, **kwargs)
+
+    def _with_gate(self, args: Any, kwargs: Any) -> Any:
+        """A call by the one thread that has the gate: fills up rings and has new sizes accepted."""
+        gate = self._spec.gate
+        with gate.lock:
+            gate.check()
+            try:
+                gate.close()
+                for _ in range(len(self._spec.rings) + 2):
+                    found = self._retry(*args, **kwargs)
+                    if type(found) is not Refusal:
+                        return found
+                    reason, ring = self._failure_of(self._retry_head)
+                    if reason == "ring":
+                        self._refill(ring)
+                    elif reason != "sizes" or not self._accept():
+                        break
+                self._head[HEAD.index("failure")] = self._retry_head[HEAD.index("failure")]
+                return found
+            finally:
+                gate.open()
 
     def _accept(self) -> bool:
         """Whether new values of the open sizes are welcome; open rings then hold tensors for them."""
@@ -182,7 +229,7 @@ class NativeEntry:
         for rank, ring in enumerate(self._spec.rings):
             if ring.is_open:
                 self._rings[rank].clear()
-                self.refill(rank)
+                self._refill(rank)
         self._accepted[:] = values
         return True
 
@@ -206,7 +253,7 @@ class NativeEntry:
     def _head_words(self) -> Words:
         spec = self._spec
         values: dict[str, int] = {
-            "busy": spec.busy_address,
+            "busy": spec.gate.address,
             "n_positional": len(spec.arguments) - len(spec.keyword_names),
             "arguments": self._keep_table(self._arguments),
             "n_keywords": len(spec.keyword_names),

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from autojit.core.locks import without_waiting
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_spec import (
@@ -32,6 +34,7 @@ from autojit.runtime.entry_spec import (
     Slots,
     TensorArgument,
 )
+from autojit.runtime.gate import Reentered
 
 
 class PythonEntry:
@@ -44,18 +47,30 @@ class PythonEntry:
         self._accepted: tuple[int, ...] = ()
         self._calls = 0
         self._table = (ctypes.c_void_p * _table_entries(spec)).from_address(spec.table_address)
-        self._busy = ctypes.c_int64.from_address(spec.busy_address)
         kind = ctypes.CFUNCTYPE if spec.releases_gil else ctypes.PYFUNCTYPE
         self._step = kind(None, ctypes.c_void_p)(spec.step_address)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Run the step, or refuse."""
-        refusal = self._refusal(args, kwargs)
-        if refusal is None:
-            return self._run((*args, *kwargs.values()))
-        if self._spec.fallback is not None:
-            return self._spec.fallback(*args, **kwargs)
-        return refusal
+        found = self._unless_taken(args, kwargs)
+        if type(found) is not Refusal or self._spec.fallback is None:
+            return found
+        if found is Refusal.BUSY:
+            with suppress(Reentered):
+                found = self.attempt(*args, **kwargs)
+        return self._spec.fallback(*args, **kwargs) if type(found) is Refusal else found
+
+    def attempt(self, *args: Any, **kwargs: Any) -> Any:
+        """See `entry.Entry.attempt`."""
+        with self._spec.gate.held():
+            return self._refusal(args, kwargs) or self._run((*args, *kwargs.values()))
+
+    def _unless_taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with without_waiting(self._spec.gate.lock) as is_free:
+            if is_free and not self._spec.gate.is_taken():
+                return self.attempt(*args, **kwargs)
+        self._failure = ("busy", 0)
+        return Refusal.BUSY
 
     def set_expected(self, guard: int, expected: object) -> None:
         """See `entry.Entry.set_expected`."""
@@ -73,9 +88,6 @@ class PythonEntry:
         return self._calls
 
     def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Refusal | None:
-        if self._busy.value:
-            self._failure = ("busy", 0)
-            return Refusal.BUSY
         failure = self._broken_arity(args, kwargs) or self._broken_argument((*args, *kwargs.values()))
         failure = failure or self._broken_size((*args, *kwargs.values()))
         failure = failure or self._broken_guard()
@@ -125,18 +137,14 @@ class PythonEntry:
         return None
 
     def _run(self, values: Sequence[Any]) -> Any:
-        self._busy.value = 1
-        try:
-            for value, argument in zip(values, self._spec.arguments, strict=True):
-                self._store(value, argument)
-            outputs = [ring.make() for ring in self._spec.rings]
-            for tensor, ring in zip(outputs, self._spec.rings, strict=True):
-                self._table[ring.table_index] = getattr(tensor, ring.array_slot).__array_interface__["data"][0]
-            self._calls += 1
-            self._step(self._spec.table_address)
-            self._raise_errors()
-        finally:
-            self._busy.value = 0
+        for value, argument in zip(values, self._spec.arguments, strict=True):
+            self._store(value, argument)
+        outputs = [ring.make() for ring in self._spec.rings]
+        for tensor, ring in zip(outputs, self._spec.rings, strict=True):
+            self._table[ring.table_index] = getattr(tensor, ring.array_slot).__array_interface__["data"][0]
+        self._calls += 1
+        self._step(self._spec.table_address)
+        self._raise_errors()
         items = [item.value if isinstance(item, Constant) else outputs[item.ring] for item in self._spec.results]
         return tuple(items) if self._spec.returns_tuple else items[0]
 

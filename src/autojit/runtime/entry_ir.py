@@ -35,6 +35,7 @@ IMPORTS = (
     "PyErr_Clear",
     "PyObject_Vectorcall",
     "PyLong_AsLongLongAndOverflow",
+    "PyThread_get_thread_ident",
 )
 
 
@@ -64,6 +65,7 @@ declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare void @PyErr_Clear()
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare i64 @PyThread_get_thread_ident()
 
 ; PyCFunction of the kind METH_FASTCALL | METH_KEYWORDS; self is a tuple that starts with a capsule of the descriptor.
 define ptr @aj_entry(ptr %self, ptr %args, i64 %nargs, ptr %names) nounwind {{
@@ -75,14 +77,18 @@ entry:
   %slow = word head.slow of %head
   %busy64 = word head.busy of %head
   %busy = inttoptr i64 %busy64 to ptr
-  ; the GIL makes this look and store one action
+  ; the step's gate (`runtime.gate`): the GIL makes these looks and the store below one action
   %running = load i64, ptr %busy, align 8
-  %is_running = icmp ne i64 %running, 0
+  %reserved.at = getelementptr i64, ptr %busy, i64 1
+  %reserved = load i64, ptr %reserved.at, align 8
+  %taken = or i64 %running, %reserved
+  %is_running = icmp ne i64 %taken, 0
   %busy_result = word head.is_busy of %head
   br i1 %is_running, label %refuse, label %arity
 
 arity:
-  store i64 1, ptr %busy, align 8
+  %me = call i64 @PyThread_get_thread_ident()
+  store i64 %me, ptr %busy, align 8
   %n_positional = word head.n_positional of %head
   %arity.ok = icmp eq i64 %nargs, %n_positional
   br i1 %arity.ok, label %keywords, label %fail

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from autojit.runtime.gate import Gate
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -190,7 +192,7 @@ class EntrySpec(NamedTuple):
     Args:
         step_address: ``void aj_step(void **table)``.
         table_address: its pointer table, filled but for arguments and outputs.
-        busy_address: an int64 that is 1 while the step runs.
+        gate: the right to run the step and to touch what it uses.
         arguments: positional ones first, then one for each of `keyword_names`.
         results: one item unless `returns_tuple`; a single `Constant(None)` for a step that returns nothing.
         releases_gil: let other Python threads run meanwhile; worth it above about 50 us of work.
@@ -199,12 +201,12 @@ class EntrySpec(NamedTuple):
         error_address: an int64 that the step sets when it fails; 0: it cannot fail.
         on_error: raises what the step met and clears that word.
         sizes: the step's open sizes, if it has any.
-        keep: owner of step, table and busy word.
+        keep: owner of step and table.
     """
 
     step_address: int
     table_address: int
-    busy_address: int
+    gate: Gate
     arguments: tuple[Argument, ...] = ()
     keyword_names: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()

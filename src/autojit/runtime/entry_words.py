@@ -7,7 +7,7 @@ native code is used.
 from __future__ import annotations
 
 HEAD = (
-    "busy",  # address of the executable's busy word
+    "busy",  # address of the words of the step's gate
     "failure",  # out: reason | index << 8
     "n_positional",
     "arguments",  # address of the argument records: positional ones, then keywords

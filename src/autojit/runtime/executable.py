@@ -16,9 +16,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import threading
-import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,10 +24,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import ArgumentError
+from autojit.core.locks import in_forked_child
 from autojit.core.sizes import expression_of
 from autojit.ir.concrete import concrete
 from autojit.runtime.entry_words import ARRAY_DATA_OFFSET
 from autojit.runtime.failures import Failures
+from autojit.runtime.gate import Gate
 from autojit.runtime.loader import LoadedObject
 from autojit.runtime.memory import allocate_array
 from autojit.runtime.object_layout import layout_is_known
@@ -123,13 +122,13 @@ class Executable:
         self.layout = TableLayout(n_inputs, len(self.outputs))
         self.step_address = code.address(STEP_SYMBOL)
         self._words = (ctypes.c_void_p * (self.layout.size + 1))()
+        self._plan = plan
         self._words[0] = plan
         self._table = (ctypes.c_void_p * self.layout.size).from_buffer(self._words, POINTER_BYTES)
         self.table_address = ctypes.addressof(self._words) + POINTER_BYTES
-        self._busy = ctypes.c_int64(0)
-        self.busy_address = ctypes.addressof(self._busy)
+        self._pinned: dict[int, Array] = {}
+        self.gate = Gate()
         self._native = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.step_address)  # releases the GIL while it runs
-        self._lock = threading.Lock()
         _executables.add(self)
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array] | None = None) -> list[Array]:
@@ -186,19 +185,31 @@ class Executable:
         Raises:
             IndexOutOfRangeError, or what an op that is called back raised; the outputs' contents are then undefined.
         """
-        with self._lock:
-            self._acquire_busy()
+        gate = self.gate
+        with gate.lock:
+            gate.check()
             try:
-                if self._sizes is not None:
-                    self._sizes.set_sizes(sizes)
-                for index, array in enumerate(inputs):
-                    self._table[self.layout.input(index)] = data_address(array)
-                for index, array in enumerate(outputs):
-                    self._table[self.layout.output(index)] = data_address(array)
-                self._step()
-                return self._finished(outputs, self._sizes) if self._sizes is not None and self.counted else outputs
+                gate.close()
+                return self.run_inside(inputs, outputs, sizes)
             finally:
-                self._busy.value = 0
+                gate.open()
+
+    def run_inside(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int] = ()
+    ) -> Sequence[Array]:
+        """`run_with` by the thread that has the gate."""
+        self.gate.expect_mine()
+        if self._sizes is not None:
+            self._sizes.set_sizes(sizes)
+        for index, array in enumerate(inputs):
+            self._table[self.layout.input(index)] = data_address(array)
+        for index, place in self._pinned.items():
+            place[...] = inputs[index]
+            self._table[index] = data_address(place)
+        for index, array in enumerate(outputs):
+            self._table[self.layout.output(index)] = data_address(array)
+        self._step()
+        return self._finished(outputs, self._sizes) if self._sizes is not None and self.counted else outputs
 
     def _step(self) -> None:
         self._failures.begin()
@@ -215,8 +226,14 @@ class Executable:
         run_entries(self._words, self._native, self.table_address, self._rows, observer)
 
     def set_pointer(self, entry: int, address: int) -> None:
-        """Set a table entry that calls do not change: state whose memory stays in place. Not during a call."""
+        """Set a table entry that calls do not change: state whose memory stays in place. Only with the gate."""
+        self.gate.expect_mine()
         self._table[entry] = address
+
+    def pin(self, index: int, place: Array) -> None:
+        """From now on a call's input is copied to this place, where native calls store it. Only with the gate."""
+        self.set_pointer(self.layout.input(index), data_address(place))
+        self._pinned[index] = place
 
     @property
     def arena_bytes(self) -> int:
@@ -226,16 +243,16 @@ class Executable:
     def release_arenas(self) -> None:
         """Give these bytes back; the next call maps what it needs. Waits for a call that runs."""
         if self._sizes is not None:
-            with self._lock:
-                self._acquire_busy()
+            with self.gate.held():
                 self._sizes.release_arenas()
-                self._busy.value = 0
 
-    def _acquire_busy(self) -> None:
-        """Take the word the native entry point takes too; the GIL makes look and store one action."""
-        while self._busy.value:
-            time.sleep(20e-6)
-        self._busy.value = 1
+    def forget_others(self) -> None:
+        """In a forked child: a call by another thread of the parent does not go on here, wherever it was."""
+        if self.gate.forget_others():
+            self._words[0] = self._plan
+            self._failures.clear()
+            if self._sizes is not None:
+                self._sizes.forget()
 
     def _check(self, inputs: Sequence[Array], outputs: Sequence[Array], sizes: Sequence[int]) -> None:
         expected = (self.layout.n_inputs, self.layout.n_outputs)
@@ -275,11 +292,10 @@ def _counted_result(array: Array, spec: OutputSpec, shape: tuple[int, ...], size
     return made
 
 
-def _free_after_fork() -> None:
-    """In a forked child: a step that another thread of the parent was running does not run here."""
+@in_forked_child
+def _forget_others() -> None:
     for executable in tuple(_executables):
-        executable._busy.value = 0
-        executable._lock = threading.Lock()
+        executable.forget_others()
 
 
 def live_executables() -> list[Executable]:
@@ -288,9 +304,6 @@ def live_executables() -> list[Executable]:
 
 
 _executables: weakref.WeakSet[Executable] = weakref.WeakSet()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free_after_fork)
 
 
 def data_address(array: Array) -> int:

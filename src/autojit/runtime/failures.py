@@ -67,6 +67,11 @@ class Failures:
             # and ctypes drops what the handler raised.
             raise KeyboardInterrupt("during an op that is called back")
 
+    def clear(self) -> None:
+        """Forget what a call left that did not end."""
+        self._words[:] = 0
+        self._raised.clear()
+
     def raise_errors(self) -> None:
         """Raise what the last call met: a bad index, an access outside a buffer (when checked), an op's own error."""
         word, position = (int(w) for w in self._words)

@@ -7,17 +7,20 @@ an LLVM context of its own, so a failed parse leaves nothing behind.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import threading
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autojit.codegen.target import HostTarget
 from autojit.codegen.target_functions import with_definitions
 from autojit.core.errors import CompileError
 from autojit.core.once import once
+from autojit.runtime.beside import helper
 from autojit.runtime.cores import available_cores
 
 if TYPE_CHECKING:
@@ -34,19 +37,21 @@ _per_thread = threading.local()
 
 
 class _Compiling:
-    """Entered while LLVM works, by any number of threads; a fork waits until none is inside, and lets none in.
+    """Entered while LLVM works, by any number of threads, by none twice.
 
-    So a forked child never inherits LLVM in the middle of something. Nobody enters twice.
+    A fork waits until none is inside, and lets none in, so a forked child never inherits LLVM in the middle of
+    something. So does the end of the process, which frees what belongs to LLVM while daemon threads may still run.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.RLock())
         self._inside = 0
-        self._is_forking = False
+        self._closed_by = 0  # the thread that forks, or ends the process
 
     def __enter__(self) -> None:
+        me = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_forking)
+            self._changed.wait_for(lambda: self._closed_by in (0, me))
             self._inside += 1
 
     def __exit__(self, *error: object) -> None:
@@ -57,17 +62,24 @@ class _Compiling:
     def before_fork(self) -> None:
         """Hold the lock with nobody inside."""
         self._changed.acquire()
-        self._is_forking = True
+        self._closed_by = threading.get_ident()
         self._changed.wait_for(lambda: self._inside == 0)
+
+    def at_exit(self) -> None:
+        """Wait until nobody is inside; other threads that come then wait for the end."""
+        with self._changed:
+            self._closed_by = threading.get_ident()
+            self._changed.wait_for(lambda: self._inside == 0)
 
     def after_fork(self) -> None:
         """Let threads in again."""
-        self._is_forking = False
+        self._closed_by = 0
         self._changed.notify_all()
         self._changed.release()
 
 
 _compiling = _Compiling()
+atexit.register(_compiling.at_exit)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -111,13 +123,12 @@ def compile_all(
             return [_compile(text, target, opt_level, pass_level) for text, pass_level in requests]
         waiting = deque(sorted(enumerate(requests), key=lambda item: -len(item[1][0])))  # the longest first
         results: dict[int, bytes | BaseException] = {}
-        workers = [
-            threading.Thread(target=_work_off, args=(waiting, results, target, opt_level)) for _ in range(threads)
-        ]
+        work = partial(_work_off, waiting, results, target, opt_level)
+        workers = [helper(work, "compiling") for _ in range(threads - 1)]
+        work()
         for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+            if worker is not None:
+                worker.join()
     for result in results.values():
         if isinstance(result, BaseException):
             raise result

@@ -233,8 +233,12 @@ class SizeProgram:
         """Unmap the arenas: the next call finds no capacity and grows them anew."""
         for stage in self._arenas:
             self.table[self._memory[stage][0]] = 0
-        self._last[:] = NEVER
+        self.forget()
         self._arenas.clear()
+
+    def forget(self) -> None:
+        """Let the next call work everything out, whatever its sizes."""
+        self._last[:] = NEVER
 
     def address(self, slot: int) -> int:
         """The address that a region had in the last call."""

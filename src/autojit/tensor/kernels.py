@@ -23,6 +23,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused
+from autojit.runtime.gate import Reentered
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.recording import wants_grad
@@ -107,7 +108,11 @@ def evaluate_by_kernel(op: Op, arrays: Sequence[NDArray[Any]]) -> Any:
     else:
         arrays = [a if a.flags.carray else np.require(a, requirements=["C", "A"]) for a in arrays]
     empty: Any = np.empty
-    results = call.kernel.run_with(arrays, [empty(shape, dtype, order) for shape, dtype in call.results], call.sizes)
+    made = [empty(shape, dtype, order) for shape, dtype in call.results]
+    try:
+        results = call.kernel.run_with(arrays, made, call.sizes)
+    except Reentered:  # a signal handler or finaliser in the middle of another call of the kernel
+        return None
     if call.kernel.arena_bytes > KEPT_BYTES:
         call.kernel.release_arenas()
     return results[0] if len(results) == 1 else tuple(results)

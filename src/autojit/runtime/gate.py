@@ -1,0 +1,103 @@
+"""The right to a step's memory: its pointer table, numbers, sizes, output rings, arenas and plan.
+
+One thread at a time has it. A native call takes it without a lock: it looks at both words and stores its thread in the
+first, which nothing can come between because it holds the interpreter lock meanwhile. Python takes the lock, stores the
+second word, after which no native call begins, and waits until the first is 0. So neither costs the other more than
+two loads. The order of locks: a jitted function's, then a gate's, then those of caches and memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autojit.core.config import config
+from autojit.core.locks import is_mine, new_lock
+
+GATE_WORDS = 2  # the thread of the native call, 0: none; 1 while Python has the gate or waits for it
+_SHORTEST_WAIT_S = 20e-6
+_LONGEST_WAIT_S = 1e-3
+
+
+class Reentered(RuntimeError):
+    """A thread asked for a gate that it has: from a signal handler, a finaliser, or an op that the step calls back."""
+
+
+class Gate:
+    """See the module. ``address`` is that of the words.
+
+    Python enters with ``held()``; where that is too slow, by hand::
+
+        with gate.lock:
+            gate.check()
+            try:
+                gate.close()
+                ...
+            finally:
+                gate.open()
+    """
+
+    __slots__ = ("__weakref__", "_words", "address", "lock")
+
+    def __init__(self) -> None:
+        self._words = (ctypes.c_int64 * GATE_WORDS)()
+        self.address = ctypes.addressof(self._words)
+        self.lock = new_lock()
+
+    def check(self) -> None:
+        """After the lock was taken.
+
+        Raises:
+            Reentered: the calling thread has the gate already.
+        """
+        if self._words[1] or self._words[0] == threading.get_ident():
+            raise Reentered("a step was called in the middle of a call of it by the same thread")
+
+    def close(self) -> None:
+        """Let no native call begin any more, and wait for the one that runs."""
+        self._words[1] = 1
+        wait_s = _SHORTEST_WAIT_S
+        while self._words[0]:
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def open(self) -> None:
+        """Let native calls begin again."""
+        self._words[1] = 0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Have the gate; waits for whoever has it.
+
+        Raises:
+            Reentered: the calling thread has it.
+        """
+        with self.lock:
+            self.check()
+            try:
+                self.close()
+                yield
+            finally:
+                self.open()
+
+    def is_mine(self) -> bool:
+        """Whether the calling thread has the gate."""
+        return self._words[0] == threading.get_ident() or (bool(self._words[1]) and is_mine(self.lock))
+
+    def is_taken(self) -> bool:
+        """Whether any thread has it or waits for it."""
+        return bool(self._words[0] or self._words[1])
+
+    def expect_mine(self) -> None:
+        """In checked builds, see that the calling thread may touch what the gate is for."""
+        assert not config.check or self.is_mine(), "the memory of a step is touched without its gate"
+
+    def forget_others(self) -> bool:
+        """In a forked child: whether another thread of the parent had the gate, which is free now."""
+        if self.is_mine() or not self.is_taken():
+            return False
+        self._words[0] = self._words[1] = 0
+        return True

@@ -1,0 +1,68 @@
+"""Whatever several threads do to jitted functions at the same time: every call gets its right result, none fails."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from . import racing
+
+ROOT = Path(__file__).resolve().parents[2]
+PAIRS = list(itertools.combinations_with_replacement(racing.ACTORS, 2))
+
+
+def test_everything_at_once() -> None:
+    racing.race(racing.ACTORS, 8)
+
+
+@pytest.mark.parametrize("actor", racing.ACTORS, ids=lambda a: a.__name__)
+def test_many_threads_do_the_same(actor: Callable[[racing.Shared], racing.Act]) -> None:
+    racing.race([actor] * (3 if actor is racing.fork else 6), 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda p: "-".join(a.__name__ for a in p))
+def test_every_pair(pair: tuple[Callable[[racing.Shared], racing.Act], ...]) -> None:
+    racing.race(pair * 4, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_warm", [False, True], ids=["cold", "warm"])
+def test_first_calls_race_in_a_thousand_processes(is_warm: bool) -> None:
+    assert racing.processes(1000, is_warm, float("inf")) == 0
+
+
+@pytest.mark.slow
+def test_ten_million_calls_of_shared_steps() -> None:
+    racing.calls(10**7, float("inf"))
+
+
+EXIT = """
+import sys, threading, time
+import autojit as aj
+sys.setswitchinterval(1e-5)
+step = aj.jit(lambda x: (x @ x).tanh().sum())
+kept = []
+def work(k):
+    x = aj.ones(300 + k, 300 + k)
+    while True:
+        kept.append(step(x))
+        del kept[:-50]
+        aj.jit(lambda t: t * k)(x)
+for k in range(4):
+    threading.Thread(target=work, args=(k,), daemon=True).start()
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.01, 0.3, 1.0])
+def test_a_process_ends_while_threads_compile_and_run_steps(after_s: float) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EXIT, str(after_s)], capture_output=True, text=True, timeout=120, cwd=ROOT / "src"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
