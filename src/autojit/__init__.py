@@ -40,6 +40,7 @@ from autojit.core.dtypes import (
 from autojit.core.dtypes import bool_ as bool
 from autojit.core.layout import Layout as layout
 from autojit.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from autojit.core.undivided import undivided as _undivided
 from autojit.tensor import FUNCTIONS as _FUNCTIONS
 from autojit.tensor import Tensor
 from autojit.tensor.argument_errors import name_arguments_in_errors as _name_arguments_in_errors
@@ -201,6 +202,11 @@ _NETWORK_FUNCTIONS = frozenset({  # of nn.functional, at the top level too
 
 def __getattr__(name: str) -> Any:
     """Import the heavier parts when they are first used."""
+    with _undivided:
+        return _found(name)
+
+
+def _found(name: str) -> Any:
     if name in _LAZY_NAMES:
         module = _importlib.import_module(_LAZY_NAMES[name])
         found = module if name == "jit" else getattr(module, name)  # the package jit is callable

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autojit.codegen.cpu.lower import lower
 from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.core.uncollected import uncollected
+from autojit.core.undivided import undivided
 from autojit.ir.graph import Graph
 from autojit.passes.pipeline import optimize
 from autojit.runtime.bodies import begin_products
@@ -30,7 +31,6 @@ class Compiled:
     elapsed_s: Mapping[str, float]
 
 
-@uncollected()
 def compile(
     graph: Graph,
     donated: Mapping[int, int] | None = None,
@@ -47,6 +47,16 @@ def compile(
     Raises:
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
+    with uncollected(), undivided:
+        return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {})
+
+
+def _compile(
+    graph: Graph,
+    donated: Mapping[int, int] | None,
+    fixed_inputs: Mapping[int, int],
+    fixed_outputs: Mapping[int, int],
+) -> Compiled:
     times = [time.perf_counter()]
     optimized = optimize(graph)
     begin_products(product_dtypes(optimized))
@@ -55,7 +65,7 @@ def compile(
     times.append(time.perf_counter())
     lowered = lower(plan, cached_host_target())
     times.append(time.perf_counter())
-    executable = build_executable(lowered, fixed_inputs or {}, fixed_outputs or {})
+    executable = build_executable(lowered, fixed_inputs, fixed_outputs)
     times.append(time.perf_counter())
     stages = ("passes", "schedule", "lower", "native")
     elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}

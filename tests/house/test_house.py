@@ -115,6 +115,5 @@ def test_locks_come_from_where_a_fork_finds_them() -> None:
     made = re.compile(r"= threading\.(R?Lock|Condition|Semaphore)\(|\[threading\.R?Lock\(")
     assert {name(path) for path in SOURCES if made.search(path.read_text(encoding="utf-8"))} == {
         "src/autojit/core/locks.py",
-        "src/autojit/runtime/executable.py",  # frees its own
-        "src/autojit/runtime/llvm.py",  # waits for every compile before a fork
+        "src/autojit/core/undivided.py",  # a fork waits for it
     }

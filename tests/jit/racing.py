@@ -13,6 +13,7 @@ From the root of the repository, with ``src`` on the path::
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ import autojit as aj
 
 Act = Callable[[int], None]
 SWITCH_S = 1e-5
+PATIENCE_S = 60.0
 
 
 class Shared:
@@ -143,6 +145,7 @@ def fork(shared: Shared) -> Act:
             warnings.simplefilter("ignore")  # that there are threads is the point
             child = os.fork()
         if child == 0:
+            faulthandler.dump_traceback_later(PATIENCE_S / 2, file=sys.__stderr__)
             try:
                 x, values = vector(k)
                 check_scaled(shared.scaled(x), values)
@@ -151,7 +154,7 @@ def fork(shared: Shared) -> Act:
             except BaseException as error:
                 os.write(2, f"in the child: {error!r}\n".encode())
                 os._exit(1)
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE_S
         while True:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:

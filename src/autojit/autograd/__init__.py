@@ -23,6 +23,7 @@ from autojit.autograd.grad_mode import (
 )
 from autojit.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from autojit.core.module_paths import provide as _provide
+from autojit.core.undivided import undivided as _undivided
 from autojit.tensor.saved import SavedTensor
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ _provide("autojit.autograd", {"anomaly_mode": "autojit.autograd.anomaly"})
 
 def __getattr__(name: str) -> Any:
     """Import custom functions, saved-tensor hooks, the functional forms, forward mode, the profiler on first use."""
+    with _undivided:
+        return _found(name)
+
+
+def _found(name: str) -> Any:
     if name in _LAZY_NAMES:
         found = globals()[name] = getattr(_import_module(f"autojit.autograd.{_LAZY_NAMES[name]}"), name)
         return found

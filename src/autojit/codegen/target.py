@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from autojit.core.once import once
+from autojit.core.undivided import undivided
 
 _AVX512_NEEDED = frozenset({"+avx512f", "+avx512vl", "+avx512bw", "+avx512dq"})
 
@@ -60,7 +61,8 @@ class HostTarget:
 @once
 def host_target() -> HostTarget:
     """The machine this process runs on."""
-    import llvmlite.binding as llvm
+    with undivided:
+        import llvmlite.binding as llvm
 
     triple: str = llvm.get_process_triple()
     names = [name for name in str(llvm.get_host_cpu_features().flatten()).split(",") if name]

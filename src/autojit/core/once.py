@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, ParamSpec, TypeVar
 
 from autojit.core.locks import new_lock
+from autojit.core.undivided import undivided
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class Once(Generic[P, T]):
         except KeyError:
             pass
         assert not named, "what is made once is asked for by position"
-        with self._lock:
+        with undivided, self._lock:
             if key not in self._found:
                 made = self._function(*key, **named)
                 self._found.setdefault(key, made)  # a signal handler may have asked for the same in the middle of it

@@ -14,6 +14,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
+from autojit.core.undivided import undivided as _undivided
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value, replace
 from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
@@ -30,7 +31,8 @@ def __getattr__(name: str) -> _Any:
     """Import the interpreter, the text form and the verifier when they are first used."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(_import_module(f"{__name__}.{_LATER[name]}"), name)
+    with _undivided:
+        found = globals()[name] = getattr(_import_module(f"{__name__}.{_LATER[name]}"), name)
     return found
 
 

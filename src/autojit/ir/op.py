@@ -17,6 +17,7 @@ from autojit.core.errors import tensor_expected
 from autojit.core.locks import new_lock
 from autojit.core.records import finish
 from autojit.core.types import TensorType
+from autojit.core.undivided import undivided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,13 +69,13 @@ class Registry(dict[str, "type[Op]"]):
 
     def load(self) -> Registry:
         """With every op there is."""
-        with loading:
+        with undivided, loading:
             while self.rest is not None and self.rest():
                 pass
         return self
 
     def __missing__(self, name: str) -> type[Op]:
-        with loading:
+        with undivided, loading:
             while name not in self:
                 if self.rest is None or not self.rest():
                     raise KeyError(name)

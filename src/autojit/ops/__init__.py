@@ -6,6 +6,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
+from autojit.core.undivided import undivided as _undivided
 from autojit.ir.op import Op as _Op
 from autojit.ir.op import loading as _loading
 from autojit.ops.composed import *
@@ -90,7 +91,7 @@ _Op.registry.rest = _load_next
 
 def __getattr__(name: str) -> _Any:
     if not name.startswith("_"):
-        with _loading:
+        with _undivided, _loading:
             while name not in globals() and _load_next():
                 pass
         if name in globals():

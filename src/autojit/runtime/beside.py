@@ -1,7 +1,7 @@
 """Compiling beside the calling thread: helpers, and what will be needed soon, begun once per process.
 
-Helpers are daemons, so that a process whose own daemon threads compile for ever can end; LLVM itself is waited for
-(`runtime.llvm`).
+Helpers are daemons, so that a process whose own daemon threads compile for ever can end; what LLVM is in the middle of
+is waited for (`core.undivided`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from autojit.core.errors import CompileError
 from autojit.core.locks import new_lock
+from autojit.core.undivided import undivided
 from autojit.runtime.cores import available_cores
 
 _lock = new_lock()
@@ -19,7 +20,12 @@ _begun: dict[str, threading.Thread] = {}
 
 def helper(work: Callable[[], object], name: str) -> threading.Thread | None:
     """A thread that works, or None where none can be had (the interpreter ends): the caller works itself then."""
-    thread = threading.Thread(target=work, name=f"autojit {name}", daemon=True)
+
+    def run() -> None:
+        undivided.let_in()  # whoever waits for the helper may be inside
+        work()
+
+    thread = threading.Thread(target=run, name=f"autojit {name}", daemon=True)
     try:
         thread.start()
     except RuntimeError:

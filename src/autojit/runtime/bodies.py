@@ -17,6 +17,7 @@ from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
+from autojit.core.undivided import undivided
 from autojit.runtime.beside import begin, helper, wait_for
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
@@ -38,6 +39,11 @@ class _Kernels:
 
     def get(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> list[LoadedObject]:
         """The loaded code of texts; those that no thread is making are made here, on all cores."""
+        with undivided:
+            self._make_all(texts, pass_levels)
+        return [self._loaded[text] for text in texts]
+
+    def _make_all(self, texts: Sequence[str], pass_levels: Mapping[str, int]) -> None:
         while True:
             with self._lock:
                 missing = [text for text in dict.fromkeys(texts) if text not in self._loaded]
@@ -48,7 +54,7 @@ class _Kernels:
             if mine:
                 self._make(mine, pass_levels, done)
             elif not missing:
-                return [self._loaded[text] for text in texts]
+                return
             for thread, others_done in making:
                 if thread != me:
                     others_done.wait()  # if it fails, the next round makes the text and raises its own error

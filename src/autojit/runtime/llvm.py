@@ -7,7 +7,6 @@ an LLVM context of its own, so a failed parse leaves nothing behind.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
 import threading
@@ -20,6 +19,7 @@ from autojit.codegen.target import HostTarget
 from autojit.codegen.target_functions import with_definitions
 from autojit.core.errors import CompileError
 from autojit.core.once import once
+from autojit.core.undivided import undivided
 from autojit.runtime.beside import helper
 from autojit.runtime.cores import available_cores
 
@@ -36,57 +36,6 @@ _UNLOCKED_CALLS = (
 _per_thread = threading.local()
 
 
-class _Compiling:
-    """Entered while LLVM works, by any number of threads, by none twice.
-
-    A fork waits until none is inside, and lets none in, so a forked child never inherits LLVM in the middle of
-    something. So does the end of the process, which frees what belongs to LLVM while daemon threads may still run.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
-        self._inside = 0
-        self._closed_by = 0  # the thread that forks, or ends the process
-
-    def __enter__(self) -> None:
-        me = threading.get_ident()
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed_by in (0, me))
-            self._inside += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._changed:
-            self._inside -= 1
-            self._changed.notify_all()
-
-    def before_fork(self) -> None:
-        """Hold the lock with nobody inside."""
-        self._changed.acquire()
-        self._closed_by = threading.get_ident()
-        self._changed.wait_for(lambda: self._inside == 0)
-
-    def at_exit(self) -> None:
-        """Wait until nobody is inside; other threads that come then wait for the end."""
-        with self._changed:
-            self._closed_by = threading.get_ident()
-            self._changed.wait_for(lambda: self._inside == 0)
-
-    def after_fork(self) -> None:
-        """Let threads in again."""
-        self._closed_by = 0
-        self._changed.notify_all()
-        self._changed.release()
-
-
-_compiling = _Compiling()
-atexit.register(_compiling.at_exit)
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_compiling.before_fork, after_in_parent=_compiling.after_fork, after_in_child=_compiling.after_fork
-    )
-
-
 def compile_to_object(ir_text: str, target: HostTarget, opt_level: int = 2, pass_level: int | None = None) -> bytes:
     """Compile a module of IR text to an object file.
 
@@ -99,7 +48,7 @@ def compile_to_object(ir_text: str, target: HostTarget, opt_level: int = 2, pass
     Raises:
         CompileError: LLVM rejects the text; the text is kept in the file the message names.
     """
-    with _compiling:
+    with undivided:
         return _compile(ir_text, target, opt_level, pass_level)
 
 
@@ -116,7 +65,7 @@ def compile_all(
     Raises:
         CompileError: LLVM rejects a text.
     """
-    with _compiling:
+    with undivided:
         threads = min(available_cores(), len(ir_texts))
         requests = list(zip(ir_texts, pass_levels or [None] * len(ir_texts), strict=True))
         if threads < 2 or _unlocked() is None:
@@ -154,13 +103,13 @@ def _work_off(
 
 def assembly(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
     """The assembly text that `compile_to_object` would encode, for `show("asm")` and tests."""
-    with _compiling:
+    with undivided:
         return _assembly(ir_text, target, opt_level)
 
 
 def optimised_ir(ir_text: str, target: HostTarget, opt_level: int = 2) -> str:
     """The IR text after LLVM's passes, before instruction selection."""
-    with _compiling:
+    with undivided:
         return _optimised_text(ir_text, target, opt_level)
 
 
@@ -170,7 +119,7 @@ def llvm_identity() -> str:
 
     Reads no LLVM code, because a process that finds everything in the cache never loads LLVM.
     """
-    import llvmlite
+    import llvmlite  # `once` lets no fork come in between
 
     folder = os.path.join(os.path.dirname(str(llvmlite.__file__)), "binding")
     names = sorted(name for name in os.listdir(folder) if "llvmlite" in name)

@@ -30,6 +30,7 @@ from autojit.codegen.target import HostTarget
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
+from autojit.core.undivided import undivided
 from autojit.runtime.llvm import compile_all, compile_to_object, llvm_identity
 
 EMITTER_VERSION = 2
@@ -146,7 +147,7 @@ class ObjectCache:
         with self._lock:
             gate = self._building.setdefault(key, new_lock())
         try:
-            with gate:
+            with undivided, gate:
                 found = self.get_blob(key)
                 if found is None:
                     found = build()

@@ -24,6 +24,7 @@ import time
 from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
+from autojit.core.undivided import undivided
 from autojit.runtime.cores import available_cores
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.loader import LoadedObject, load
@@ -73,7 +74,7 @@ def pool_object() -> LoadedObject:
 def _loaded_pool() -> LoadedObject:
     global _pool
     if _pool is None:
-        with _loading:
+        with undivided, _loading:
             if _pool is None:
                 _pool = _load_pool()
     return _pool

@@ -19,6 +19,7 @@ from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import SpecializeSize, UndecidedSizeError
 from autojit.core.sizes import named_size, recording
 from autojit.core.types import TensorType
+from autojit.core.undivided import undivided
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
@@ -54,7 +55,8 @@ _calls: dict[Any, _Call | None] = {}
 
 
 def _compiled(op: Op, types: Sequence[TensorType]) -> Executable:
-    from autojit.compiler import compile  # the compiler is loaded when a kernel is first needed
+    with undivided:
+        from autojit.compiler import compile  # the compiler is loaded when a kernel is first needed
 
     builder = GraphBuilder()
     with recording(None):  # a capture in progress has nothing to do with these sizes
@@ -216,7 +218,8 @@ _array_composites: dict[str, Any] = {}
 
 def _load_composites() -> dict[str, Any]:
     """The composites of ``ops.fused_arrays``, imported when one is first used."""
-    from autojit.ops.fused_arrays import ARRAY_COMPOSITES
+    with undivided:
+        from autojit.ops.fused_arrays import ARRAY_COMPOSITES
 
     _array_composites.update(ARRAY_COMPOSITES)
     return _array_composites
@@ -224,7 +227,8 @@ def _load_composites() -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _fused_arrays(name: str, options: tuple[Any, ...], wanted: tuple[int, ...] | None, results: int) -> Op:
-    from autojit.ops.fused_arrays import FusedArrays
+    with undivided:
+        from autojit.ops.fused_arrays import FusedArrays
 
     return FusedArrays(name, options, wanted, (), results)
 
