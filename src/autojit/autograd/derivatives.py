@@ -259,7 +259,7 @@ def backward(
         targets = [_input_edge(x, i) for i, x in enumerate(chosen)]
     keep = create_graph if retain_graph is None else bool(retain_graph)
     del grads
-    run_backward(roots, keep, create_graph, targets, accumulate=True)
+    run_backward(roots, keep, create_graph, targets, accumulate=True, is_masked=_is_given(grad_tensors))
 
 
 _CYCLE = (
@@ -268,6 +268,11 @@ _CYCLE = (
     "have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the "
     "cycle and avoid the leak."
 )
+
+
+def _is_given(grads: Any) -> bool:
+    """Whether the caller gave a cotangent; those made here are ones."""
+    return grads is not None and any(g is not None for g in _sequence(grads))
 
 
 def _roots(outputs: Sequence[Any], grads: Sequence[Any]) -> list[tuple[Edge, Any]]:
@@ -337,7 +342,9 @@ def grad(
     del grads
 
     def pull_back(roots: list[tuple[Edge, Any]]) -> list[Any]:
-        captured = run_backward(roots, keep, create_graph, targets, False, others=not only_inputs)
+        captured = run_backward(
+            roots, keep, create_graph, targets, False, others=not only_inputs, is_masked=_is_given(grad_outputs)
+        )
         return [captured.get(edge) for edge in targets]
 
     found = _over_rows(roots, pull_back) if is_grads_batched else pull_back(roots)

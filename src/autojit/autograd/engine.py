@@ -23,6 +23,7 @@ from autojit.autograd.running import current_walk, running
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
 from autojit.core.types import TensorType
+from autojit.ops.cotangent_masks import masking
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.node import ZERO, AccumulateGrad, Edge, Node, type_of_meta
@@ -52,8 +53,11 @@ class Walk:
         accumulate: bool,
         others: bool = False,
         closed: bool = False,
+        is_masked: bool = True,
     ) -> None:
         self.number = next(_numbers)
+        self.is_masked = is_masked
+        self.masked: set[Node] = set()  # those whose cotangents may hold zeros of masked branches
         self.keep_graph = keep_graph
         self.accumulate = accumulate
         self.others = others
@@ -136,6 +140,7 @@ class Walk:
                     missing[child] = 1
                     stack.append(child)
         order = _by_edges(missing, ends) if Node.renumbered else sorted(missing, key=_when, reverse=True)
+        self.masked = _behind_masks(order, roots if self.is_masked else ())
         if self.targets is None:
             return order
         return self._only_needed(order)
@@ -215,6 +220,7 @@ class Walk:
             )
         is_watched = bool(node.post_hooks)
         self.current = node
+        masking.is_on = node in self.masked
         if self.observer is None:
             is_plain = not state.__dict__["anomaly"]
             if is_plain and self.rules is not None and isinstance(node, OpNode):
@@ -264,9 +270,13 @@ def run_backward(
     accumulate: bool,
     others: bool = False,
     closed: bool = False,
+    is_masked: bool = True,
 ) -> dict[Edge, Any]:
-    """Run the engine from (edge, cotangent) roots; cotangents that reached the targets."""
-    walk = Walk(keep_graph, targets, accumulate, others, closed)
+    """Run the engine from (edge, cotangent) roots; cotangents that reached the targets.
+
+    ``is_masked``: elements of the roots' cotangents may be 0 because a branch was masked; not so if all are ones.
+    """
+    walk = Walk(keep_graph, targets, accumulate, others, closed, is_masked)
     if running.depth >= DEEPEST:
         return _in_new_thread(lambda: _entered(walk, roots, create_graph))
     return _entered(walk, roots, create_graph)
@@ -274,12 +284,13 @@ def run_backward(
 
 def _entered(walk: Walk, roots: Sequence[tuple[Edge, Any]], create_graph: bool) -> dict[Edge, Any]:
     before, depth, hooks = running.walks, running.depth, state.recording_hooks
+    was_masked = masking.is_on
     running.walks, running.depth = (*before, walk), depth + 1
     try:
         with grad_mode(create_graph):
             return anomaly.watched(walk.run, roots) if state.anomaly else walk.run(roots)
     finally:
-        running.walks, running.depth = before, depth
+        running.walks, running.depth, masking.is_on = before, depth, was_masked
         state.recording_hooks = hooks  # whatever an unpack hook entered or left
 
 
@@ -327,6 +338,15 @@ class ExecutionEngine:
         """Whether the present pass accumulates into every leaf, as recomputing with ``backward`` does."""
         walk = current_walk()
         return walk is None or walk.targets is None
+
+
+def _behind_masks(order: Sequence[Node], roots: Sequence[Node]) -> set[Node]:
+    """The nodes (in the order in which they run) whose cotangents may hold zeros of a masked branch."""
+    found = set(roots)
+    for node in order:
+        if node in found or not isinstance(node, OpNode) or node.op.masks_cotangents:
+            found.update([edge[0] for edge in node.edges if edge is not None])
+    return found
 
 
 def _when(node: Node) -> int:

@@ -158,7 +158,7 @@ class CapturedCall(Call):
 
     def adjoint(self) -> CapturedCall:
         if self._adjoint is None and "body" not in self.__dict__:
-            self._adjoint = CapturedCall(adjoint(self.graph))
+            self._adjoint = CapturedCall(adjoint(self.graph, is_masked=True))
         if self._adjoint is None:
             with anomaly.collected([]):
                 self._adjoint = self._recorded_adjoint()

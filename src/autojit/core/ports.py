@@ -152,7 +152,7 @@ class Sparse(Protocol):
 class Transforms(Protocol):
     """The transforms of graphs, as ``autojit.transforms`` defines them."""
 
-    def adjoint(self, graph: Any, wrt: Sequence[int] | None = None) -> Any:
+    def adjoint(self, graph: Any, wrt: Sequence[int] | None = None, is_masked: bool | None = None) -> Any:
         """Inputs, then a cotangent per differentiable output, to the cotangents of inputs."""
         ...
 

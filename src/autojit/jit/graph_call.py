@@ -99,7 +99,7 @@ class GraphCall(GraphOp):
         wrt = tuple(k for k, p in enumerate(primals) if p.spec.dtype.is_differentiable)
         call = self._adjoints.get(wrt)
         if call is None:
-            call = self._adjoints[wrt] = GraphCall(adjoint(self.graph, wrt))
+            call = self._adjoints[wrt] = GraphCall(adjoint(self.graph, wrt, is_masked=True))
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
         results = (result,) if self.n_outputs == 1 else result
         filled = [

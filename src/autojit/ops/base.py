@@ -22,6 +22,7 @@ from autojit.core.sizes import agree, is_symbolic
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Op, Operands, Rule, bind
+from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.loop_orders import settled
 
 Axes = int | Sequence[int] | None
@@ -129,6 +130,7 @@ class Elementwise(Op, abstract=True):
     is_one_loop: ClassVar[bool] = False  # the class's own rule lays its result out as one loop of NumPy's does
     accepts: ClassVar[tuple[str, ...]] = ("bool", "uint", "int", "float", "complex")
     is_cheap: ClassVar[bool] = True  # cheap to compute again rather than to store
+    masks_cotangents: ClassVar[bool] = False
 
     def __init_subclass__(cls, abstract: bool = False, **options: object) -> None:
         super().__init_subclass__(abstract, **options)
@@ -155,7 +157,7 @@ class Elementwise(Op, abstract=True):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         def cotangent(partial: Any) -> Callable[[], Any]:
-            return lambda: _mul(y_bar, _conj(resolve(partial)))
+            return lambda: cotangent_product(y_bar, _conj(resolve(partial)))
 
         return tuple(None if p is None else cotangent(p) for p in self.partials(primals, result))
 

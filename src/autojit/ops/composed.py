@@ -22,6 +22,7 @@ from autojit.ops.base import keep_axes
 from autojit.ops.composites_activation import log_softmax, softmax
 from autojit.ops.composites_loss import pick
 from autojit.ops.composites_reduction import mean
+from autojit.ops.cotangent_masks import cotangent_product, masking
 from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_exponential import exp
 from autojit.ops.elementwise_logic import eq
@@ -152,9 +153,9 @@ class Softmax(Normalised):
 
     def pull_back(self, y: Any, y_bar: Any) -> Any:
         if y.spec.size >= _MANY:
-            return _in_one_step("softmax_cotangent", (self.axis,), y, y_bar)
-        weighted = mul(y_bar, y)
-        return sub(weighted, mul(y, sum(weighted, self.axis, keep=True)))
+            return _in_one_step("softmax_cotangent", (self.axis, masking.is_on), y, y_bar)
+        weighted = cotangent_product(y_bar, y)
+        return sub(weighted, cotangent_product(sum(weighted, self.axis, keep=True), y))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x_dot,) = tangents
@@ -174,8 +175,8 @@ class LogSoftmax(Normalised):
 
     def pull_back(self, y: Any, y_bar: Any) -> Any:
         if y.spec.size >= _MANY:
-            return _in_one_step("log_softmax_cotangent", (self.axis,), y, y_bar)
-        return sub(y_bar, mul(exp(y), sum(y_bar, self.axis, keep=True)))
+            return _in_one_step("log_softmax_cotangent", (self.axis, masking.is_on), y, y_bar)
+        return sub(y_bar, cotangent_product(sum(y_bar, self.axis, keep=True), exp(y)))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x_dot,) = tangents

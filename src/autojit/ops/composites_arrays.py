@@ -11,6 +11,7 @@ from autojit.ir.op import Operand
 from autojit.ops.composites_loss import cross_entropy, one_hot, reduced
 from autojit.ops.composites_normalization import standardize
 from autojit.ops.composites_reduction import logsumexp, mean, norm, safe_sqrt, std, var, var_mean
+from autojit.ops.cotangent_masks import cotangent_product, under_mask
 from autojit.ops.elementwise_arithmetic import add, div, mul, square, sub, where
 from autojit.ops.elementwise_exponential import exp, rsqrt
 from autojit.ops.elementwise_logic import isnan
@@ -80,15 +81,17 @@ def pointwise_losses(x: Operand, y: Operand, name: str, options: tuple[Any, ...]
     return reduced(COMPOSITES[name](x, y, *options), reduction)
 
 
-def softmax_cotangent(y: Operand, y_bar: Operand, axis: int) -> Any:
+def softmax_cotangent(y: Operand, y_bar: Operand, axis: int, is_masked: bool) -> Any:
     """The cotangent of the operand of a softmax with result ``y``. Linear in ``y_bar``, and its own transpose."""
-    weighted = mul(y_bar, y)
-    return sub(weighted, mul(y, sum(weighted, axis, keep=True)))
+    with under_mask(is_masked):
+        weighted = cotangent_product(y_bar, y)
+        return sub(weighted, cotangent_product(sum(weighted, axis, keep=True), y))
 
 
-def log_softmax_cotangent(y: Operand, y_bar: Operand, axis: int) -> Any:
+def log_softmax_cotangent(y: Operand, y_bar: Operand, axis: int, is_masked: bool) -> Any:
     """The cotangent of the operand of a log-softmax with result ``y``."""
-    return sub(y_bar, mul(exp(y), sum(y_bar, axis, keep=True)))
+    with under_mask(is_masked):
+        return sub(y_bar, cotangent_product(sum(y_bar, axis, keep=True), exp(y)))
 
 
 def nansum(x: Operand, axes: Any, keep: bool) -> Any:

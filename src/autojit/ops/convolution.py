@@ -43,6 +43,7 @@ class Trilinear(Structured, abstract=True):
     ``roles`` names the operands and the result by their letters in the sum.
     """
 
+    masks_cotangents: ClassVar[bool] = False
     lowering: ClassVar[str] = "convolution"
     roles: ClassVar[str]
     fixes_sizes: ClassVar[bool] = True

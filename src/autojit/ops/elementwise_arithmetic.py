@@ -14,7 +14,7 @@ from autojit.core.dtypes import DType, bool_, float8_e4m3fn, float32, int64
 from autojit.core.errors import DTypeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
-from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
+from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import broadcast_shapes
 from autojit.ops.elementwise_base import FLOATS, Pointwise, conjugate, sample_inputs
 from autojit.ops.samples import Samples
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Add", "Cast", "Div", "GuardedDiv", "GuardedMul", "Mul", "Neg", "Reciprocal", "Square", "SquaredDeviation",
-    "StopGradient", "Sub", "Where", "add", "cast", "div", "guarded_div", "guarded_mul", "mul", "neg", "reciprocal",
-    "square", "squared_deviation", "stop_gradient", "sub", "where",
+    "Add", "Cast", "Div", "GuardedDiv", "GuardedMul", "MaskedMul", "Mul", "Neg", "Reciprocal", "Square",
+    "SquaredDeviation", "StopGradient", "Sub", "Where", "add", "cast", "div", "guarded_div", "guarded_mul", "mul",
+    "neg", "reciprocal", "square", "squared_deviation", "stop_gradient", "sub", "where",
 ]  # fmt: skip
 
 
@@ -130,6 +130,7 @@ def _has_nan(x: NDArray[Any]) -> bool:
 class GuardedMul(Pointwise):
     """``x * y``, and 0 where ``x`` is 0 even if ``y`` is infinite or NaN."""
 
+    masks_cotangents: ClassVar[bool] = True
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = FLOATS
 
@@ -137,7 +138,7 @@ class GuardedMul(Pointwise):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, y = primals
-        return lambda: guarded_mul(y_bar, conjugate(y)), lambda: guarded_mul(conjugate(x), y_bar)
+        return lambda: guarded_mul(y_bar, conjugate(y)), lambda: bind(MASKED_MUL, conjugate(x), y_bar)
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents
@@ -151,9 +152,42 @@ class GuardedMul(Pointwise):
         return emit.select(emit.eq(x, emit.zero(x)), emit.zero(x), emit.mul(x, y))
 
 
+def _masked_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.where((x == 0) | (y == 0), np.zeros((), x.dtype), x * y)
+
+
+class MaskedMul(Pointwise):
+    """``x * y``, and 0 where one of them is 0 even if the other is infinite or NaN: two cotangents, both maskable."""
+
+    masks_cotangents: ClassVar[bool] = True
+    arity: ClassVar[int] = 2
+    accepts: ClassVar[tuple[str, ...]] = FLOATS
+
+    ufunc = staticmethod(_masked_product)
+
+    def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
+        x, y = primals
+        return lambda: bind(self, y_bar, conjugate(y)), lambda: bind(self, conjugate(x), y_bar)
+
+    def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
+        (x, y), (x_dot, y_dot) = primals, tangents
+        by_x = None if x_dot is None else bind(self, x_dot, y)
+        by_y = None if y_dot is None else bind(self, x, y_dot)
+        if by_x is None or by_y is None:
+            return by_x if by_y is None else by_y
+        return add(by_x, by_y)
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        zero = emit.zero(x)
+        product = emit.select(emit.eq(y, zero), zero, emit.mul(x, y))
+        return emit.select(emit.eq(x, zero), zero, product)
+
+
 class GuardedDiv(Pointwise):
     """``x / y``, and 0 where ``x`` is 0 even if ``y`` is 0 or NaN."""
 
+    masks_cotangents: ClassVar[bool] = True
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
@@ -166,9 +200,7 @@ class GuardedDiv(Pointwise):
 
     def _denominator_bar(self, y: Any, result: Any, y_bar: Any) -> Any:
         """0 where the cotangent or the result is, whatever y is; as for ``Div``, one division serves both operands."""
-        shared = guarded_div(y_bar, conjugate(y))
-        product = guarded_mul(conjugate(result), shared)
-        return neg(where(bind(Op.registry["eq"](), shared, literal(shared, 0)), literal(product, 0), product))
+        return neg(bind(MASKED_MUL, conjugate(result), guarded_div(y_bar, conjugate(y))))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (_, y), (x_dot, y_dot) = primals, tangents
@@ -257,6 +289,7 @@ class SquaredDeviation(Pointwise):
 class Where(Pointwise):
     """``a`` where ``condition`` (bool) holds, else ``b``."""
 
+    masks_cotangents: ClassVar[bool] = True
     ufunc = staticmethod(np.where)
     is_one_loop: ClassVar[bool] = True
     arity: ClassVar[int] = 3
@@ -354,7 +387,7 @@ class StopGradient(Pointwise):
 
 
 ADD, SUB, MUL, DIV, NEG = Add(), Sub(), Mul(), Div(), Neg()
-GUARDED_MUL, GUARDED_DIV = GuardedMul(), GuardedDiv()
+GUARDED_MUL, MASKED_MUL, GUARDED_DIV = GuardedMul(), MaskedMul(), GuardedDiv()
 SQUARED_DEVIATION = SquaredDeviation()
 RECIPROCAL, SQUARE, WHERE, STOP_GRADIENT = Reciprocal(), Square(), Where(), StopGradient()
 

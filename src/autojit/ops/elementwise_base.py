@@ -3,9 +3,10 @@
 A parameterless op inherits the dataclass behaviour (equality by class, no fields) of ``Pointwise`` instead of being
 decorated: a decorator call costs 0.4 ms of import time, and there are a hundred such ops.
 
-Guarded cotangents: where a partial derivative can be infinite or NaN (``singular``), the VJP multiplies with
-``guarded_mul``, which is 0 where the incoming cotangent is 0. So ``where(x > 0, sqrt(x), 0)`` has gradient 0 at 0, not
-NaN, and derivatives of every order stay right, because ``guarded_mul`` is an op with its own exact rules.
+Guarded cotangents: where a partial derivative can be infinite or NaN though the op is finite (``singular``), and
+everywhere behind a masked branch (``cotangent_masks``), the VJP multiplies with ``guarded_mul``, which is 0 where the
+incoming cotangent is 0. So ``where(x > 0, sqrt(x), 0)`` has gradient 0 at 0, not NaN, and derivatives of every order
+stay right, because ``guarded_mul`` is an op with its own exact rules.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from autojit.core.records import record
 from autojit.core.types import Shape
 from autojit.ir.op import Op, Operands, bind
 from autojit.ops.base import Elementwise, resolve
+from autojit.ops.cotangent_masks import masking
 from autojit.ops.loop_orders import settled
 from autojit.ops.samples import Samples
 
@@ -103,7 +105,7 @@ class Pointwise(Elementwise, abstract=True):
         return type(self).ufunc(*arrays)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        name = "guarded_mul" if self.singular else "mul"
+        name = "guarded_mul" if self.singular or masking.is_on else "mul"
         slopes = self.partials(primals, result)
         return tuple([None if slope is None else partial(_scaled, name, y_bar, slope) for slope in slopes])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import div, mul, neg, sub
 from autojit.ops.elementwise_base import Pointwise, Ufunc, widened
 from autojit.ops.sources import pair
@@ -123,7 +124,7 @@ class Rest(Quotient, abstract=True):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, y = primals
-        return y_bar, lambda: neg(mul(y_bar, self.quotient(x, y)))
+        return y_bar, lambda: neg(cotangent_product(y_bar, self.quotient(x, y)))
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x, y), (x_dot, y_dot) = primals, tangents

@@ -28,6 +28,7 @@ __all__ = [
 class Extremum(Pointwise, abstract=True):
     """The larger or smaller of two; NaN if one is."""
 
+    masks_cotangents: ClassVar[bool] = True
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = REALS
 
@@ -79,6 +80,7 @@ class Minimum(Extremum):
 class NumberExtremum(Pointwise, abstract=True):
     """The larger or smaller of two; a NaN gives way to a number."""
 
+    masks_cotangents: ClassVar[bool] = True
     arity: ClassVar[int] = 2
     accepts: ClassVar[tuple[str, ...]] = REALS
 
@@ -124,6 +126,7 @@ class Fmin(NumberExtremum):
 class Relu(Pointwise):
     """``max(x, 0)``; NaN stays NaN. The derivative reads the result, so ``x`` need not be kept."""
 
+    masks_cotangents: ClassVar[bool] = True
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
     ufunc = staticmethod(lambda x: np.maximum(x, np.zeros((), x.dtype)))
     is_one_loop: ClassVar[bool] = True

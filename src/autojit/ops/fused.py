@@ -57,6 +57,7 @@ class Fused(Elementwise):
     results, ``count`` of them, are the cotangents of those operands.
     """
 
+    masks_cotangents: ClassVar[bool] = True
     composite: str
     options: tuple[Any, ...]
     order: int = 0
@@ -81,7 +82,7 @@ class Fused(Elementwise):
         """The composite as a graph of operands of one shape."""
         if self.order:
             inner = Fused(self.composite, self.options, self.order - 1, operands - self.count)
-            return transforms_port().adjoint(inner.graph(shape, dtype, device, self.count))  # type: ignore[no-any-return]
+            return transforms_port().adjoint(inner.graph(shape, dtype, device, self.count), is_masked=True)  # type: ignore[no-any-return]
         builder = GraphBuilder()
         values = [builder.input(TensorType(shape, dtype, device)) for _ in range(operands)]
         found = COMPOSITES[self.composite](*[builder.tracer(v) for v in values], *self.options)

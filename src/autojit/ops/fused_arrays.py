@@ -228,7 +228,7 @@ def _graph_of(
     if adjoints:
         bars = len(adjoints[-2]) if len(adjoints) > 1 else results
         inner = _graph_of(composite, options, adjoints[:-1], results, types[: len(types) - bars])
-        return transforms_port().adjoint(inner, adjoints[-1])  # type: ignore[no-any-return]
+        return transforms_port().adjoint(inner, adjoints[-1], is_masked=True)  # type: ignore[no-any-return]
     builder = GraphBuilder()
     operands = [builder.tracer(builder.input(t)) for t in types]
     found = ARRAY_COMPOSITES[composite](*operands, *options)

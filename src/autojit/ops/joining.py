@@ -33,6 +33,7 @@ __all__ = [
 class Concatenate(Structured):
     """Operands one after the other along ``axis``; equal extents elsewhere, equal dtypes."""
 
+    masks_cotangents: ClassVar[bool] = False
     lowering: ClassVar[str] = "concatenate"
     axis: int
 

@@ -35,6 +35,7 @@ class Matmul(Structured):
     Halves are multiplied and accumulated in float32 and rounded once, as BLAS libraries do.
     """
 
+    masks_cotangents: ClassVar[bool] = False
     lowering: ClassVar[str] = "matmul"
 
     def result_type(self, x: TensorType, w: TensorType) -> TensorType:
@@ -96,6 +97,7 @@ MATMUL = Matmul()
 class MatmulAdd(Structured):
     """``x @ w + c`` with ``c`` of the product's shape: a product accumulated where ``c`` lies. Made by passes."""
 
+    masks_cotangents: ClassVar[bool] = False
     lowering: ClassVar[str] = "matmul"
 
     def result_type(self, x: TensorType, w: TensorType, c: TensorType) -> TensorType:

@@ -22,6 +22,7 @@ from autojit.core.types import Shape, TensorType
 from autojit.ir.op import Op, Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Axes, Reduction, keep_axes, normalize_axes, normalize_axis
 from autojit.ops.by_name import apply
+from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import cast, div, mul, where
 from autojit.ops.elementwise_base import REALS, sample_array
 from autojit.ops.elementwise_logic import eq, logical_or, ne, to_bool
@@ -106,6 +107,7 @@ def _sum(x: NDArray[Any], axis: tuple[int, ...]) -> Any:
 class Sum(Fold):
     """Sum over ``axes``; the dtype is kept. Linear."""
 
+    masks_cotangents: ClassVar[bool] = False
     fold = staticmethod(_sum)
 
     def eager(self, x: NDArray[Any]) -> Any:
@@ -137,7 +139,11 @@ class Prod(Fold):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        return (lambda: mul(spread(y_bar, x.spec.shape, self.axes), _conjugate(product_of_others(x, self.axes))),)
+        return (
+            lambda: cotangent_product(
+                spread(y_bar, x.spec.shape, self.axes), _conjugate(product_of_others(x, self.axes))
+            ),
+        )
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents

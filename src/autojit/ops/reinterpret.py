@@ -39,6 +39,7 @@ class AsStrided(View):
     position ``i`` of ``shape``. Several positions may show one element.
     """
 
+    masks_cotangents: ClassVar[bool] = True
     may_copy: ClassVar[bool] = True
     shape: Shape
     strides: tuple[int, ...]

@@ -36,6 +36,7 @@ Integers = tuple[int, ...]
 class View(Reindex, abstract=True):
     """A reindexing whose eager result aliases its operand (``reshape`` only where strides allow it)."""
 
+    masks_cotangents: ClassVar[bool] = False
     is_view: ClassVar[bool] = True
     may_copy: ClassVar[bool] = False  # the eager result may be a copy, where strides do not allow a view
 
@@ -132,6 +133,7 @@ class Permute(View):
 class Slice(View):
     """``x[starts:stops:steps]`` on every axis: starts and stops within the extents, steps positive."""
 
+    masks_cotangents: ClassVar[bool] = True
     starts: Integers
     stops: Integers
     steps: Integers

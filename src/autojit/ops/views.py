@@ -41,6 +41,7 @@ __all__ = ["Diagonal", "Unfold", "ViewUpdate", "diagonal", "unfold"]
 class Diagonal(View):
     """The elements at (i, i + offset) of two axes, as a new last axis."""
 
+    masks_cotangents: ClassVar[bool] = True
     offset: int
     axis1: int
     axis2: int
@@ -127,6 +128,7 @@ class Diagonal(View):
 class Unfold(View):
     """Windows of ``size`` every ``step`` elements of ``axis``, whose extent becomes their number; size comes last."""
 
+    masks_cotangents: ClassVar[bool] = True
     axis: int
     size: int
     step: int

@@ -289,7 +289,7 @@ def _permuted(s: SparseTensor, axes: tuple[int, ...]) -> SparseTensor:
 
 
 _RULES: dict[str, Rule] = {
-    "add": _add, "sub": _add, "mul": _mul, "guarded_mul": _mul, "div": _div, "pow": _power, "sum": _sum,
-    "matmul": _matmul, "permute": _permute, "neg": _linear, "cast": _linear, "conj": _linear, "real": _linear,
-    "imag": _linear,
+    "add": _add, "sub": _add, "mul": _mul, "guarded_mul": _mul, "masked_mul": _mul, "div": _div, "pow": _power,
+    "sum": _sum, "matmul": _matmul, "permute": _permute, "neg": _linear, "cast": _linear, "conj": _linear,
+    "real": _linear, "imag": _linear,
 }  # fmt: skip

@@ -53,6 +53,8 @@ def in_one_node(op: Op, operands: Sequence[Tensor], compute: Callable[[], Any]) 
 class _Recorded(Op, abstract=True):
     """An op that is never computed."""
 
+    masks_cotangents: ClassVar[bool] = False
+
     def eager(self, *arrays: Any) -> Any:
         raise AssertionError("recorded only: its results were computed by other ops")
 

@@ -284,8 +284,8 @@ _SPELLED = {
     "permute": "PermuteBackward0", "matmul": "MmBackward0", "cast": "ToCopyBackward0", "broadcast_to":
     "ExpandBackward0", "reshape": "ViewBackward0", "view_update": "CopySlices", "concatenate": "CatBackward0",
     "pow": "PowBackward1", "pow_number": "PowBackward0", "square": "PowBackward0", "gather_nd": "IndexBackward0",
-    "index_update": "IndexPutBackward0", "guarded_mul": "MulBackward0", "guarded_div": "DivBackward0",
-    "cumulative": "CumsumBackward0",
+    "index_update": "IndexPutBackward0", "guarded_mul": "MulBackward0", "masked_mul": "MulBackward0",
+    "guarded_div": "DivBackward0", "cumulative": "CumsumBackward0",
 }  # fmt: skip
 
 

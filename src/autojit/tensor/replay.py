@@ -18,6 +18,7 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.ir.result_types import holds_plain
+from autojit.ops.cotangent_masks import masking
 from autojit.tensor.dispatch import attach_view, value_of
 from autojit.tensor.node import FREED, ZERO, type_of_meta
 from autojit.tensor.op_node import NotImplementedNode, OpNode
@@ -130,7 +131,7 @@ def _described(op: Op, given: Sequence[Any], wanted: tuple[bool, ...]) -> tuple[
         return None
     if len(set(identities)) != len(identities):  # an operand that is given twice is one value
         kinds.append(tuple([identities.index(i) for i in identities]))
-    return (name, wanted, *kinds), operands
+    return (name, wanted, masking.is_on, *kinds), operands
 
 
 def identities_of(operands: Sequence[Tensor]) -> list[int] | None:

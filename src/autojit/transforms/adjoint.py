@@ -14,6 +14,7 @@ from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op
 from autojit.ops.base import resolve
+from autojit.ops.cotangent_masks import masking, under_mask
 from autojit.ops.elementwise_arithmetic import add
 from autojit.ops.sources import zeros_like
 
@@ -63,11 +64,13 @@ def replay(graph: Graph, builder: GraphBuilder) -> dict[Value, Tracer]:
     return environment
 
 
-def adjoint(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
+def adjoint(graph: Graph, wrt: Sequence[int] | None = None, is_masked: bool | None = None) -> Graph:
     """The backward graph: the graph's inputs, then a cotangent per output, to the cotangents of inputs ``wrt``.
 
     Inputs the outputs do not depend on get zeros. ``wrt`` defaults to every input with a floating or complex dtype.
-    The forward nodes are repeated; dead code elimination drops those no rule reads. Time O(nodes + edges).
+    ``is_masked``: elements of the given cotangents may be 0 because a branch was masked (``ops.cotangent_masks``); by
+    default as in the rule that asks. The forward nodes are repeated; dead code elimination drops those no rule reads.
+    Time O(nodes + edges).
     """
     chosen = [i for i, v in enumerate(graph.inputs) if v.type.dtype.is_differentiable] if wrt is None else list(wrt)
     builder = GraphBuilder()
@@ -76,7 +79,8 @@ def adjoint(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
     for position, output in enumerate(graph.outputs):
         if output.type.dtype.is_differentiable:
             _add_to(bars, output, builder.tracer(builder.input(output.type, f"y_bar{position}")))
-    _sweep(graph, environment, bars, {graph.inputs[i] for i in chosen}, builder)
+    masked = set(bars) if (masking.is_on if is_masked is None else is_masked) else set[Value]()
+    _sweep(graph, environment, bars, {graph.inputs[i] for i in chosen}, builder, masked)
     x_bars = []
     for i in chosen:
         x = graph.inputs[i]
@@ -85,9 +89,17 @@ def adjoint(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
 
 
 def _sweep(
-    graph: Graph, environment: dict[Value, Tracer], bars: dict[Value, Any], wrt: set[Value], builder: GraphBuilder
+    graph: Graph,
+    environment: dict[Value, Tracer],
+    bars: dict[Value, Any],
+    wrt: set[Value],
+    builder: GraphBuilder,
+    masked: set[Value],
 ) -> None:
-    """Walk the nodes backwards and add up cotangents of everything that depends on ``wrt``."""
+    """Walk the nodes backwards and add up cotangents of everything that depends on ``wrt``.
+
+    ``masked`` are the values whose cotangents may hold masked zeros; those found on the way join them.
+    """
     active = _active(graph.nodes, wrt)
     for node in reversed(graph.nodes):
         y_bars = [bars.get(v) for v in node.outputs]
@@ -97,7 +109,12 @@ def _sweep(
         builder.source = node.source
         primals = [environment[v] for v in node.inputs]
         results = [environment[v] for v in node.outputs]
-        for x, x_bar in zip(node.inputs, accumulate(node.op, primals, results, y_bars, wanted), strict=True):
+        is_masked = not masked.isdisjoint(node.outputs)
+        with under_mask(is_masked):
+            x_bars = accumulate(node.op, primals, results, y_bars, wanted)
+        if is_masked or node.op.masks_cotangents:
+            masked.update(node.inputs)
+        for x, x_bar in zip(node.inputs, x_bars, strict=True):
             if x_bar is not None:
                 _add_to(bars, x, x_bar)
 

@@ -1,0 +1,45 @@
+"""Where a cotangent may be exactly 0 because a branch was masked, and what products do there.
+
+``where(x > 0, x * log(x), 0)`` has derivative 0 at 0: the cotangent that ``where`` hands to the product is 0 there, and
+0 times the slope ``log(0)`` must stay 0. Elsewhere 0 times infinity is the NaN that it is, and a guard at every product
+would cost dense derivatives their multiply-adds (1.3 to 1.6 times on chains of products in cache). So whoever walks a
+history backwards, the engine on recorded nodes and the adjoint pass on graphs, notes what is behind an op that can
+zero cotangents (``masks_cotangents``), or behind a cotangent that the user gave, and says so here while a rule runs.
+The walk sees the same ops in eager mode and in a capture, so both take the same product.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from autojit.ir.op import Op, bind
+
+__all__ = ["cotangent_product", "masking", "under_mask"]
+
+
+class _Masking(threading.local):
+    """Whether the cotangent of the rule that runs in this thread may be a masked 0."""
+
+    is_on = False
+
+
+masking = _Masking()
+
+
+@contextmanager
+def under_mask(is_on: bool) -> Iterator[None]:
+    """Rules inside take their cotangents as possibly masked, or as dense."""
+    before = masking.is_on
+    masking.is_on = is_on
+    try:
+        yield
+    finally:
+        masking.is_on = before
+
+
+def cotangent_product(y_bar: Any, slope: Any) -> Any:
+    """``y_bar * slope`` in a rule; 0 where a masked ``y_bar`` is 0, even if ``slope`` is infinite or NaN."""
+    return bind(Op.registry["guarded_mul" if masking.is_on else "mul"](), y_bar, slope)
