@@ -131,7 +131,7 @@ def test_a_count_read_as_digits_is_decided_on() -> None:
     compiled = aj.jit(function)
     for x in (aj.tensor([1.0, -1.0, 2.0]), aj.tensor([3.0, 1.0, 2.0]), aj.tensor([5.0, -1.0, 7.0])):
         check_same(compiled(x), function(x), "")
-    assert compiled.stats()["specialised_sizes"] == 1
+    assert compiled.stats()["splits"] == 1
 
 
 def slopes(function: Callable[..., Any], x: aj.Tensor, *others: aj.Tensor) -> tuple[Any, ...]:

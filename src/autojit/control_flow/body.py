@@ -19,7 +19,8 @@ import numpy as np
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.errors import TraceError, UsageError
 from autojit.core.size_expressions import Expression
-from autojit.core.sizes import recording
+from autojit.core.size_recorder import recording
+from autojit.core.sizes import expression_of, is_counted
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.graph import Value
@@ -77,7 +78,10 @@ class BodyTrace(Trace):
 
     def concretize(self, value: Value) -> Any:
         """The array of a constant; everything else has no value yet."""
-        if not self._depends_on_inputs(value):
+        is_given, sizes = self._sources(value)
+        if not is_given and not any(map(is_counted, value.type.shape)):
+            for size in (*map(expression_of, value.type.shape), *sizes):
+                self.size_digits(size)
             return self.evaluate(value)
         raise TraceError(
             f"{self.name}: Python asks for a value that is known only when the compiled body runs",
@@ -86,7 +90,7 @@ class BodyTrace(Trace):
         )
 
     def decide_size(self, expression: Expression, relation: str) -> bool:
-        """See ``core.sizes.Recorder``: sizes from outside are asked for there."""
+        """See ``core.size_recorder.Recorder``: sizes from outside are asked for there."""
         if self.outer is None or self._is_counted(expression):
             return super().decide_size(expression, relation)
         with self.outside():
@@ -98,6 +102,12 @@ class BodyTrace(Trace):
             return super().size_digits(expression)
         with self.outside():
             return self.outer.size_digits(expression)
+
+    def note_error(self) -> None:
+        """See ``decide_size``."""
+        super().note_error()
+        if self.outer is not None:
+            self.outer.note_error()
 
     @contextmanager
     def outside(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from autojit.core.size_recorder import asked
 from autojit.core.source import user_call
 
 
@@ -57,6 +58,8 @@ class AutojitError(Exception):
                 found.update((name, value) for name, value in more if _fact(value) not in shown)
             found["at"] = f"{source}, calling {function}()"
         super().__init__(explain_error(what, found, fix or self.general_fix))
+        if asked.recorder is not None:
+            asked.recorder.note_error()
 
 
 def _operands(arguments: Mapping[str, object]) -> list[tuple[str, object]]:

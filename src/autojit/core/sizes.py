@@ -1,129 +1,96 @@
 """SymbolicSize: an extent that a compiled step leaves open.
 
-It is an int with the value seen during the capture (the *hint*), so shape rules and NumPy run on it unchanged, and an
-expression in named sizes, which its arithmetic carries on. Comparisons answer from the expression where all sizes agree
-(a named size is at least 2). Where they differ, a capture in progress answers by the hint and notes the answer as a
-`SizeGuard`; otherwise, inside the compiler, ``==`` says False (not known to be equal) and an order is an error, so
-that nothing which depends on the hint gets into generated code. Also during a capture ``==`` says False when autojit's
-own code asks (but about remainders): most often it looks for a special case. Where sizes have to agree it asks `agree`.
+It has the value seen during the capture (the *hint*), and an expression in named sizes, which its arithmetic carries
+on. It passes for an int (``isinstance``) but is no subclass of one: C code reads an int's digits without asking, and
+would bake in those of the first call. Here it has to ask (``__index__``), and whoever asks fixes the size.
+
+Comparisons answer from the expression where all sizes agree (a named size is at least 2). Where they differ, a capture
+in progress answers by the hint and notes the answer as a `SizeGuard`. Outside, in the compiler, ``==`` says False (not
+known to be equal) and an order is an error, so that nothing which depends on the hint gets into generated code. Code
+that looks for a special case without need asks `surely_equal`, which leaves the capture general.
 """
 
 from __future__ import annotations
 
-import ast
+import numbers
 import operator
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from math import gcd
 from types import FrameType
-from typing import Any, NamedTuple, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
 
 from autojit.core import size_expressions as expressions
 from autojit.core.errors import UndecidedSizeError, int_expected
 from autojit.core.size_expressions import Expression
-from autojit.core.source import is_own
+from autojit.core.size_recorder import OWN, STRUCTURE, USER, asked, asker_of
+
+if TYPE_CHECKING:
+    _Int = int  # what it passes for, to annotations and to ``isinstance``
+else:
+    _Int = object
 
 
-class SizeGuard(NamedTuple):
-    """``(expression relation 0) == outcome``: what a capture assumed of its sizes."""
-
-    expression: Expression
-    relation: str  # "==" or "<"
-    outcome: bool
-
-    def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the sizes of a call fit."""
-        value = self.expression.evaluate(sizes)
-        return (value == 0 if self.relation == "==" else value < 0) is self.outcome
-
-    def __str__(self) -> str:
-        positive = Expression(tuple(t for t in self.expression.terms if t[1] > 0))
-        negative = expressions.scale(Expression(tuple(t for t in self.expression.terms if t[1] < 0)), -1)
-        sign = {("==", True): "==", ("==", False): "!=", ("<", True): "<", ("<", False): ">="}
-        return f"{positive} {sign[self.relation, self.outcome]} {negative}"
-
-
-class Recorder(Protocol):
-    """A capture in progress."""
-
-    def decide_size(self, expression: Expression, relation: str) -> bool:
-        """Whether ``expression relation 0`` ("==" or "<"): true for some sizes only, so the capture holds for those."""
-
-    def size_digits(self, expression: Expression) -> int:
-        """The value that an expression has in this call."""
-
-    def size_number(self, size: SymbolicSize) -> Any:
-        """The size as a number that changes from call to call, for arithmetic that gives no size."""
-
-
-class _Recording(threading.local):
-    recorder: Recorder | None = None
-
-
-_recording = _Recording()
-
-
-@contextmanager
-def recording(recorder: Recorder | None) -> Iterator[None]:
-    """Inside, comparisons that the expressions leave open ask the hint, and ``recorder`` notes them."""
-    before, _recording.recorder = _recording.recorder, recorder
-    try:
-        yield
-    finally:
-        _recording.recorder = before
-
-
-class SymbolicSize(int):
+class SymbolicSize(_Int):
     """See the module. ``size(hint, expression)`` makes one, or a plain int of a constant."""
 
+    __slots__ = ("expression", "hint")
+
     expression: Expression
+    hint: int  # the value during the capture, a plain int
 
-    @property
-    def hint(self) -> int:
-        """The value during the capture, a plain int."""
-        return int.__int__(self)
+    def __new__(cls, hint: int, expression: Expression) -> SymbolicSize:
+        made: SymbolicSize = object.__new__(cls)
+        made.hint = hint
+        made.expression = expression
+        return made
 
-    def evaluate(self, sizes: Mapping[str, int]) -> int:
-        """The value for given symbols."""
-        return self.expression.evaluate(sizes)
-
-    def lower_bound(self) -> int | None:
-        """The least value, as far as known."""
-        return self.expression.lower_bound()
-
-    def upper_bound(self) -> int | None:
-        """The greatest value, as far as known."""
-        return self.expression.upper_bound()
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """``isinstance`` tells what it stands for, as well as what it is."""
+        return int
 
     # -- comparisons
 
     def __eq__(self, other: object) -> Any:
-        return self._equals(other) if isinstance(other, int) else self._as_number(other, operator.eq)
+        whole = _whole(other)
+        return self._as_number(other, operator.eq) if whole is None else self._equals(whole)
 
     def __ne__(self, other: object) -> Any:
-        return not self._equals(other) if isinstance(other, int) else self._as_number(other, operator.ne)
+        whole = _whole(other)
+        return self._as_number(other, operator.ne) if whole is None else not self._equals(whole)
 
     def __hash__(self) -> int:
+        if asked.recorder is not None and asker_of(sys._getframe(1)) == USER:
+            return hash(self._digits())
         return hash(self.expression)
 
     def _equals(self, other: int) -> bool:
-        if _recording.recorder is not None and (_asked_by_user(sys._getframe(2)) or _is_divisibility(self, other)):
-            return agree(self, other)
-        return _known_equal(self, other) is True
+        known = _known_equal(self, other)
+        if known is not None or asked.recorder is None:
+            return known is True
+        asker = asker_of(sys._getframe(2))
+        if asker == STRUCTURE or (asker == OWN and _is_general(self, other)):
+            return False
+        return asked.recorder.decide_size(_difference(self, other), "==")
 
     def __lt__(self, other: Any) -> Any:
-        return _is_less(self, other) if isinstance(other, int) else self._as_number(other, operator.lt)
+        whole = _whole(other)
+        return self._as_number(other, operator.lt) if whole is None else _is_less(self, whole)
 
     def __ge__(self, other: Any) -> Any:
-        return not _is_less(self, other) if isinstance(other, int) else self._as_number(other, operator.ge)
+        whole = _whole(other)
+        return self._as_number(other, operator.ge) if whole is None else not _is_less(self, whole)
 
     def __gt__(self, other: Any) -> Any:
-        return _is_less(other, self) if isinstance(other, int) else self._as_number(other, operator.gt)
+        whole = _whole(other)
+        return self._as_number(other, operator.gt) if whole is None else _is_less(whole, self)
 
     def __le__(self, other: Any) -> Any:
-        return not _is_less(other, self) if isinstance(other, int) else self._as_number(other, operator.le)
+        whole = _whole(other)
+        return self._as_number(other, operator.le) if whole is None else not _is_less(whole, self)
 
     def __bool__(self) -> bool:
         return not self._equals(0)
@@ -131,22 +98,43 @@ class SymbolicSize(int):
     # -- leaving the realm of sizes
 
     def _as_number(self, other: object, function: Callable[[Any, Any], Any]) -> Any:
-        if not isinstance(other, float | complex):
+        """``function`` of the size as a number that changes from call to call, with a number that is no size."""
+        if not isinstance(other, _NUMBERS):
             return NotImplemented
         return function(self._number(), other)
 
     def _number(self) -> Any:
-        if _recording.recorder is None:
+        if asked.recorder is None:
             raise _undecided(self, "its value is asked for")
-        return _recording.recorder.size_number(self)
+        return asked.recorder.size_number(self)
+
+    def _digits(self) -> int:
+        """The plain number; the capture holds for sizes alone that give the same."""
+        if asked.recorder is None:
+            raise _undecided(self, "its digits are asked for")
+        return asked.recorder.size_digits(self.expression)
 
     def __int__(self) -> int:
-        if _recording.recorder is None:
-            raise _undecided(self, "its digits are asked for")
-        return _recording.recorder.size_digits(self.expression)
+        return self._digits()
+
+    def __index__(self) -> int:
+        return self._digits()
 
     def __float__(self) -> float:
-        return float(self.__int__())
+        return float(self._digits())
+
+    def __complex__(self) -> complex:
+        return complex(self._digits())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self._digits(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """A NumPy function of sizes: of integers what Python's operator gives, else of the digits."""
+        operation = _OPERATORS_OF_NUMPY.get(ufunc.__name__)
+        if method == "__call__" and not options and operation is not None and None not in map(_whole, inputs):
+            return operation(*map(_whole, inputs))
+        return getattr(ufunc, method)(*(x._digits() if is_symbolic(x) else x for x in inputs), **options)
 
     def __truediv__(self, other: Any) -> Any:
         return self._number() / other if isinstance(other, int | float | complex) else NotImplemented
@@ -184,6 +172,8 @@ class SymbolicSize(int):
         return _combined(self, other, operator.mod, expressions.remainder)
 
     def __rmod__(self, other: Any) -> Any:
+        if isinstance(other, str | bytes):
+            return other % self._digits()
         return _combined(other, self, operator.mod, expressions.remainder)
 
     def __divmod__(self, other: Any) -> Any:
@@ -193,12 +183,38 @@ class SymbolicSize(int):
         return other // self, other % self
 
     def __pow__(self, other: Any, modulus: Any = None) -> Any:
-        if type(other) is not int or other < 0 or modulus is not None:
+        if modulus is not None:
+            return pow(self._digits(), other, modulus)
+        if is_symbolic(other):
+            return self._digits() ** other._digits()
+        if type(other) is not int or other < 0:
             return self._number() ** (float(other) if type(other) is int else other)
         found: Any = 1
         for _ in range(other):
             found = found * self
         return found
+
+    def __rpow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is None and isinstance(other, float):
+            return other ** self._number()
+        return pow(other, self._digits(), modulus)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * 2**other if type(other) is int and other >= 0 else self._digits() << other
+
+    def __rshift__(self, other: Any) -> Any:
+        return self // 2**other if type(other) is int and other >= 0 else self._digits() >> other
+
+    def __and__(self, other: Any) -> Any:
+        """With as many low bits as ``other`` has ones, if that is all it has, a remainder."""
+        if type(other) is int and other > 0 and other & (other + 1) == 0:
+            return self % (other + 1)
+        return self._digits() & other
+
+    __rand__ = __and__
+
+    def __invert__(self) -> Any:
+        return -self - 1
 
     def __neg__(self) -> Any:
         return size(-self.hint, expressions.scale(self.expression, -1))
@@ -212,13 +228,13 @@ class SymbolicSize(int):
     def __trunc__(self) -> SymbolicSize:
         return self
 
-    __floor__ = __ceil__ = __trunc__
+    __floor__ = __ceil__ = __copy__ = conjugate = __trunc__
+    real = numerator = property(__trunc__)
+    imag = property(lambda self: 0)
+    denominator = property(lambda self: 1)
 
-    def __round__(self, digits: SupportsIndex | None = None) -> SymbolicSize:
-        return self
-
-    def __copy__(self) -> SymbolicSize:
-        return self
+    def __round__(self, digits: SupportsIndex | None = None) -> int:
+        return self if digits is None or digits.__index__() >= 0 else round(self._digits(), digits)
 
     def __deepcopy__(self, memo: object) -> SymbolicSize:
         return self
@@ -226,13 +242,56 @@ class SymbolicSize(int):
     def __reduce__(self) -> Any:
         raise _undecided(self, "it is written to a file")
 
+    # -- text
+
     def __repr__(self) -> str:
-        return str(self.expression)
+        return str(self._shown(sys._getframe(1)))
 
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
+        return format(self._shown(sys._getframe(1)), spec)
+
+    def _shown(self, frame: FrameType) -> int | str:
+        """What a text shows: its digits to users, to autojit the expression."""
+        is_user = asked.recorder is not None and asker_of(frame) == USER
+        return self._digits() if is_user else str(self.expression)
+
+
+def _on_digits(name: str) -> Callable[..., Any]:
+    """A method of ints that has no meaning for a size which is open."""
+
+    def method(self: SymbolicSize, *values: Any, **options: Any) -> Any:
+        return getattr(self._digits(), name)(*values, **options)
+
+    return method
+
+
+for _name in ("or", "ror", "xor", "rxor", "rlshift", "rrshift"):
+    setattr(SymbolicSize, f"__{_name}__", _on_digits(f"__{_name}__"))
+for _name in ("bit_length", "bit_count", "to_bytes", "as_integer_ratio"):
+    setattr(SymbolicSize, _name, _on_digits(_name))
+numbers.Integral.register(SymbolicSize)
+
+_NUMBERS = (float, complex, np.floating, np.complexfloating)
+_OPERATORS_OF_NUMPY: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "negative": operator.neg,
+    "floor_divide": operator.floordiv, "remainder": operator.mod, "equal": operator.eq, "not_equal": operator.ne,
+    "less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "greater_equal": operator.ge,
+}  # fmt: skip
+
+
+def _whole(x: Any) -> Any:
+    """An operand of a size as a size or a plain int, or None: it is neither."""
+    kind = type(x)
+    if kind is SymbolicSize or issubclass(kind, int):
+        return x
+    return int(x) if issubclass(kind, np.integer | np.bool_) else None
+
+
+def plain_text(n: int) -> str:
+    """The digits of a number that a user is told; a size that is open is open no more."""
+    return str(n._digits() if type(n) is SymbolicSize and asked.recorder is not None else n)
 
 
 def size(hint: int, expression: Expression) -> int:
@@ -240,9 +299,7 @@ def size(hint: int, expression: Expression) -> int:
     fixed = expression.constant
     if fixed is not None:
         return fixed
-    made = int.__new__(SymbolicSize, hint)
-    made.expression = expression
-    return made
+    return SymbolicSize(hint, expression)
 
 
 def named_size(name: str, hint: int, least: int = expressions.LEAST) -> int:
@@ -353,11 +410,11 @@ def surely_divides(divisor: int, n: int) -> bool:
 
 
 def agree(a: int, b: int) -> bool:
-    """Whether two sizes are equal, for those that must be: a capture holds only for sizes that answer as the hints."""
+    """Whether two sizes are equal; where they are for some alone, a capture holds for those that answer as its own."""
     known = _known_equal(a, b)
-    if known is not None or _recording.recorder is None:
+    if known is not None or asked.recorder is None:
         return known is True
-    return _recording.recorder.decide_size(expressions.subtract(expression_of(a), expression_of(b)), "==")
+    return asked.recorder.decide_size(_difference(a, b), "==")
 
 
 def agree_on(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -365,55 +422,42 @@ def agree_on(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return a == b or (len(a) == len(b) and all(map(agree, a, b)))
 
 
+def surely_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes or two shapes are equal whatever the open sizes are; False where that is not known.
+
+    For code that looks for a special case, of which the general form gives the same: it leaves the capture general.
+    """
+    if type(a) is not SymbolicSize and type(b) is not SymbolicSize:
+        if isinstance(a, tuple):
+            return a is b or (len(a) == len(b) and all(map(surely_equal, a, b)))
+        return bool(a == b)
+    return _known_equal(a, b) is True
+
+
 def _known_equal(a: int, b: int) -> bool | None:
     """Whether two sizes are equal for all values of the symbols, or for none; None: that depends."""
     if type(a) is not SymbolicSize and type(b) is not SymbolicSize:
         return a == b
-    difference = expressions.subtract(expression_of(a), expression_of(b))
+    difference = _difference(a, b)
     if not difference.terms:
         return True
     low, high = difference.bounds()
     return False if (low is not None and low > 0) or (high is not None and high < 0) else None
 
 
-def _is_divisibility(a: int, b: int) -> bool:
-    """Whether sizes are compared up to multiples: that is no special case, but tells two cases apart."""
-    atoms = (*expression_of(a).atoms(), *expression_of(b).atoms())
-    return any(atom.kind == "remainder" for atom in atoms)
+def _difference(a: int, b: int) -> Expression:
+    return expressions.subtract(expression_of(a), expression_of(b))
 
 
-def _asked_by_user(frame: FrameType) -> bool:
-    """Whether a comparison stands in a user's code; generated methods of records count as autojit's."""
-    return not (frame.f_code.co_filename.startswith("<") or is_own(frame.f_code))
+def _is_general(a: int, b: int) -> bool:
+    """Whether autojit's own code is to take sizes of which the step counts one for different.
 
-
-def parse_size(tree: ast.expr) -> int:
-    """A size from the syntax tree of its text; names beginning with "u" may be 0, as those that a step counts itself.
-
-    Raises:
-        ValueError: the text is no size.
+    Most often it looks for a special case, and an answer would split the step. Not so where sizes are compared up to
+    multiples: that is no special case, but tells two cases apart.
     """
-    match tree:
-        case ast.Constant(value=int(value)):
-            return value
-        case ast.Name(id=name):
-            return named_size(name, 61, 0 if name.startswith("u") else expressions.LEAST)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -parse_size(operand)
-        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _SYNTAX:
-            return _SYNTAX[type(operation)](parse_size(left), parse_size(right))  # type: ignore[no-any-return]
-        case ast.Call(func=ast.Name(id=("min" | "max") as name), args=[left, right]):
-            return (size_min if name == "min" else size_max)(parse_size(left), parse_size(right))
-    raise ValueError(f"no size: {ast.unparse(tree)}")
-
-
-_SYNTAX: dict[type, Callable[[int, int], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+    atoms = (*expression_of(a).atoms(), *expression_of(b).atoms())
+    is_counting = any(atom.kind == "symbol" and atom.operands[1] == 0 for atom in atoms)
+    return is_counting and not any(atom.kind == "remainder" for atom in atoms)
 
 
 _DIVISIONS = (operator.floordiv, operator.mod)
@@ -422,28 +466,27 @@ _DIVISIONS = (operator.floordiv, operator.mod)
 def _combined(
     a: Any, b: Any, operation: Callable[[Any, Any], Any], function: Callable[[Expression, Expression], Expression]
 ) -> Any:
-    if not isinstance(a, int) or not isinstance(b, int):
-        if isinstance(a, float | complex):
-            return operation(a, b._number())
-        if isinstance(b, float | complex):
-            return operation(a._number(), b)
+    left, right = _whole(a), _whole(b)
+    if left is None or right is None:
+        if isinstance(a if left is None else b, _NUMBERS):
+            return operation(a, b._number()) if left is None else operation(a._number(), b)
         return NotImplemented
-    hints = hint_of(a), hint_of(b)
-    if hints[1] == 0 and operation in _DIVISIONS and _recording.recorder is None and type(b) is SymbolicSize:
+    hints = hint_of(left), hint_of(right)
+    if hints[1] == 0 and operation in _DIVISIONS and asked.recorder is None and type(right) is SymbolicSize:
         hints = 0, 1  # outside a capture a hint means nothing, so it may be what the size never is
-    return size(operation(*hints), function(expression_of(a), expression_of(b)))
+    return size(operation(*hints), function(expression_of(left), expression_of(right)))
 
 
 def _is_less(a: int, b: int) -> bool:
-    difference = expressions.subtract(expression_of(a), expression_of(b))
+    difference = _difference(a, b)
     low, high = difference.bounds()
     if high is not None and high < 0:
         return True
     if low is not None and low >= 0:
         return False
-    if _recording.recorder is None:
+    if asked.recorder is None:
         raise _undecided(difference, "whether it is negative is asked")
-    return _recording.recorder.decide_size(difference, "<")
+    return asked.recorder.decide_size(difference, "<")
 
 
 def _undecided(what: object, why: str) -> UndecidedSizeError:

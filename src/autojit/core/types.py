@@ -9,7 +9,7 @@ from typing import Any
 
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import BY_SHORT, DType
-from autojit.core.sizes import parse_size
+from autojit.core.size_text import parse_size
 
 Shape = tuple[int, ...]
 

@@ -23,7 +23,9 @@ def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
         (10, 3)
     """
     if isinstance(what, SymbolicSize):
-        return what.evaluate(sizes) if sizes.keys() >= set(what.expression.symbols()) else _partly(what, sizes)
+        return (
+            what.expression.evaluate(sizes) if sizes.keys() >= set(what.expression.symbols()) else _partly(what, sizes)
+        )
     if type(what) is tuple:
         found = tuple([concrete(item, sizes) for item in what])
         return what if all(a is b for a, b in zip(found, what, strict=True)) else found
@@ -32,6 +34,17 @@ def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
     if isinstance(what, Op):
         return _concrete_op(what, sizes)
     return _concrete_graph(what, sizes) if isinstance(what, Graph) else what
+
+
+def hinted(what: Any) -> Any:
+    """A size, shape or op with every open size at its hint, for questions that all sizes from 2 on answer alike."""
+    if isinstance(what, SymbolicSize):
+        return what.hint
+    if type(what) is tuple:
+        return tuple(map(hinted, what))
+    if not isinstance(what, Op) or not symbols_of(what):
+        return what
+    return type(what)(*[hinted(getattr(what, name)) for name in what.__match_args__])
 
 
 def _partly(n: SymbolicSize, sizes: Mapping[str, int]) -> int:

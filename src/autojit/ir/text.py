@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from autojit.core.dtypes import BY_SHORT, DType
-from autojit.core.sizes import parse_size
+from autojit.core.size_text import parse_size
 from autojit.core.types import TensorType, parse_type
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.op import Op

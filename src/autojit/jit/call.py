@@ -15,7 +15,7 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
-from autojit.core.sizes import recording
+from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate

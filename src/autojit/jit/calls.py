@@ -12,7 +12,7 @@ from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.pytree import flatten
 from autojit.jit.step import Decision
-from autojit.jit.trace import Trace
+from autojit.jit.trace import Split, Trace
 from autojit.tensor.exchange import array_of_foreign
 from autojit.tensor.tensor import Tensor
 
@@ -40,9 +40,9 @@ class Call:
     def restart(self) -> None:
         """Back to the root."""
         self.path: list[Decision] = []
-        self.outcomes: list[Any] = []
+        self.outcomes: list[Split] = []
 
-    def with_sizes(self, sizes: dict[str, int], outcomes: Sequence[Any]) -> Call:
+    def with_sizes(self, sizes: dict[str, int], outcomes: Sequence[Split]) -> Call:
         """The same call as if its open sizes had other values, and its decisions these outcomes: for the capture."""
         found = copy.copy(self)
         found.sizes, found.outcomes = sizes, list(outcomes)

@@ -13,13 +13,15 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import Any
 
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.locks import new_lock, without_waiting
-from autojit.core.sizes import evaluate, recording
+from autojit.core.size_recorder import recording
+from autojit.core.sizes import evaluate
 from autojit.core.uncollected import uncollected
 from autojit.jit.arguments import (
     describe_difference,
@@ -42,7 +44,7 @@ from autojit.jit.rebinding import Rebinding, Rebinds, Releases, Snapshot, take_c
 from autojit.jit.report import explain_function, show_stage
 from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
-from autojit.jit.trace import Trace
+from autojit.jit.trace import OtherQuestion, Trace
 from autojit.jit.traced_math import traced_math
 from autojit.jit.verify import run_verified
 from autojit.runtime.ahead import compile_ahead
@@ -224,6 +226,9 @@ class JitFunction:
             except Fixed:
                 call.is_fixed = True
                 call.restart()
+            except OtherQuestion:  # what the path decides is asked no more: it was captured under other rules
+                remove(self._root(call).branch, call.path[0].capture)
+                call.restart()
 
     def _run(self, call: Call) -> Any:
         call.epoch = int(guard_epoch[0])  # before any guard is looked at: what changes from now on counts
@@ -244,7 +249,7 @@ class JitFunction:
                 return self._finish(node, call, arrays)
             outcome = node.decide(arrays)
             call.path.append(node)
-            call.outcomes.append(outcome.copy())
+            call.outcomes.append(replace(node.split, outcome=outcome.copy()))
             branch = node.children.setdefault(outcome.tobytes(), [])
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Any:
@@ -368,7 +373,7 @@ class JitFunction:
         try:
             set_trace(trace)
             with recording(trace):
-                with traced_math(any(leaf.kind == "number" for leaf in made)):
+                with traced_math(bool(call.sizes) or any(leaf.kind == "number" for leaf in made)):
                     result = (rebinding or self.function)(*args, **kwargs)
                 changed = snapshot.take_back()
                 if changed:

@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.core.errors import AutojitError, SpecializeSize
 from autojit.core.size_expressions import LEAST
-from autojit.core.sizes import SizeGuard
+from autojit.core.size_recorder import SizeGuard
 from autojit.core.source import SourceLocation, is_own
 from autojit.ir.graph import Value
 from autojit.jit.calls import Call, Fixed
@@ -22,7 +22,7 @@ from autojit.jit.guards import same
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.results import Place
 from autojit.jit.step import Capture
-from autojit.jit.trace import StateEntry
+from autojit.jit.trace import OtherQuestion, StateEntry
 from autojit.jit.unheard import unheard
 
 
@@ -47,18 +47,24 @@ def general_capture(
     trace = capture.trace
     if not trace.sizes and not trace.counted:
         return capture
+    if trace.pinned:
+        open_sizes.pin(trace, note)
+    if trace.counted and trace.has_failed:
+        open_sizes.give_up(trace, trace.counted, "an error that the function caught may not come up for all", note)
     pinned, others = pinned_sizes(trace.size_guards), other_sizes(call.sizes, trace.size_guards)
     if pinned is not None or others is None:
         note(f"sizes were fixed: {pinned or 'no others take the same way'}")
         raise Fixed
-    again = call.with_sizes(others, [split.outcome for split in trace.splits])
+    again = call.with_sizes(others, trace.splits)
     try:
         with unheard():
             twin = record(again, 5)
+    except OtherQuestion:
+        difference: str | None = "what Python decides on"
     except Exception as error:
         if _is_defect(error):
             raise
-        difference: str | None = f"the course of the function: {type(error).__name__}: {error}"
+        difference = f"the course of the function: {type(error).__name__}: {error}"
     else:
         try:
             difference = first_difference(capture, twin) or _different_derivative(capture, twin)

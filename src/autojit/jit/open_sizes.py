@@ -17,12 +17,14 @@ from autojit.core.errors import CompileError
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import is_symbolic, named_size, surely_less
 from autojit.core.types import Shape, TensorType
-from autojit.jit.calls import Fixed
+from autojit.jit.calls import Conflict, Fixed
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.trace import Trace
 from autojit.tensor.tensor import Tensor, type_of
 
 Axis = tuple[TreeSpec, int, int]  # (structure of the arguments, leaf, axis)
+
+_LOOPS = "Python takes a loop over an open size step by step (aj.scan and layers such as nn.LSTM keep it open)"
 
 
 class OpenSizes:
@@ -100,6 +102,19 @@ class OpenSizes:
         opened = [self._open(axes, pair[1]) for pair, axes in groups.items()]
         return any(opened)
 
+    def pin(self, trace: Trace, note: Callable[[str], None]) -> NoReturn:
+        """Fix the sizes whose digits a capture has seen; the others stay open.
+
+        Raises:
+            Conflict: always; the call begins anew.
+        """
+        for expression, source in trace.pinned.items():
+            names = set(expression.symbols())
+            if not names.isdisjoint(map(_name, self.symbols.values())):
+                reason = f"the digits of {expression} are used at {source}"
+                self._fix(names, f"{reason}: {_LOOPS}", note)
+        raise Conflict(set())
+
     def give_up(self, trace: Trace, names: Collection[str], reason: str, note: Callable[[str], None]) -> NoReturn:
         """Fix some of a capture's open sizes again (all, if it does not say which), and what it counts itself.
 
@@ -110,13 +125,16 @@ class OpenSizes:
         if not names:
             raise CompileError("a step without open sizes cannot be compiled", {"reason": reason})
         self.are_counts_fixed = self.are_counts_fixed or not trace.counted.keys().isdisjoint(names)
+        self._fix(names, reason, note)
+        raise Fixed
+
+    def _fix(self, names: Collection[str], reason: str, note: Callable[[str], None]) -> None:
         for axis, symbol in list(self.symbols.items()):
             if _name(symbol) in names:
                 del self.symbols[axis]
                 self.fixed[axis] = reason
         self.specialised += len(names)
         note(f"sizes were fixed: {reason}")
-        raise Fixed
 
 
 def _name(symbol: int) -> str:

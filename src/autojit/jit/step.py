@@ -14,7 +14,8 @@ import numpy as np
 
 from autojit.core.config import config
 from autojit.core.errors import TraceError
-from autojit.core.sizes import is_symbolic, recording
+from autojit.core.size_recorder import recording
+from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN
 from autojit.ir.concrete import is_open, symbols_of, take_sizes
 from autojit.ir.graph import Value

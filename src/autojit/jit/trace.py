@@ -25,15 +25,17 @@ import numpy as np
 from autojit.core.dtypes import bool_, dtype_of_numpy, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.ports import ports
+from autojit.core.size_expressions import Expression, symbol
 from autojit.core.source import SourceLocation, here, here_inside
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
+from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.traced_number import TracedNumber
-from autojit.ops.sources import Full, SizeValue
+from autojit.ops.sources import Full
 from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, set_trace, state
@@ -92,6 +94,7 @@ class Split:
     outcome: Any
     source: SourceLocation
     position: int  # nodes recorded before
+    question: tuple[object, ...]  # what tells it from other questions of the same function
 
     @property
     def key(self) -> bytes:
@@ -99,16 +102,20 @@ class Split:
         return self.outcome.tobytes()  # type: ignore[no-any-return]
 
 
+class OtherQuestion(BaseException):
+    """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
+
+
 class Trace(TraceSizes, TraceOrders):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
-    ``forced`` holds outcomes of the first splits that are known already: a compiled prefix has computed them.
+    ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; how values lie in memory, ``TraceOrders``.
     """
 
     def __init__(
         self,
-        forced: Sequence[Any] = (),
+        forced: Sequence[Split] = (),
         sizes: Mapping[str, int] | None = None,
         are_counts_fixed: bool = False,
         shift: int = 0,
@@ -169,7 +176,7 @@ class Trace(TraceSizes, TraceOrders):
     def item(self, value: Value) -> Any:
         """The number in a value of one element: a TracedNumber when it can change from call to call."""
         dtype = value.type.dtype
-        if dtype is bool_ or dtype.is_complex or not self._depends_on_inputs(value):
+        if dtype is bool_ or dtype.is_complex or not self.can_change(value):
             found = self.concretize(value)
             return found.item() if dtype.numpy.isbuiltin else float(found.reshape(())[()])
         kind = float if dtype.is_floating_point else int
@@ -222,17 +229,44 @@ class Trace(TraceSizes, TraceOrders):
         return found
 
     def concretize(self, value: Value) -> Any:
-        """The value's array for the actual inputs; recorded as a split unless it cannot depend on inputs."""
+        """The value's array for the actual inputs; recorded as a split unless it cannot change.
+
+        What Python gets to see of open sizes fixes them: how many elements there are, and numbers made of sizes alone.
+
+        Raises:
+            OtherQuestion: a decision that is known was about something else.
+        """
         given = self.asked.get(value)
         if given is not None:
             return given
-        if not self._depends_on_inputs(value):
+        for extent in value.type.shape:
+            int(extent)
+        is_given, sizes = self._sources(value)
+        if not is_given and (not sizes or value.type.dtype is not bool_):
+            for size in sizes:
+                self.size_digits(size)
             return self.evaluate(value)
         place = len(self.splits)
-        array = self.forced[place] if place < len(self.forced) else np.array(self.evaluate(value))
-        self.splits.append(Split(value, array, here(), len(self.builder.nodes)))
+        split = Split(value, None, here(), len(self.builder.nodes), self._question(value))
+        if place < len(self.forced):
+            if self.forced[place].question != split.question:
+                raise OtherQuestion
+            array = self.forced[place].outcome
+        else:
+            array = np.array(self.evaluate(value))
+        self.splits.append(replace(split, outcome=array))
         self.asked[value] = array
         return array
+
+    def _question(self, value: Value) -> tuple[object, ...]:
+        """What is asked, and where: the same in every capture that took the same way up to here."""
+        source, nodes = here(), self.builder.nodes
+        node = self.definition.get(value)
+        if node is None:
+            made = -1 - self.builder.inputs.index(value) if value in self.builder.inputs else None
+        else:
+            made = next(place for place in range(len(nodes) - 1, -1, -1) if nodes[place] is node)
+        return source.code, source.instruction, len(nodes), made, value.type.dtype, value.type.ndim
 
     # -- leaving no trace
 
@@ -331,24 +365,34 @@ class Trace(TraceSizes, TraceOrders):
                 stack.extend((v, False) for v in node.inputs)
         return order
 
-    def _depends_on_inputs(self, value: Value) -> bool:
+    def can_change(self, value: Value) -> bool:
+        """Whether a value hangs on inputs or open sizes, so that other calls may find another."""
+        is_given, sizes = self._sources(value)
+        return is_given or bool(sizes)
+
+    def _sources(self, value: Value) -> tuple[bool, set[Expression]]:
+        """(whether a value hangs on inputs, the open sizes that it hangs on if it does not)."""
         self._index()
         inputs = set(self.builder.inputs)
         seen: set[Value] = set()
+        sizes: set[Expression] = set()
         stack = [value]
         while stack:
             current = stack.pop()
             if current in inputs:
-                return True
+                return True, sizes
             if current in seen:
                 continue
             seen.add(current)
             node = self.definition.get(current)
-            if node is not None:
-                if type(node.op) is SizeValue:
-                    return True
-                stack.extend(node.inputs)
-        return False
+            if node is None:
+                continue
+            stack.extend(node.inputs)
+            if self.sizes or self.counted:
+                names = symbols_of(node.op)
+                stack.extend(self.counted[name][0] for name in names & self.counted.keys())
+                sizes.update(symbol(name) for name in names - self.counted.keys())
+        return False, sizes
 
     def check(self) -> None:
         """TraceError if a node reads a value of another capture."""

@@ -17,7 +17,8 @@ from autojit.core import size_expressions as expressions
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import IndexOutOfRangeError, UsageError
 from autojit.core.size_expressions import Expression
-from autojit.core.sizes import SizeGuard, expression_of, hint_of, size
+from autojit.core.size_recorder import SizeGuard
+from autojit.core.sizes import expression_of, hint_of, size
 from autojit.core.source import SourceLocation, here
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import concrete, symbols_of
@@ -40,7 +41,7 @@ _FUNCTIONS = {"quotient": floor_divide, "remainder": remainder, "minimum": minim
 
 
 class TraceSizes:
-    """The part of a trace that knows sizes (``core.sizes.Recorder``).
+    """The part of a trace that knows sizes (``core.size_recorder.Recorder``).
 
     Args:
         sizes: the values of the arguments' open sizes in this call.
@@ -55,8 +56,11 @@ class TraceSizes:
         self.are_counts_fixed = are_counts_fixed
         self.shift = shift
         self.size_guards: list[tuple[SizeGuard, SourceLocation]] = []
+        self.pinned: dict[Expression, SourceLocation] = {}  # sizes whose digits Python has seen: where
         self.numbers = itertools.count()  # of counted sizes, also those of bodies that are captured inside
         self.counted: dict[str, tuple[Value, Tensor]] = {}  # positions that a mask chooses, and how many
+        self.has_failed = False  # whether autojit raised an error, which the function may have caught
+        self._digits: dict[str, Expression] = {}  # of counted sizes, as far as Python has seen them
         self._defining: dict[object, Value] = {}  # what defines counted sizes, by its operand
         self._alike: dict[Value, Value] = {}  # values that were computed before: the first ones
         self._made: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
@@ -71,26 +75,38 @@ class TraceSizes:
     # -- questions
 
     def decide_size(self, expression: Expression, relation: str) -> bool:
-        """See ``core.sizes.Recorder``."""
+        """See ``core.size_recorder.Recorder``."""
+        expression = expression.substitute(self._digits) if self._digits else expression
         if self._is_counted(expression):
             number = self._number_of(expression)
             return bool(number == 0) if relation == "==" else bool(number < 0)
         value = expression.evaluate(self.sizes)
         outcome = value == 0 if relation == "==" else value < 0
+        if expression.constant is not None:
+            return outcome
         guard = SizeGuard(expression, relation, outcome)
         if all(guard != known for known, _ in self.size_guards):
             self.size_guards.append((guard, here()))
         return outcome
 
     def size_digits(self, expression: Expression) -> int:
-        """See ``core.sizes.Recorder``."""
-        if self._is_counted(expression):
-            return int(self._number_of(expression))
+        """See ``core.size_recorder.Recorder``."""
+        for name in expression.symbols():
+            if name in self.counted and name not in self._digits:
+                number = TracedNumber(self, self.counted[name][1], int)  # type: ignore[arg-type]
+                self._digits[name] = expressions.constant(int(number))
+        expression = expression.substitute(self._digits) if self._digits else expression
+        if expression.constant is None:
+            self.pinned.setdefault(expression, here())
         return expression.evaluate(self.sizes)
 
     def size_number(self, of: int) -> TracedNumber:
-        """See ``core.sizes.Recorder``."""
+        """See ``core.size_recorder.Recorder``."""
         return self._number_of(expression_of(of))
+
+    def note_error(self) -> None:
+        """See ``core.size_recorder.Recorder``."""
+        self.has_failed = True
 
     def size_value(self, of: int, dtype: DType) -> Value:
         """An open size as a number of a dtype."""

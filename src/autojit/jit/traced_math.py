@@ -23,6 +23,7 @@ import numpy as np
 from autojit.core.dtypes import float64, int64
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.ports import ports
+from autojit.core.sizes import is_symbolic
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
 from autojit.tensor import functions_elementwise as elementwise
@@ -94,11 +95,13 @@ def traced_function(name: str, x: TracedNumber, original: Callable[..., Any] | N
 
 
 def _is_traced(x: Any) -> bool:
-    return isinstance(x, TracedNumber) or (isinstance(x, Tensor) and x._array is None)
+    return isinstance(x, TracedNumber) or is_symbolic(x) or (isinstance(x, Tensor) and x._array is None)
 
 
 def _number(x: Any) -> Any:
-    """A tensor of one element that a step computes as a number."""
+    """An open size, or a tensor of one element, as a number that a step computes."""
+    if is_symbolic(x):
+        return state.trace.size_number(x)  # type: ignore[union-attr]
     return x.item() if isinstance(x, Tensor) else x
 
 
@@ -198,6 +201,18 @@ def _chosen(a: Any, b: Any, relation: str) -> Any:
         return TracedNumber(made_by.trace, elementwise.where(takes, y, x), made_by.kind, span)
 
 
+def _length(original: Callable[[Any], int]) -> Callable[..., Any]:
+    """``len``, which as C code would take the digits of a length that is open."""
+
+    @functools.wraps(original)
+    def replaced(x: Any, /) -> int:
+        if isinstance(x, Tensor) and type(x).__len__ is Tensor.__len__:
+            return x.__len__()
+        return original(x)
+
+    return replaced
+
+
 def _replacements() -> dict[str, Callable[..., Any]]:
     made = {name: _replacement(name, getattr(math, name)) for name in RULES if hasattr(math, name)}
     made["log"] = _log(math.log, made["log"])
@@ -212,7 +227,7 @@ def _replacements() -> dict[str, Callable[..., Any]]:
 
 _REPLACED: list[tuple[ModuleType, dict[str, Callable[..., Any]]]] = [
     (math, _replacements()),
-    (builtins, {"min": _choice(min, "lt"), "max": _choice(max, "gt")}),
+    (builtins, {"min": _choice(min, "lt"), "max": _choice(max, "gt"), "len": _length(len)}),
 ]
 _originals: list[dict[str, Callable[..., Any]]] = []
 _lock = new_lock()

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from autojit.core.dtypes import DType, bool_
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, int_expected
-from autojit.core.sizes import agree, is_symbolic
+from autojit.core.sizes import agree, is_symbolic, surely_equal
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index
 from autojit.ir.op import Op, Operands, Rule, bind
@@ -61,7 +61,7 @@ def broadcast_shapes(*shapes: Shape, op: str = "op") -> Shape:
     """NumPy's broadcast shape; ShapeError with torch's wording when there is none."""
     first = shapes[0]
     for other in shapes:
-        if other != first:
+        if not surely_equal(other, first):
             return _broadcast(shapes, op)
     return first
 
@@ -71,7 +71,7 @@ def _broadcast(shapes: Sequence[Shape], op: str) -> Shape:
     result = [1] * ndim
     for shape in shapes:
         for axis, extent in enumerate(shape, start=ndim - len(shape)):
-            if extent == 1 or extent == result[axis]:
+            if extent == 1 or surely_equal(extent, result[axis]):
                 continue
             if result[axis] != 1 and not agree(extent, result[axis]):
                 raise ShapeError(
@@ -249,12 +249,12 @@ def keep_axes(shape: Shape, axes: tuple[int, ...]) -> Shape:
 
 def sum_to(x: Any, shape: Shape) -> Any:
     """Sum the axes that broadcasting ``shape`` to ``x`` added or stretched: the transpose of broadcasting."""
-    if x.spec.shape == shape:
+    if surely_equal(x.spec.shape, shape):
         return x
     added = x.spec.ndim - len(shape)
     axes = tuple(axis for axis, n in enumerate(x.spec.shape) if axis < added or (shape[axis - added] == 1 and n != 1))
     total = bind(Op.registry["sum"](axes), x) if axes else x  # type: ignore[call-arg]
-    return total if total.spec.shape == shape else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
+    return total if surely_equal(total.spec.shape, shape) else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
 
 
 def is_bool(x: Any) -> bool:

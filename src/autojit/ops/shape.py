@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.core.records import record
-from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_min, surely_less
+from autojit.core.sizes import agree, is_counted, is_symbolic, size_max, size_min, surely_equal, surely_less
 from autojit.core.types import Shape, TensorType
 from autojit.ir.index import Index, reshaped
 from autojit.ir.op import Op, Operand, Operands, bind
@@ -385,7 +385,7 @@ def reshape(x: Operand, shape: Sequence[int]) -> Any:
     wanted = tuple(shape)
     if -1 in wanted:
         wanted = _infer(wanted, x.spec)
-    return x if wanted == x.spec.shape else bind(Reshape(wanted), x)
+    return x if surely_equal(wanted, x.spec.shape) else bind(Reshape(wanted), x)
 
 
 def _infer(shape: Shape, x: TensorType) -> Shape:
@@ -422,7 +422,7 @@ def strided_slice(
     if min(strides, default=1) <= 0:
         raise ArgumentError("slice step must be positive", {"x": x, "steps": strides}, "use flip for a reversed order")
     spans = [slice_span(*given) for given in zip(starts, stops, strides, x.spec.shape, strict=True)]
-    if all(s == (0, n) and step == 1 for s, n, step in zip(spans, x.spec.shape, strides, strict=True)):
+    if all(surely_equal(s, (0, n)) and step == 1 for s, n, step in zip(spans, x.spec.shape, strides, strict=True)):
         return x
     return bind(Slice(tuple(s[0] for s in spans), tuple(s[1] for s in spans), strides), x)
 
@@ -461,7 +461,7 @@ def slice_axis(x: Operand, axis: int, start: int, stop: int | None, step: int = 
 def broadcast_to(x: Operand, shape: Sequence[int]) -> Any:
     """Repeat axes of extent 1 and add leading axes until the operand has ``shape``."""
     wanted = tuple(shape)
-    return x if wanted == x.spec.shape else bind(BroadcastTo(wanted), x)
+    return x if surely_equal(wanted, x.spec.shape) else bind(BroadcastTo(wanted), x)
 
 
 def pad(

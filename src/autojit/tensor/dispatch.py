@@ -17,6 +17,7 @@ from autojit.core.ports import sparse_port
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here_inside
 from autojit.core.types import TensorType
+from autojit.ir.concrete import hinted
 from autojit.ir.op import Op
 from autojit.ops.shape import BroadcastTo, Reshape
 from autojit.ops.sources import Full
@@ -331,8 +332,8 @@ def _reshapes_in_place(op: Any, operand: Tensor, array: Any) -> bool:
         if base.flags.c_contiguous:
             return True
         if type(op) is not Reshape:
-            return _aliases(base, op.eager(base))
-        return reshaped_in_place(base, op.shape) is not None
+            return _aliases(base, hinted(op).eager(base))
+        return reshaped_in_place(base, hinted(op.shape)) is not None
     return _aliases(operand._array, array)
 
 

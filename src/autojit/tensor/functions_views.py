@@ -188,6 +188,8 @@ def _require_dense_elements(x: Tensor) -> None:
 
 def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> tuple[Op, ...]:
     """The view ops from a tensor whose elements fill their memory to the strided view of that memory."""
+    for extent in type_of(base).shape:
+        int(extent)  # the strides of other sizes are others: it cannot stay open
     layout = layout_of(base)
     order = sorted(range(layout.ndim), key=lambda axis: (-layout.strides[axis], axis))
     if not layout.transpose(order).flags.c_contiguous:
@@ -247,6 +249,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows along an axis as a new last axis; a view."""
     if step <= 0:
         raise UsageError(f"step is {step} but must be > 0", {"input": input})
+    t = type_of(input)
+    ops.Unfold(normalize_axis(dimension, t.ndim, "unfold") if t.ndim else 0, size, step).result_type(t)
     found: Tensor = ops.unfold(input, dimension, size, step)
     return found.select(0, 0) if type_of(input).ndim == 0 else found
 

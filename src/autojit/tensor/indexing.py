@@ -17,7 +17,7 @@ import numpy as np
 from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
-from autojit.core.sizes import agree, as_extent, is_symbolic
+from autojit.core.sizes import agree, as_extent, is_symbolic, surely_equal
 from autojit.ir.op import bind
 from autojit.ops.shape import Slice, permute, reshape, slice_span
 from autojit.tensor.functions_elementwise import clamp, minimum, where
@@ -205,7 +205,9 @@ def _fitted(value: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _view(x: Tensor, s: Subscript) -> Tensor:
     t = type_of(x)
-    whole = all(a == 0 and b == n and c == 1 for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True))
+    whole = all(
+        a == 0 and surely_equal(b, n) and c == 1 for a, b, c, n in zip(s.starts, s.stops, s.steps, t.shape, strict=True)
+    )
     found = x if whole else bind(Slice(s.starts, s.stops, s.steps), x)
     return reshape(found, s.shape)  # type: ignore[no-any-return]
 

@@ -17,7 +17,8 @@ import numpy as np
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import SpecializeSize, UndecidedSizeError
-from autojit.core.sizes import named_size, recording
+from autojit.core.size_recorder import recording
+from autojit.core.sizes import named_size
 from autojit.core.types import TensorType
 from autojit.core.undivided import undivided
 from autojit.ir.builder import GraphBuilder

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.types import TensorType
+from autojit.ir.concrete import hinted
 from autojit.ir.op import Op
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.reinterpret import AsStrided
@@ -34,7 +35,7 @@ Order = tuple[Any, ...] | None
 
 def row_major(kind: TensorType) -> NDArray[Any]:
     """A stand-in in row-major order; open sizes have the values of the capture."""
-    return np.empty(kind.shape, kind.dtype.numpy)
+    return np.empty(hinted(kind.shape), kind.dtype.numpy)
 
 
 def stand_in(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> NDArray[Any] | None:
@@ -66,12 +67,12 @@ def result_order(
 def view_order(op: Op, operand: NDArray[Any] | None, kind: TensorType) -> NDArray[Any] | None:
     """The stand-in of a view; None also where the result is a copy, which is in row-major order."""
     if type(op) is Reshape:
-        found = None if operand is None else reshaped_in_place(operand, op.shape)
+        found = None if operand is None else reshaped_in_place(operand, hinted(op.shape))
     else:
         base = row_major(kind) if operand is None else operand
         if type(op) is AsStrided and not base.flags.c_contiguous:
             base = row_major(kind)
-        found = op.eager(base)
+        found = hinted(op).eager(base)
     return None if found is None or found.flags.c_contiguous else found
 
 

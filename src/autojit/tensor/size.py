@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from autojit.core.sizes import plain_text
+
 
 class Size(tuple[int, ...]):
     """A tuple of extents that can say how many elements they make."""
@@ -16,7 +18,9 @@ class Size(tuple[int, ...]):
         return prod(self)
 
     def __repr__(self) -> str:
-        return f"autojit.Size([{', '.join(map(str, self))}])"
+        return f"autojit.Size([{', '.join(map(plain_text, self))}])"
+
+    __str__ = __repr__
 
     def __getitem__(self, index: Any) -> Any:
         found = tuple.__getitem__(self, index)

@@ -16,6 +16,7 @@ from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import UsageError, register_operand_type, tensor_expected
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
+from autojit.ir.concrete import hinted
 from autojit.tensor.node import TYPES, new_type
 from autojit.tensor.size import Size
 from autojit.tensor.state import state
@@ -370,9 +371,9 @@ def layout_of(t: Tensor) -> NDArray[Any]:
         root = None if state.trace is None else state.trace.order_of(value)
         if root is None:
             of_root = type_of(t) if value is None else value.type
-            root = np.empty(of_root.shape, of_root.dtype.numpy)  # never touched, so it costs address space only
+            root = np.empty(hinted(of_root.shape), of_root.dtype.numpy)  # never touched, so it costs address space only
     for op in storage_chain(t):
-        root = op.eager(root)
+        root = hinted(op).eager(root)
     return root
 
 

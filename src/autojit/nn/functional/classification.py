@@ -145,7 +145,7 @@ def cross_entropy(
     reduction = resolve_reduction(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise UsageError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    if target.shape == input.shape and target.is_floating_point():
+    if target.is_floating_point() and target.ndim == input.ndim and target.shape == input.shape:
         if ignore_index >= 0:
             raise UsageError("ignore_index is not supported for floating point target")
         return _probability_cross_entropy(input, target, weight, reduction, label_smoothing)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import autojit as aj
 from autojit import ops
 from autojit.core.errors import ShapeError, UsageError
-from autojit.core.sizes import size_max
+from autojit.core.sizes import size_max, surely_equal
 from autojit.tensor import Tensor
 
 Extents = int | Sequence[int]
@@ -43,7 +43,7 @@ class Window:
         low[axis] = self.padding
         high[axis] = size_max(0, self.reach - self.padding - x.shape[axis])
         grown = cast(Tensor, ops.pad(x, low, high, value))
-        return grown if grown.shape[axis] == self.reach else grown.narrow(axis, 0, self.reach)
+        return grown if surely_equal(grown.shape[axis], self.reach) else grown.narrow(axis, 0, self.reach)
 
     def taps(self, padded: Tensor, axis: int) -> list[Tensor]:
         """For every tap what it sees from all windows."""

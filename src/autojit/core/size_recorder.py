@@ -1,0 +1,90 @@
+"""Who records what a capture assumes of open sizes, and whose questions about them it has to answer.
+
+A question that all sizes do not answer alike is answered by the call at hand, and the capture holds for sizes that
+answer as its own: a `SizeGuard`. What takes the digits of a size is answered too, and fixes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from autojit.core import size_expressions as expressions
+from autojit.core.size_expressions import Expression
+from autojit.core.source import is_own
+
+if TYPE_CHECKING:
+    from autojit.core.sizes import SymbolicSize
+
+
+class SizeGuard(NamedTuple):
+    """``(expression relation 0) == outcome``: what a capture assumed of its sizes."""
+
+    expression: Expression
+    relation: str  # "==" or "<"
+    outcome: bool
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the sizes of a call fit."""
+        value = self.expression.evaluate(sizes)
+        return (value == 0 if self.relation == "==" else value < 0) is self.outcome
+
+    def __str__(self) -> str:
+        positive = Expression(tuple(t for t in self.expression.terms if t[1] > 0))
+        negative = expressions.scale(Expression(tuple(t for t in self.expression.terms if t[1] < 0)), -1)
+        sign = {("==", True): "==", ("==", False): "!=", ("<", True): "<", ("<", False): ">="}
+        return f"{positive} {sign[self.relation, self.outcome]} {negative}"
+
+
+class Recorder(Protocol):
+    """A capture in progress."""
+
+    def decide_size(self, expression: Expression, relation: str) -> bool:
+        """Whether ``expression relation 0`` ("==" or "<"): true for some sizes only, so the capture holds for those."""
+
+    def size_digits(self, expression: Expression) -> int:
+        """The value that an expression has in this call."""
+
+    def size_number(self, size: SymbolicSize) -> Any:
+        """The size as a number that changes from call to call, for arithmetic that gives no size."""
+
+    def note_error(self) -> None:
+        """An error of autojit's was made: what was taken for general may have been a special case."""
+
+
+class _Recording(threading.local):
+    recorder: Recorder | None = None
+
+
+asked = _Recording()
+
+
+@contextmanager
+def recording(recorder: Recorder | None) -> Iterator[None]:
+    """Inside, comparisons that the expressions leave open ask the hint, and ``recorder`` notes them."""
+    before, asked.recorder = asked.recorder, recorder
+    try:
+        yield
+    finally:
+        asked.recorder = before
+
+
+# who asks
+USER = "user"
+OWN = "own"
+STRUCTURE = "structure"  # autojit's own comparison of types or ops, which says whether they are written alike
+
+
+def asker_of(frame: FrameType) -> str:
+    """Whose code a frame runs."""
+    code = frame.f_code
+    if code.co_filename.startswith("<"):  # generated methods of records
+        if not f"{frame.f_globals.get('__name__')}.".startswith("autojit."):
+            return USER
+        return STRUCTURE
+    if not is_own(code):
+        return USER
+    return STRUCTURE if code.co_name in ("__eq__", "__ne__", "__hash__") else OWN
