@@ -33,6 +33,7 @@ class Summary:
 
     programs: int = 0
     elapsed_s: float = 0.0
+    cpu_s: float = 0.0  # of all workers, compiling threads included
     kinds: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
@@ -56,7 +57,8 @@ class Summary:
         rate = self.programs / max(self.elapsed_s, 1e-9)
         ran = self.programs - self.kinds["broken"] - self.kinds["eager error"]
         lines = [
-            f"{self.programs} programs in {self.elapsed_s:.0f} s ({rate:.1f} per second); "
+            f"{self.programs} programs in {self.elapsed_s:.0f} s ({rate:.1f} per second, "
+            f"{self.programs / max(self.cpu_s, 1e-9):.1f} per second of processor time); "
             f"{100 * ran / max(self.programs, 1):.0f} % run eagerly to their end",
             ", ".join(f"{name}: {count}" for name, count in self.kinds.most_common()),
         ]
@@ -150,11 +152,12 @@ class Campaign:
     def _take(self, k: int, goes_on: bool) -> None:
         worker = self._workers[k]
         try:
-            verdict = worker.pipe.recv()
+            verdict, cpu_s = worker.pipe.recv()
         except EOFError:
             worker.process.join()
             self._lost(k, f"crash: the process ended with {worker.process.exitcode}", goes_on)
             return
+        self.summary.cpu_s += cpu_s
         self._note(worker, verdict)
         if worker.done >= PROGRAMS_OF_A_WORKER:
             _stop(worker)
@@ -203,7 +206,9 @@ def _serve(pipe: Connection) -> None:
             seed = pipe.recv()
         except (EOFError, KeyboardInterrupt):
             return
-        pipe.send(judge_seed(seed))
+        began = time.process_time()
+        verdict = judge_seed(seed)
+        pipe.send((verdict, time.process_time() - began))
 
 
 def write_scripts(summary: Summary, folder: Path, of_each: int, seconds: float) -> list[Path]:

@@ -205,6 +205,8 @@ class _Writer:
         """The return statement."""
         late = [v.name for v in body.scope[-4:]]
         made = self.rng.sample(late, min(len(late), self.rng.choice((1, 1, 2, 3))))
+        if self.is_training and self.rng.random() < 0.8:  # backward has freed the graph of what it was part of
+            made = [name if name.endswith(")") else f"{name}.detach()" for name in made]
         made += [self.rng.choice(body.numbers)] if body.numbers and self.rng.random() < 0.3 else []
         if len(made) == 1:
             return f"return {made[0]}"

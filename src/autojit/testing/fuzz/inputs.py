@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
+from autojit import nn
+
+SPREAD = 0.7  # of parameters: such a layer of four keeps the size of its input
 
 _shaken_by: list[int] = []  # the seed of the shaking, while a run is shaken
 
@@ -55,6 +58,20 @@ def sample_array(seed: int, *shape: int, kind: str = "smooth") -> Any:
         places = np.random.default_rng([_shaken_by[-1], seed]).uniform(-4, 4, shape)
         made = made * (1 + _shake_size * places)
     return made
+
+
+def filled(module: nn.Module, seed: int, dtype: aj.dtype = aj.float64) -> nn.Module:
+    """The module in a dtype, its parameters made of such numbers.
+
+    Example:
+        >>> filled(aj.nn.Linear(2, 1), 1).bias
+        Parameter containing:
+        tensor([1.1050], dtype=autojit.float64, requires_grad=True)
+    """
+    module.to(dtype)
+    for k, parameter in enumerate(module.parameters()):
+        parameter.data.copy_(sample(seed + k, *parameter.shape, dtype=dtype) * SPREAD)
+    return module
 
 
 _shake_size = float(np.finfo(np.float64).eps)

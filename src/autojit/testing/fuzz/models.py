@@ -16,7 +16,10 @@ _SAVED = "\nsaved{u} = {{name: v.clone() for name, v in net{u}.state_dict().item
 
 def _net(made: str, *changes: str, before: str = "") -> Source:
     return Source(
-        f"{before}net{{u}} = {made}.to({{d}}){_SAVED}", ("net{u}({x})",), (*changes, *changes, *_ANY), ("net{u}",)
+        f"{before}net{{u}} = filled({made}, {{s}}, {{d}}){_SAVED}",
+        ("net{u}({x})",),
+        (*changes, *changes, *_ANY),
+        ("net{u}",),
     )
 
 
@@ -33,6 +36,7 @@ MODULES = (  # functions of (..., 4) to (..., 4)
         before="class Counter{u}(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.calls, self.seen = 0, []\n        self.part = nn.Linear(4, 4)\n        self.register_buffer('total', aj.zeros(4))\n    def forward(self, z):\n        self.calls += 1\n        with aj.no_grad():\n            self.total += z.detach().sum(tuple(range(z.dim() - 1)))\n        return self.part(z) + self.total / self.calls\n"),
     _net("Child{u}()", "net{u}.gain = {k}", "Parent{u}.gain = {k}", "Parent{u}.forward = lambda self, z: z * {k}", "net{u}.fn = {{'a': aj.sin}}", "net{u}.fn['a'] = aj.cos",
         before="class Parent{u}(nn.Module):\n    gain = {k}\n    def forward(self, z):\n        return self.a(z) * self.gain\nclass Child{u}(Parent{u}):\n    def __init__(self):\n        super().__init__()\n        self.a, self.fn = nn.Linear(4, 4, bias=False), {{'a': aj.tanh}}\n    def forward(self, z):\n        return self.fn['a'](super().forward(z))\n"),
+    _net("Outer{u}()", "net{u}.part.weight.data.mul_({k})", before="class Outer{u}(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.part = jit(nn.Linear(4, 4))\n    def forward(self, z):\n        return self.part(z).tanh()\n"),
     _net("nn.MultiheadAttention(4, 2, batch_first=True)", before="")._replace(reads=("net{u}({x}.reshape(1, -1, 4), {x}.reshape(1, -1, 4), {x}.reshape(1, -1, 4))[0].reshape({x}.shape)",), changes=("net{u}.eval()", "net{u}.in_proj_weight.data.mul_({k})", "net{u}.requires_grad_(False)")),
     _net("nn.GRU(4, 4, batch_first=True)", before="")._replace(reads=("net{u}({x}.reshape(1, -1, 4))[0].reshape({x}.shape)",), changes=("net{u}.weight_hh_l0.data.mul_({k})", "net{u}.requires_grad_(False)", "net{u}.eval()")),
 )  # fmt: skip

@@ -54,7 +54,7 @@ class Program:
         """The text: imports, the function, and a last line that runs it in both modes."""
         used = set(re.findall(r"[A-Za-z_]\w*", "\n".join(lines_of(self.body, 0))))
         heads = [line for name, line in IMPORTS if name in used]
-        helpers = sorted({"sample", "sample_array"} & used)
+        helpers = sorted({"filled", "sample", "sample_array"} & used)
         heads.append(f"from autojit.testing.fuzz import {', '.join([*helpers, 'show'])}")
         named = [name for name in self.globals if name in used]
         first = [f"    global {', '.join(named)}"] if named else []

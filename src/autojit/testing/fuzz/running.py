@@ -36,6 +36,7 @@ class Seen(NamedTuple):
     error: Exception | None  # of the step
     failed_at: str
     broken: Exception | None  # of the program around its steps
+    torn: tuple[Fact, Fact] | None  # what a failed compiled call changed
 
 
 def load(text: str, name: str) -> ProgramFunction:
@@ -51,7 +52,7 @@ def load(text: str, name: str) -> ProgramFunction:
 
 def run(program: ProgramFunction, mode: str) -> Seen:
     """One run from equal beginnings; the process is left as it was."""
-    see = Watch()
+    see = Watch(checks_failures=mode != "eager")
     broken: Exception | None = None
     before = config.passes
     config.passes = "none" if mode == "passes off" else "all"
@@ -69,7 +70,7 @@ def run(program: ProgramFunction, mode: str) -> Seen:
         broken = error
     finally:
         config.passes = before
-    return Seen(see.facts, see.error, see.failed_at, broken)
+    return Seen(see.facts, see.error, see.failed_at, broken, see.torn)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 def judge(program: ProgramFunction, dtype: str, passes_off: bool = False) -> Verdict:
     """Run a program in its modes and compare."""
     eager = run(program, "eager")
-    if eager.broken is not None or type(eager.error).__name__ in BROKEN:
+    if type(eager.broken or eager.error).__name__ in BROKEN:
         return Verdict("broken", eager=_error_text(eager.broken or eager.error))
     modes = ("compiled", "passes off") if passes_off else ("compiled",)
     for mode in modes:
@@ -50,6 +50,8 @@ def judge(program: ProgramFunction, dtype: str, passes_off: bool = False) -> Ver
             verdict = verdict._replace(kind="rounding", is_finding=False)
         if verdict.kind != "agrees":
             return verdict
+    if eager.broken is not None:
+        return Verdict("broken", eager=_error_text(eager.broken))
     if eager.error is not None:
         return Verdict("eager error", eager.failed_at, eager=_error_text(eager.error))
     return Verdict("agrees")
@@ -65,6 +67,10 @@ def _compare_runs(eager: Seen, compiled: Seen, mode: str, dtype: str) -> Verdict
             if a.aspect not in MINOR:
                 return found
             minor = minor or found
+    if compiled.torn is not None:
+        before, after = compiled.torn
+        kind = f"a failed call changed {before.aspect}"
+        return Verdict(kind, before.place, mode, f"before: {_text(before.value)}", f"after: {_text(after.value)}", True)
     ending = _compare_endings(eager, compiled, mode)
     return ending if minor is None or ending.is_finding else minor
 
@@ -72,7 +78,7 @@ def _compare_runs(eager: Seen, compiled: Seen, mode: str, dtype: str) -> Verdict
 def _compare_endings(eager: Seen, compiled: Seen, mode: str) -> Verdict:
     """What is left when all facts that both runs have agree."""
     shorter = min(len(eager.facts), len(compiled.facts))
-    left, right = eager.error, compiled.error or compiled.broken
+    left, right = eager.error or eager.broken, compiled.error or compiled.broken
     if left is None and right is not None and _is_refusal(right):
         return Verdict("refused", compiled.failed_at, mode, compiled=refusal(right))
     if left is None and right is None and len(eager.facts) != len(compiled.facts):

@@ -37,8 +37,10 @@ class Ended(BaseException):
 class Watch:
     """The ``see`` of a program: ``see.watch(w=w)`` once, then ``see.call(step, x)`` and ``see.grads(result, x)``."""
 
-    def __init__(self) -> None:
+    def __init__(self, checks_failures: bool = False) -> None:
         self.facts: list[Fact] = []
+        self.checks_failures = checks_failures  # whether a call that raises must leave everything as it was
+        self.torn: tuple[Fact, Fact] | None = None  # what a failed call changed: before and after
         self.error: Exception | None = None
         self.failed_at = ""
         self.calls = 0
@@ -55,7 +57,12 @@ class Watch:
         place = f"call {self.calls}"
         for k, argument in enumerate(_tensors((*args, *kwargs.values()))):
             self._note_version(f"{place}: before, tensor {k}", argument)
-        result = self._attempt(place, lambda: function(*args, **kwargs))
+        before = self._state(place, args, kwargs) if self.checks_failures else []
+        try:
+            result = self._attempt(place, lambda: function(*args, **kwargs))
+        except Ended:
+            self._compare_state(before, self._state(place, args, kwargs))
+            raise
         self._note(f"{place}: result", result)
         self._note_sharing(place, result, args)
         for k, argument in enumerate((*args, *kwargs.values())):
@@ -63,6 +70,24 @@ class Watch:
         for name, get in self._watched.items():
             self._note(f"{place}: {name}", get())
         return result
+
+    def _state(self, place: str, args: Any, kwargs: Any) -> list[Fact]:
+        """Tensors that a call may change, now."""
+        found: list[Fact] = []
+        for k, tensor in enumerate(_tensors((*args, *kwargs.values()))):
+            _describe_tensor(tensor, f"{place}: argument tensor {k}", found)
+        for name, get in self._watched.items():
+            _describe(get(), f"{place}: {name}", found, 0)
+        return found
+
+    def _compare_state(self, before: list[Fact], after: list[Fact]) -> None:
+        for a, b in zip(before, after, strict=False):
+            same = (
+                np.array_equal(a.value, b.value, equal_nan=True) if _is_float(a.value) else np.all(a.value == b.value)
+            )
+            if a[:2] != b[:2] or not same:
+                self.torn = (a, b)
+                return
 
     def grads(self, result: Any, *inputs: Any, order: int = 1) -> None:
         """Differentiate a result outside of the step, twice where ``order`` is 2."""
@@ -76,8 +101,6 @@ class Watch:
             found = self._attempt(place, functools.partial(_gradients, loss, wanted))
             self._note(f"{place} of order {k}", [g.detach() for g in found])
             loss = _scalar(found)
-            if loss is None:
-                return
 
     def look(self, name: str, value: Any) -> None:
         """Note one more value."""
@@ -120,8 +143,14 @@ class Watch:
             self.facts.append(Fact(f"{place}: result tensor {k}", "memory", shared))
 
 
-def _gradients(loss: aj.Tensor, wanted: list[aj.Tensor]) -> list[aj.Tensor]:
+def _is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fc"
+
+
+def _gradients(loss: aj.Tensor | None, wanted: list[aj.Tensor]) -> list[aj.Tensor]:
     """Zeros for what a result does not depend on: a compiled step is one node of the graph, and gives zeros."""
+    if loss is None:
+        return [aj.zeros_like(x) for x in wanted]
     found = aj.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
     return [aj.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)]
 
