@@ -117,3 +117,9 @@ def test_locks_come_from_where_a_fork_finds_them() -> None:
         "src/autojit/core/locks.py",
         "src/autojit/core/undivided.py",  # a fork waits for it
     }
+
+
+def test_every_warning_is_about_the_users_line() -> None:
+    """Only ``core.user_warnings`` calls ``warnings.warn``: it looks for that line."""
+    callers = [name(path) for path in SOURCES if "warnings.warn(" in path.read_text(encoding="utf-8")]
+    assert callers == ["src/autojit/core/user_warnings.py"]

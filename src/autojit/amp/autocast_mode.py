@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from autojit.core.device import device
 from autojit.core.dtypes import DType, bfloat16, float16
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.tensor.autocast import Mode, converted
 from autojit.tensor.state import detour_of_modes, state
 
@@ -69,14 +69,13 @@ class autocast:
         self.fast_dtype = bfloat16 if dtype is None else dtype
         self._enabled = bool(enabled)
         if self._enabled and self.device == "cuda":
-            warnings.warn("autocast: CUDA is not available. Disabling autocast.", UserWarning, stacklevel=2)
+            warn("autocast: CUDA is not available. Disabling autocast.", UserWarning)
             self._enabled = False
         if self._enabled and self.fast_dtype not in _NARROW:
-            warnings.warn(
+            warn(
                 f"In CPU autocast, but the target dtype {self.fast_dtype} is not supported. Disabling autocast. It "
                 "supports bfloat16 and float16.",
                 UserWarning,
-                stacklevel=2,
             )
             self._enabled = False
         self._before: list[Any] = []

@@ -6,13 +6,13 @@ scales, steps and updates carries them on as any other state; only whether the o
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from autojit.core.device import device as device_of
 from autojit.core.dtypes import bool_, float16, float32, float64, int32
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.factories import full
 from autojit.tensor.functions_elementwise import where
@@ -67,7 +67,7 @@ class GradScaler:
         self._device = device
         self._enabled = enabled
         if enabled and device_of(device).type != "cpu":
-            warnings.warn(f"GradScaler is enabled, but {device} is not available. Disabling.", stacklevel=2)
+            warn(f"GradScaler is enabled, but {device} is not available. Disabling.")
             self._enabled = False
         if not growth_factor > 1.0:
             raise _SettingError("The growth factor must be > 1.0.", facts={"growth_factor": growth_factor})

@@ -12,7 +12,6 @@ import functools
 import importlib
 import linecache
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType, FrameType
@@ -24,6 +23,7 @@ from autojit.autograd.running import current_node
 from autojit.core.errors import DifferentiationError
 from autojit.core.locks import new_lock
 from autojit.core.source import SourceLocation, is_own, set_recorder
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.node import ZERO, Node
@@ -243,18 +243,9 @@ def report(node: Node) -> None:
 def _warn(text: str) -> None:
     """A warning that never replaces the error it explains, even where warnings are errors."""
     try:
-        warnings.warn(text, UserWarning, stacklevel=_outside())
+        warn(text, UserWarning)
     except UserWarning:
         sys.stderr.write(f"{text}\n")
-
-
-def _outside() -> int:
-    """``stacklevel`` of the innermost frame that is not autojit's, counted from ``_warn``."""
-    level, frame = 1, sys._getframe(1)
-    while is_own(frame.f_code) and frame.f_back is not None:
-        frame = frame.f_back
-        level += 1
-    return level
 
 
 # -- the switch
@@ -297,10 +288,9 @@ class detect_anomaly:
     def __init__(self, check_nan: bool = True) -> None:
         self.check_nan = check_nan
         self.before = (state.anomaly, state.anomaly_check_nan)
-        warnings.warn(
+        warn(
             "Anomaly Detection has been enabled. It slows down every backward pass; use it for debugging only.",
             UserWarning,
-            stacklevel=2,
         )
 
     def __enter__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from autojit.autograd.engine import edge_type, run_backward
 from autojit.core.errors import DifferentiationError, OldNameWarning, UsageError
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.factories import zeros
 from autojit.tensor.gradients import renamed, retain_grad
@@ -250,7 +250,7 @@ def backward(
     grads = _cotangents(outputs, grad_tensors, create_graph, False)
     roots = _roots(outputs, grads)
     if create_graph:
-        warnings.warn(_CYCLE, UserWarning, stacklevel=2)
+        warn(_CYCLE, UserWarning)
     targets = None
     if chosen is not None:
         for x in chosen:
@@ -321,10 +321,9 @@ def grad(
         )
     chosen = _inputs(inputs, "grad")
     if not only_inputs:
-        warnings.warn(
+        warn(
             "only_inputs argument is deprecated: call backward() for the other leaves. They are accumulated now.",
             OldNameWarning,
-            stacklevel=2,
         )
     create_graph = bool(create_graph)
     keep = create_graph if retain_graph is None else bool(retain_graph)

@@ -6,7 +6,6 @@ node class of its own, named after it, so that ``type(y.grad_fn).__name__`` tell
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from autojit.autograd.engine import zeros_of
 from autojit.core.errors import DifferentiationError, ShapeError, UsageError
 from autojit.core.types import TensorType
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import broadcastable_sum
 from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, type_of_meta
@@ -65,7 +65,7 @@ class FunctionCtx:
 
     def mark_shared_storage(self, *pairs: Any) -> None:
         """Nothing: shared memory is noticed without being told."""
-        warnings.warn("mark_shared_storage is deprecated: shared memory is noticed", FutureWarning, stacklevel=2)
+        warn("mark_shared_storage is deprecated: shared memory is noticed", FutureWarning)
 
     def set_materialize_grads(self, value: bool) -> None:
         """Whether ``backward`` gets zeros (the default) or None for outputs that were not used."""
@@ -117,7 +117,7 @@ class BackwardCFunction(Node, FunctionCtx):
     @property
     def saved_variables(self) -> tuple[Any, ...]:
         """The old name of ``saved_tensors``."""
-        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning)
         return self.saved_tensors
 
     @property

@@ -7,13 +7,13 @@ function are marked, because a later in-place change could not use the user's ``
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Set
 from typing import Any
 
 from autojit.autograd.function_context import BackwardCFunction, part_of
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import attach_views
 from autojit.tensor.inplace import rebase
@@ -86,7 +86,7 @@ def _connect_parts(
         )
         if any(id(o) in dirty - given and o._view is not None and o._view.base is not None for o in outputs):
             raise RuntimeError(what)  # a view of a tensor that nobody outside knows: nothing there to change
-        warnings.warn(what, UserWarning, stacklevel=3)
+        warn(what, UserWarning)
     return _connect_marked(ctx, given, outputs, recorded, dirty, constant)
 
 

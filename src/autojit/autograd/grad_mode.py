@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-import warnings
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from autojit.core.user_warnings import warn
 from autojit.tensor.state import set_inference, state
 from autojit.tensor.tensor import Tensor, storage_of
 
@@ -40,11 +40,10 @@ class _DecoratorContextManager:
 
     def __call__(self, orig_func: F) -> F:
         if inspect.isclass(orig_func):
-            warnings.warn(
+            warn(
                 "Decorating classes is deprecated and will be disabled: decorate its methods (today its __init__ runs "
                 "in the mode, nothing else)",
                 FutureWarning,
-                stacklevel=2,
             )
             return _decorated(self.clone, lambda *a, **k: orig_func(*a, **k))  # type: ignore[return-value]
         if inspect.isgeneratorfunction(orig_func):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+from autojit.core.user_warnings import warn
 
 __all__ = ["GradcheckError", "get_analytical_jacobian", "get_numerical_jacobian", "gradcheck", "gradgradcheck"]
 
@@ -129,11 +130,10 @@ def gradgradcheck(
 
 
 def _warn_private(name: str, grad_out: float) -> None:
-    warnings.warn(
+    warn(
         f"`{name}` was part of PyTorch's private API and is here for code that uses it; call gradcheck, or "
         "autograd.functional.jacobian for a Jacobian.",
         PrivateNameWarning,
-        stacklevel=3,
     )
     if grad_out != 1.0:
         raise ValueError(f"Expected grad_out to be 1.0. {name} does not support other values of grad_out.")

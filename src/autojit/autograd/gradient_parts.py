@@ -6,7 +6,6 @@ complex ones both parts are looked at, one after the other.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from autojit.autograd.analytic_jacobians import (
 from autojit.autograd.finite_differences import Array, numerical_jacobians, shares_elements
 from autojit.autograd.gradcheck import GradcheckError
 from autojit.core.dtypes import complex128, float64
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import complex as complex_from
 from autojit.tensor.functions_elementwise import imag, real
@@ -78,11 +78,10 @@ def check_inputs(inputs: Sequence[Any], accepts_sparse: bool, forward: bool) -> 
         )
     for place, x in wanted:
         if type_of(x).dtype not in (float64, complex128):
-            warnings.warn(
+            warn(
                 f"Input #{place} requires gradient and is not a double precision floating point or complex. This "
                 "check will likely fail if all the inputs are not of double precision floating point or complex.",
                 UserWarning,
-                stacklevel=4,
             )
         if forward and is_sparse(x):
             raise ValueError(f"gradcheck: forward mode takes dense inputs; input {place} is sparse")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from autojit.autograd.analytic_jacobians import (
 from autojit.autograd.derivatives import grad
 from autojit.autograd.finite_differences import unit_vector
 from autojit.autograd.gradcheck import GradcheckError
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.batch_layer import over_batch
 from autojit.tensor.factories import zeros_like
@@ -111,11 +111,10 @@ def _check_missing(slots: Sequence[Slot], outputs: Sequence[Tensor]) -> None:
 
 
 def _warn_of_undefined(what: str) -> None:
-    warnings.warn(
+    warn(
         "Backwards compatibility: New undefined gradient support checking feature is enabled by default. Here backward "
         f"{what}; pass check_undefined_grad=False if it need not cope with them.",
         UserWarning,
-        stacklevel=7,
     )
 
 

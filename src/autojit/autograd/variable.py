@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from autojit.autograd.engine import ExecutionEngine
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.factories import from_numpy
 from autojit.tensor.removed import warn_volatile
@@ -51,14 +51,13 @@ class Variable(metaclass=_VariableMeta):
         global _warned
         if not _warned:
             _warned = True
-            warnings.warn(
+            warn(
                 "Variable is deprecated: tensors are differentiable themselves. Drop the call, or write "
                 "tensor(..., requires_grad=True)",
                 DeprecationWarning,
-                stacklevel=2,
             )
         if volatile:
-            warn_volatile(stacklevel=3)
+            warn_volatile()
         return leaf_of(data, requires_grad)
 
 

@@ -6,13 +6,13 @@ Each old-style class gets a modern Function that keeps the instance and calls it
 from __future__ import annotations
 
 import inspect
-import warnings
 import weakref
 from typing import Any
 
 from autojit import autograd
 from autojit.autograd.function import FunctionMeta
 from autojit.core.errors import UsageError
+from autojit.core.user_warnings import warn
 
 
 class _Adapter(autograd.Function):
@@ -118,7 +118,7 @@ class Function(autograd.Function):
     @property
     def saved_variables(self) -> tuple[Any, ...]:
         """The old name of ``saved_tensors``."""
-        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning)
         return self.saved_tensors
 
     @property

@@ -5,6 +5,7 @@
 | ``AUTOJIT_DISABLE`` | 1: ``@aj.jit`` runs the function eagerly |
 | ``AUTOJIT_CHECK`` | 1: verify the graph between passes, bounds-test every access, poison buffers |
 | ``AUTOJIT_REFERENCE`` | 1: eager mode computes with NumPy alone, also on large arrays |
+| ``AUTOJIT_FULL_TRACEBACK`` | 1: tracebacks keep every frame of autojit's |
 | ``AUTOJIT_NUM_THREADS`` | threads of a compiled step; default: the cores this process may use |
 | ``AUTOJIT_VECTOR_BYTES`` | 16, 32 or 64: kernels use vector registers of at most this size; default: the machine's |
 | ``AUTOJIT_CACHE_DIR`` | the object cache's directory |
@@ -27,6 +28,7 @@ class Config:
     passes: str = os.environ.get("AUTOJIT_PASSES", "all")
     check: bool = _flag("AUTOJIT_CHECK")
     reference: bool = _flag("AUTOJIT_REFERENCE")  # read when a thread starts to use tensors
+    full_traceback: bool = _flag("AUTOJIT_FULL_TRACEBACK")
 
 
 config = Config()

@@ -6,10 +6,12 @@ torch keeps working.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Self
 
 from autojit.core.size_recorder import asked
-from autojit.core.source import user_call
+from autojit.core.source import UNKNOWN, SourceLocation, relay, user_call
 
 
 def explain_error(what: str, facts: Mapping[str, object] | None = None, fix: str = "") -> str:
@@ -46,6 +48,7 @@ class AutojitError(Exception):
 
     general_fix = ""
     names_operands = False
+    is_placed = False  # "at" is the line of the op that failed, as its node says
 
     def __init__(self, what: str, facts: Mapping[str, object] | None = None, fix: str = "") -> None:
         found = dict(facts or {})
@@ -57,9 +60,40 @@ class AutojitError(Exception):
                 more = ((name, value) for name, value in _operands(arguments) if name not in found)
                 found.update((name, value) for name, value in more if _fact(value) not in shown)
             found["at"] = f"{source}, calling {function}()"
-        super().__init__(explain_error(what, found, fix or self.general_fix))
+        self.what, self.facts, self.fix = what, dict(facts or {}), fix or self.general_fix
+        super().__init__(explain_error(what, found, self.fix))
         if asked.recorder is not None:
             asked.recorder.note_error()
+
+    def found_at(self, place: SourceLocation, op: str) -> Self:
+        """The same error as it is told when a compiled step meets it: of the user's line and of what was called there.
+
+        Args:
+            place: where the op was called, as its node says; nothing changes where that, or the error, was told before.
+            op: the name of the op, which the message may begin with; the user's word for it takes its place.
+        """
+        if place is UNKNOWN or self.is_placed:
+            return self
+        said = re.sub(rf"^{re.escape(op)}(\(\))?:", f"{place.callee or op}:", self.what)
+        made = self._again(said, {**self.facts, "at": told_place(place)})
+        made.is_placed = True
+        return made
+
+    def with_facts(self, facts: Mapping[str, object]) -> Self:
+        """The same error, told with more facts."""
+        made = self._again(self.what, {**facts, **self.facts})
+        made.is_placed = self.is_placed
+        return made
+
+    def _again(self, what: str, facts: Mapping[str, object]) -> Self:
+        made = type(self).__new__(type(self))
+        AutojitError.__init__(made, what, facts, self.fix)
+        return made
+
+
+def told_place(place: SourceLocation) -> str:
+    """A user's line and what is called there: ``train.py:41, calling cross_entropy()``."""
+    return f"{place}, calling {place.callee}()" if place.callee else str(place)
 
 
 def _operands(arguments: Mapping[str, object]) -> list[tuple[str, object]]:
@@ -107,6 +141,13 @@ class IndexingError(AutojitError, IndexError):
     general_fix = "index with integers, slices, None, ... and tensors of integers or booleans, one per axis"
 
 
+class OutOfMemoryError(AutojitError, RuntimeError, MemoryError):
+    """There is no memory for a result or for what a step keeps in between (torch raises RuntimeError)."""
+
+    names_operands = True
+    general_fix = "make the operands smaller, work in parts, or free tensors that are no longer needed"
+
+
 class DTypeError(AutojitError, RuntimeError):
     """An op does not take the dtype."""
 
@@ -130,6 +171,23 @@ class ArgumentKindError(AutojitError, TypeError):
     """An argument is not of the kind that its parameter takes (torch raises TypeError)."""
 
     names_operands = True
+
+
+def out_of_memory(error: MemoryError) -> OutOfMemoryError:
+    """The error of the user's call for memory that NumPy could not have."""
+    if isinstance(error, OutOfMemoryError):
+        return error
+    call = user_call()
+    return OutOfMemoryError(f"{'autojit' if call is None else call[1]}: out of memory, {error}")
+
+
+def out_of_memory_in_step(error: MemoryError, place: SourceLocation, op: str, result: object) -> OutOfMemoryError:
+    """The error of an op of a step, for the memory of a result."""
+    return OutOfMemoryError(f"{op}: out of memory, {error}", {"result": result}).found_at(place, op)
+
+
+relay(AutojitError.__init__)  # a function that only hands its failure on is spoken of, not what makes the error
+relay(out_of_memory)
 
 
 def int_expected(value: object, name: str = "a size") -> ArgumentKindError:

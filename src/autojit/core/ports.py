@@ -6,6 +6,7 @@
 - ``Sparse``: what ``sparse`` offers to dispatch and to Tensor's methods; imported when first used.
 - ``source_of``: how ``Tensor.describe`` asks ``jit`` for the line that made a traced tensor.
 - ``plain_math``: how a compiler that knows functions of ``math`` by identity sets aside what `jit` put in their place.
+- ``jitted``: how `jit` hands out what `nn` makes of a compiled module, a module.
 - ``Transforms``: how ops that hold graphs (``cond``, ``scan``, ``while_loop``) ask for the derivatives of these.
 
 ``tensor`` talks to the active trace only through ``Trace``; types of higher layers are therefore left open here.
@@ -191,6 +192,7 @@ class Ports:
     sparse: Sparse | None = None
     transforms: Transforms | None = None
     source_of: Callable[[Any], Any] | None = None  # where an IR value of a finished capture was made
+    jitted: Callable[[Any], Any] | None = None  # what the user gets for a compiled function
     plain_math: Callable[[], AbstractContextManager[None]] = nullcontext  # ``math`` as Python has it, during a capture
 
 

@@ -1,7 +1,7 @@
 """Source locations: the user's line behind every node.
 
-``here()`` walks out of autojit's own frames; it keeps only the code object and the instruction offset (two pointers),
-the line is computed when somebody asks.
+``here()`` walks out of autojit's own frames, and of those of Python's library and NumPy between them and the user; it
+keeps only code objects and the instruction offset (three pointers), the line is computed when somebody asks.
 """
 
 from __future__ import annotations
@@ -13,19 +13,33 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARIES = (os.path.dirname(os.path.abspath(os.__file__)) + os.sep, os.path.dirname(np.__file__) + os.sep)
 _OWN: dict[str, bool] = {}  # by file name: a string knows its hash, a code object computes it anew
+_PASSED: dict[str, bool] = {}  # the same for `is_passed`
 _recorder: Callable[[FrameType], SourceLocation] | None = None
 
 
 class SourceLocation:
-    """A user's code object and an instruction in it; ``str`` gives ``file.py:41``."""
+    """A user's code object and an instruction in it; ``str`` gives ``file.py:41``.
 
-    __slots__ = ("code", "instruction")
+    ``called`` is what the user called there: code of autojit's, or its name; None where nobody asked.
+    """
 
-    def __init__(self, code: CodeType | None, instruction: int) -> None:
+    __slots__ = ("called", "code", "instruction")
+
+    def __init__(self, code: CodeType | None, instruction: int, called: CodeType | str | None = None) -> None:
         self.code = code
         self.instruction = instruction
+        self.called = called
+
+    @property
+    def callee(self) -> str:
+        """The name of what the user called there, "" if that is not known."""
+        name = self.called.co_name if isinstance(self.called, CodeType) else self.called or ""
+        return _plain_name(name)
 
     @property
     def file(self) -> str:
@@ -61,21 +75,40 @@ def is_own(code: CodeType) -> bool:
     return own
 
 
+def is_passed(code: CodeType) -> bool:
+    """Whether a line of this code is no user's: autojit's, or of a library through which the user's call came.
+
+    ``contextlib`` around a decorated function, ``functools``, ``copy`` or NumPy's own functions tell a user nothing.
+    """
+    passed = _PASSED.get(code.co_filename)
+    if passed is None:
+        path = os.path.abspath(code.co_filename)
+        is_library = path.startswith(_LIBRARIES) and "site-packages" not in path[len(_LIBRARIES[0]) :]
+        is_library = is_library or path.startswith(_LIBRARIES[1]) or code.co_filename.startswith("<frozen ")
+        passed = _PASSED[code.co_filename] = is_own(code) or is_library
+    return passed
+
+
 def here(of_history: bool = False, depth: int = 1) -> SourceLocation:
-    """The innermost frame outside autojit; for a node of the history, what the recorder makes of it if one is set.
+    """The innermost frame of a user; for a node of the history, what the recorder makes of it if one is set.
 
     The frames less than ``depth`` calls up are known to be autojit's.
     """
     frame: FrameType | None = sys._getframe(depth)
+    called: CodeType | None = None
+    before: CodeType | None = None
     while frame is not None:
         code = frame.f_code
-        own = _OWN.get(code.co_filename)
-        if own is None:
-            own = is_own(code)
-        if not own:
+        passed = _PASSED.get(code.co_filename)
+        if passed is None:
+            passed = is_passed(code)
+        if not passed:
             if of_history and _recorder is not None:
                 return _recorder(frame)
-            return SourceLocation(code, frame.f_lasti)
+            if called is not None and _is_relay(called):
+                called = before if before is None or not _is_relay(before) else _callee(sys._getframe(depth))
+            return SourceLocation(code, frame.f_lasti, called)
+        before, called = called, code
         frame = frame.f_back
     return UNKNOWN
 
@@ -109,25 +142,51 @@ def here_inside(depth: int = 1) -> SourceLocation:
     """``here()``, which looks no further than the frame that was entered last: the user's line behind it stands."""
     entered = _entered.frame
     frame: FrameType | None = sys._getframe(depth)
+    called: CodeType | None = None
+    before: CodeType | None = None
     while frame is not None:
         if frame is entered:
             if _entered.place is None:
-                _entered.place = _outside(frame.f_back)
+                _entered.place = _outside(frame)
             return _entered.place
         code = frame.f_code
-        own = _OWN.get(code.co_filename)
-        if own is None:
-            own = is_own(code)
-        if not own:
-            return SourceLocation(code, frame.f_lasti)
+        passed = _PASSED.get(code.co_filename)
+        if passed is None:
+            passed = is_passed(code)
+        if not passed:
+            if called is not None and _is_relay(called):
+                called = before if before is None or not _is_relay(before) else _callee(sys._getframe(depth))
+            return SourceLocation(code, frame.f_lasti, called)
+        before, called = called, code
         frame = frame.f_back
     return UNKNOWN
 
 
-def _outside(frame: FrameType | None) -> SourceLocation:
-    while frame is not None and is_own(frame.f_code):
+def _outside(frame: FrameType) -> SourceLocation:
+    """The user's line behind a frame of autojit's, and what it called."""
+    found = _user_frame(frame)
+    if found is None:
+        return UNKNOWN
+    user, callee = found
+    return SourceLocation(user.f_code, user.f_lasti, None if callee is None else _name_of(callee))
+
+
+def _callee(start: FrameType) -> CodeType | None:
+    """What the innermost frame of a user has called, where several frames only hand the call on."""
+    found = _user_frame(start)
+    return None if found is None or found[1] is None else found[1].f_code
+
+
+def _user_frame(start: FrameType) -> tuple[FrameType, FrameType | None] | None:
+    """The innermost frame of a user, and autojit's that it called; frames that only hand calls on are not spoken of."""
+    callee: FrameType | None = None
+    frame: FrameType | None = start
+    while frame is not None and is_passed(frame.f_code):
+        is_said = callee is None or _is_relay(callee.f_code) or not _is_relay(frame.f_code)
+        if is_said and is_own(frame.f_code):
+            callee = frame
         frame = frame.f_back
-    return UNKNOWN if frame is None else SourceLocation(frame.f_code, frame.f_lasti)
+    return None if frame is None else (frame, callee)
 
 
 def set_recorder(recorder: Callable[[FrameType], SourceLocation] | None) -> None:
@@ -138,14 +197,14 @@ def set_recorder(recorder: Callable[[FrameType], SourceLocation] | None) -> None
 
 def relay(wrapper: Callable[..., Any]) -> None:
     """Let messages speak of the function that ``wrapper`` calls, whose parameters have names, not of the wrapper."""
-    _relays.add(_place(wrapper.__code__))
+    _relays.add((wrapper.__code__.co_filename, wrapper.__code__.co_firstlineno))
 
 
-def _place(code: CodeType) -> tuple[str, int]:
-    return code.co_filename, code.co_firstlineno
+def _is_relay(code: CodeType) -> bool:
+    return (code.co_filename, code.co_firstlineno) in _relays
 
 
-_relays: set[tuple[str, int]] = set()
+_relays: set[tuple[str, int]] = set()  # a definition's place: methods have copies of its code
 
 
 def for_history(place: SourceLocation) -> SourceLocation | None:
@@ -158,21 +217,27 @@ def user_call() -> tuple[SourceLocation, str, dict[str, object]] | None:
 
     For error messages only, for it is slow.
     """
-    callee: FrameType | None = None
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_own(frame.f_code):
-        if _place(frame.f_code) not in _relays or callee is None:
-            callee = frame
-        frame = frame.f_back
-    if frame is None or callee is None or frame.f_code.co_filename.startswith("<frozen "):  # by ``python -m``
+    found = _user_frame(sys._getframe(1))
+    if found is None:
+        return None
+    frame, callee = found
+    if callee is None:
         return None
     return SourceLocation(frame.f_code, frame.f_lasti), _name_of(callee), _arguments_of(callee)
 
 
 def _name_of(frame: FrameType) -> str:
     name = frame.f_code.co_name
-    if name == "__call__" and "self" in frame.f_locals:
-        name = type(frame.f_locals["self"]).__name__
+    if _is_relay(frame.f_code):  # it failed itself
+        name = getattr(frame.f_locals.get("function"), "__name__", name)
+    if name in ("__call__", "__init__") and "self" in frame.f_locals:
+        instance = frame.f_locals["self"]
+        name = instance.name if hasattr(type(instance), "is_named_by_function") else type(instance).__name__
+    return _plain_name(name)
+
+
+def _plain_name(name: str) -> str:
+    """``matmul`` for ``__matmul__``."""
     return name.strip("_") if name.startswith("__") else name
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from math import log as log_of
 from math import pi
 from typing import Any
 
 from autojit.core.errors import ArgumentError
+from autojit.core.user_warnings import warn
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution, ExponentialFamily
 from autojit.distributions.gamma_family import Beta, Chi2
@@ -86,9 +86,8 @@ class Wishart(ExponentialFamily):
             if bool((self.df <= rows - 1).any()):
                 raise ArgumentError(f"Value of df={df} expected to be greater than ndim - 1 = {rows - 1}.")
             if bool((self.df < rows).any()):
-                warnings.warn(
+                warn(
                     "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
-                    stacklevel=2,
                 )
         self.arg_constraints = {  # type: ignore[misc]
             "covariance_matrix": constraints.positive_definite,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.factories import finish, zeros
 from autojit.tensor.functions_shape import permute
@@ -57,10 +57,9 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
             f"actual buffer length ({size} bytes)"
         )
     if memory.readonly:
-        warnings.warn(
+        warn(
             "The given buffer is not writable: writing to the tensor fails. Copy it (clone()) to write to it.",
             UserWarning,
-            stacklevel=2,
         )
     array = np.frombuffer(memory.cast("B"), dtype.numpy, wanted, offset)
     return finish(wrap(array), requires_grad)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.core.errors import TraceError, UsageError
-from autojit.jit.function import jit
+from autojit.jit.function import JitFunction
+from autojit.nn.jitted import ANSWERS
 from autojit.nn.module import Module
 
 __all__ = ["compile"]
@@ -18,7 +19,10 @@ _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagra
 
 
 class CompiledModule(Module):
-    """A layer whose calls run compiled; its parameters, buffers and attributes are those of ``_orig_mod``."""
+    """A layer whose calls run compiled; its parameters, buffers and attributes are those of ``_orig_mod``.
+
+    Unlike what ``jit`` makes of a layer it holds that as a child, so its weights have the names torch gives them.
+    """
 
     def __init__(self, module: Module, prepare: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -28,10 +32,13 @@ class CompiledModule(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The layer's own results."""
+        return self._step()(*args, **kwargs)
+
+    def _step(self) -> Any:
         compiled = self.__dict__.get("_compiled")
         if compiled is None:
             compiled = self.__dict__["_compiled"] = self._prepare(self._orig_mod)
-        return compiled(*args, **kwargs)
+        return compiled
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies compile their own steps."""
@@ -41,7 +48,19 @@ class CompiledModule(Module):
         modules = self.__dict__.get("_modules", {})
         if name in modules or "_orig_mod" not in modules:
             return super().__getattr__(name)
-        return getattr(modules["_orig_mod"], name)
+        try:
+            return getattr(modules["_orig_mod"], name)
+        except AttributeError:
+            if name not in ANSWERS:
+                raise
+        return getattr(self._step(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        module = self.__dict__.get("_modules", {}).get("_orig_mod")
+        if module is None or name in self.__dict__ or name in ("_orig_mod", "_compiled_call_impl"):
+            super().__setattr__(name, value)
+        else:
+            setattr(module, name, value)
 
 
 def compile(
@@ -105,7 +124,7 @@ def compile(
 
 
 def _prepared(model: Callable[..., Any], fullgraph: bool, dynamic: bool | None, name: str | None) -> Any:
-    compiled = jit(model, dynamic=dynamic)
+    compiled: Any = JitFunction(model, dynamic=dynamic)
     if fullgraph:
         compiled = _in_one_piece(compiled)
     if name is not None:
@@ -125,4 +144,6 @@ def _in_one_piece(compiled: Any) -> Any:
             )
         return found
 
+    for name in ANSWERS:
+        setattr(call, name, getattr(compiled, name))
     return call

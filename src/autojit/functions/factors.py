@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 from autojit import linalg, ops
 from autojit.core.dtypes import int32
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.linalg.factorizations import require_floating
 from autojit.linalg.triangular import permutation_of, triangles_of
 from autojit.ops.base import broadcast_shapes
@@ -49,7 +49,7 @@ def lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) 
         >>> pivots
         tensor([2, 2], dtype=autojit.int32)
     """
-    warnings.warn("lu is deprecated in favor of linalg.lu_factor and linalg.lu_factor_ex", UserWarning, stacklevel=2)
+    warn("lu is deprecated in favor of linalg.lu_factor and linalg.lu_factor_ex", UserWarning)
     if not pivot:
         raise UsageError("linalg.lu_factor: LU without pivoting is not implemented on the CPU", {"A": A})
     found = tuple(linalg.lu_factor_ex(A) if get_infos else linalg.lu_factor(A))

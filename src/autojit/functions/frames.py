@@ -5,13 +5,13 @@ Composites of views, products and ``fft``: differentiable to every order in the 
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from autojit import fft
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.nn.functional.padding import pad
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, ones, zeros
@@ -111,11 +111,10 @@ def stft(
 
 def _require_real_answer(x: Tensor, window: Tensor | None, return_complex: bool | None) -> None:
     if window is None:
-        warnings.warn(
+        warn(
             "stft: a window was not provided. A rectangular window will be applied, which is known to cause spectral "
             "leakage. Pass hann_window(win_length) or another, or ones(win_length) to mean it.",
             UserWarning,
-            stacklevel=3,
         )
     is_complex = type_of(x).dtype.is_complex or (window is not None and type_of(window).dtype.is_complex)
     if return_complex is None and not is_complex:
@@ -126,10 +125,9 @@ def _require_real_answer(x: Tensor, window: Tensor | None, return_complex: bool 
             "pass return_complex=True",
         )
     if return_complex is False:
-        warnings.warn(
+        warn(
             "stft with return_complex=False is deprecated: pass return_complex=True and use view_as_real on the result",
             UserWarning,
-            stacklevel=3,
         )
 
 
@@ -237,10 +235,9 @@ def _require_window(x: Tensor, frames: _Frames, window: Tensor | None) -> None:
     if not 0 < frames.window <= frames.points:
         raise _asked(x, frames, "istft: expected 0 < win_length <= n_fft")
     if window is None:
-        warnings.warn(
+        warn(
             "istft: a window was not provided. A rectangular window will be applied. Pass the window that stft used.",
             UserWarning,
-            stacklevel=3,
         )
     elif tuple(type_of(window).shape) != (frames.window,):
         raise ShapeError(
@@ -262,10 +259,9 @@ def _added_up(signals: Tensor, frames: _Frames, window: Tensor | None, part: tup
     y = _overlap(signals * weights, frames.hop)[:, start:end] / cover
     if end <= whole:
         return y
-    warnings.warn(
+    warn(
         "istft: the signal is shorter than length; it is padded with zeros. Check center and hop_length.",
         UserWarning,
-        stacklevel=4,
     )
     return pad(y, (0, end - whole))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType, float64, int64, uint64
 from autojit.core.errors import ArgumentError
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_views import view
@@ -23,9 +23,7 @@ __all__ = ["frobenius_norm", "hash_tensor", "norm_except_dim"]
 @with_out
 def frobenius_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """``linalg.vector_norm(input, 2, dim, keepdim)``."""
-    warnings.warn(
-        "frobenius_norm is deprecated; use linalg.vector_norm(A, 2., dim, keepdim)", DeprecationWarning, stacklevel=2
-    )
+    warn("frobenius_norm is deprecated; use linalg.vector_norm(A, 2., dim, keepdim)", DeprecationWarning)
     return norm(input, 2, dim, keepdim)
 
 

@@ -6,10 +6,10 @@ do not depend on the run: these functions remember what they are told.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from autojit.core.errors import UsageError
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.legacy import kind_name
 from autojit.tensor.memory import UntypedStorage
@@ -49,10 +49,9 @@ def set_float32_matmul_precision(precision: str) -> None:
     """Allow "high" or "medium" precision of products, or ask for the "highest", which they always have."""
     global _precision
     if precision not in _PRECISIONS:
-        warnings.warn(
+        warn(
             f"{precision!r} is not one of 'highest', 'high', or 'medium'; the precision stays {_precision!r}",
             UserWarning,
-            stacklevel=2,
         )
         return
     _precision = precision

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from autojit.core.source import UNKNOWN
+from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value
 from autojit.ir.op import bind
 
 
-def inline(graph: Graph, operands: Sequence[Any], like: Any) -> list[Any]:
-    """The graph's outputs for operands in place of its inputs; sources are made in the company of ``like``."""
+def inline(graph: Graph, operands: Sequence[Any], like: Any, builder: GraphBuilder | None = None) -> list[Any]:
+    """The graph's outputs for operands in place of its inputs; sources are made in the company of ``like``.
+
+    What ``builder`` is given keeps the user's line it had in the graph.
+    """
     environment: dict[Value, Any] = dict(zip(graph.inputs, operands, strict=True))
     for node in graph.nodes:
+        if builder is not None and node.source is not UNKNOWN:
+            builder.source = node.source
         if node.inputs:
             results = bind(node.op, *[environment[v] for v in node.inputs])
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.errors import AutojitError
 from autojit.ir.concrete import concrete, symbols_of, take_sizes
 from autojit.ir.graph import Graph, Value
 
@@ -23,7 +24,10 @@ def evaluate(graph: Graph, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]
     with np.errstate(all="ignore"):
         for node in graph.nodes:
             op = concrete(node.op, sizes) if sizes and symbols_of(node.op) <= sizes.keys() else node.op
-            results = op.eager(*[environment[v] for v in node.inputs])
+            try:
+                results = op.eager(*[environment[v] for v in node.inputs])
+            except AutojitError as error:
+                raise error.found_at(node.source, node.op.name) from None
             if node.op.n_outputs == 1:
                 results = (results,)
             for value, result in zip(node.outputs, results, strict=True):

@@ -20,8 +20,9 @@ from typing import Any
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
 from autojit.core.locks import new_lock, without_waiting
+from autojit.core.ports import ports
 from autojit.core.size_recorder import recording
-from autojit.core.sizes import evaluate
+from autojit.core.tracebacks import trim
 from autojit.core.uncollected import uncollected
 from autojit.jit.arguments import (
     describe_difference,
@@ -41,7 +42,7 @@ from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
 from autojit.jit.rebinding import Rebinding, Rebinds, Releases, Snapshot, take_changing_numbers
-from autojit.jit.report import explain_function, show_stage
+from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import OtherQuestion, Trace
@@ -74,6 +75,8 @@ class JitFunction:
     "schedule", "llvm" or "asm"; ``memory()`` gives bytes.
     """
 
+    is_named_by_function = True  # messages speak of the function, not of this class
+
     def __init__(self, function: Callable[..., Any], verify: str | None = None, dynamic: bool | None = None) -> None:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise TraceError(
@@ -93,19 +96,23 @@ class JitFunction:
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
         self._entries: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
-        self._natives: list[NativeStep] = []
+        self.natives: list[NativeStep] = []
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._entries]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self._lock = new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         now = state.__dict__
-        if now["trace"] is not None or now["layers"] or now["detour"] is not None or config.disable:
+        try:
+            if now["trace"] is not None or now["layers"] or now["detour"] is not None or config.disable:
+                return self._slow(*args, **kwargs)
+            entry = self._entries[now["grad_enabled"] + 2 * now["inference"]]
+            if entry is not None:
+                return entry(*args, **kwargs)
             return self._slow(*args, **kwargs)
-        entry = self._entries[now["grad_enabled"] + 2 * now["inference"]]
-        if entry is not None:
-            return entry(*args, **kwargs)
-        return self._slow(*args, **kwargs)
+        except BaseException as error:
+            trim(error)
+            raise
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -118,17 +125,27 @@ class JitFunction:
         cache = instance.__dict__.setdefault("_jit_methods", {})
         found = cache.get(self.name)
         if found is None or found.function.__func__ is not self.function:
-            found = cache[self.name] = JitFunction(
-                self.function.__get__(instance, owner), self.verify, self.open_sizes.dynamic
-            )
+            found = cache[self.name] = self.of(self.function.__get__(instance, owner))
         return found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["function"], name)  # ``jit(model).parameters()``
 
+    def options(self) -> dict[str, Any]:
+        """What ``jit`` was given besides the function."""
+        return {"verify": self.verify, "dynamic": self.open_sizes.dynamic}
+
+    def of(self, function: Callable[..., Any]) -> JitFunction:
+        """Another function compiled with the same options."""
+        return JitFunction(function, **self.options())
+
+    def as_module(self) -> Any:
+        """What the user gets: for a module that is compiled, a module."""
+        return self if ports.jitted is None else ports.jitted(self)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
         """Steps are bound to the state of the original; a copy captures its own."""
-        return JitFunction(copy.deepcopy(self.function, memo), self.verify, self.open_sizes.dynamic)
+        return self.of(copy.deepcopy(self.function, memo))
 
     def __reduce__(self) -> Any:
         if isinstance(self.function, MethodType):
@@ -190,7 +207,7 @@ class JitFunction:
             if is_taken:
                 yield
                 return
-        if any(native.step.segment.gate.is_mine() for native in self._natives):
+        if any(native.step.segment.gate.is_mine() for native in self.natives):
             raise Reentered
         with self._lock:
             yield
@@ -408,7 +425,7 @@ class JitFunction:
         if native is None or not native.fits(leaves):
             slow = self._refused if self.rebinding is None else self.rebinding.finishing(self._slow)
             native = step.entry = NativeStep(step, leaves, epoch, slow)
-            self._natives.append(native)
+            self.natives.append(native)
             others = (other for other in self._recent[mode] if other.step is not step)
             self._recent[mode] = (native, *others)[:RECENT_LIMIT]
         else:
@@ -419,19 +436,7 @@ class JitFunction:
 
     def stats(self) -> dict[str, Any]:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
-        nodes = [node for root in tuple(self.roots.values()) for node in nodes_of(root.branch)]
-        counts = self.counts
-        return {
-            "captures": counts.captures,
-            "python_calls": counts.calls,
-            "native_calls": sum(native.entry.calls() for native in self._natives),
-            "specialised_sizes": self.open_sizes.specialised,
-            "splits": sum(isinstance(node, Decision) for node in nodes),
-            "fallbacks": counts.fallbacks,
-            "capture_s": counts.capture_s,
-            "compile_s": counts.compile_s,
-            "kernels": sum(len(node.segment.compiled.lowered.entries) for node in nodes),
-        }
+        return statistics(self)
 
     def explain(self) -> str:
         """What was captured, the state it updates, guards, splits, fallbacks, and why it was captured again."""
@@ -443,13 +448,7 @@ class JitFunction:
 
     def memory(self) -> dict[str, int]:
         """Bytes of the last captured step, for its last sizes: arena (temporaries), state, results."""
-        step = self.last_step()
-        sizes = step.segment.sizes()
-        return {
-            "arena_bytes": evaluate(step.compiled.schedule.memory.peak_bytes, sizes),
-            "state_bytes": sum(e.array.nbytes for e in step.entries),
-            "result_bytes": sum(evaluate(v.type.size_bytes, sizes) for v in step.results.values),
-        }
+        return memory_of(self.last_step())
 
     def steps(self) -> list[CompiledStep]:
         """Every captured step."""
@@ -491,5 +490,5 @@ def jit(function: Callable[..., Any] | None = None, *, verify: str | None = None
     if verify not in (None, "first"):
         raise ValueError(f'jit: verify must be None or "first", not {verify!r}')
     if function is None:
-        return lambda f: JitFunction(f, verify, dynamic)
-    return JitFunction(function, verify, dynamic)
+        return lambda f: JitFunction(f, verify, dynamic).as_module()
+    return JitFunction(function, verify, dynamic).as_module()

@@ -43,7 +43,6 @@ from autojit.runtime.entry_spec import (
     TensorArgument,
     WordGuard,
 )  # fmt: skip
-from autojit.runtime.memory import allocate_array
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import guard_epoch
@@ -229,7 +228,7 @@ class NativeStep:
         inference = step.results.made_in_inference
         rings = tuple(
             OutputRing(
-                lambda spec=spec, k=k: self._output(spec, k in inference),  # type: ignore[misc]
+                lambda spec=spec, k=k: self._output(k, spec, k in inference),  # type: ignore[misc]
                 layout.output(k),
                 slot_equals=_UNTOUCHED,
                 is_open=is_open(spec[0]),
@@ -271,10 +270,10 @@ class NativeStep:
         self.sizes = sizes
         return True
 
-    def _output(self, spec: tuple[Any, Any, Any], inference: bool) -> Tensor:
+    def _output(self, place: int, spec: tuple[Any, Any, Any], inference: bool) -> Tensor:
         """A tensor for a result."""
-        shape, dtype, order = spec
-        made = wrap(allocate_array(concrete(shape, self.sizes), dtype, order))
+        shape, _, order = spec
+        made = wrap(self.step.segment.executable.allocate(place, concrete(shape, self.sizes), order))
         if inference:
             mark_inference(made)
         return made

@@ -6,13 +6,15 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import ArgumentError
+from autojit.core.sizes import evaluate
 from autojit.ir.text import print_graph
+from autojit.jit.captures import nodes_of
 from autojit.jit.guards import shown
+from autojit.jit.step import CompiledStep, Decision
 from autojit.schedule.text import print_schedule
 
 if TYPE_CHECKING:
     from autojit.jit.function import JitFunction
-    from autojit.jit.step import CompiledStep
 
 STAGES = ("graph", "adjoint", "schedule", "llvm", "asm")
 
@@ -25,6 +27,33 @@ class Page(str):
     def _repr_html_(self) -> str:
         first, _, rest = self.partition("\n")
         return f"<div><b>{escape(first)}</b><pre>{escape(rest)}</pre></div>"
+
+
+def statistics(function: JitFunction) -> dict[str, Any]:
+    """What ``stats()`` gives."""
+    nodes = [node for root in tuple(function.roots.values()) for node in nodes_of(root.branch)]
+    counts = function.counts
+    return {
+        "captures": counts.captures,
+        "python_calls": counts.calls,
+        "native_calls": sum(native.entry.calls() for native in function.natives),
+        "specialised_sizes": function.open_sizes.specialised,
+        "splits": sum(isinstance(node, Decision) for node in nodes),
+        "fallbacks": counts.fallbacks,
+        "capture_s": counts.capture_s,
+        "compile_s": counts.compile_s,
+        "kernels": sum(len(node.segment.compiled.lowered.entries) for node in nodes),
+    }
+
+
+def memory_of(step: CompiledStep) -> dict[str, int]:
+    """What ``memory()`` gives."""
+    sizes = step.segment.sizes()
+    return {
+        "arena_bytes": evaluate(step.compiled.schedule.memory.peak_bytes, sizes),
+        "state_bytes": sum(e.array.nbytes for e in step.entries),
+        "result_bytes": sum(evaluate(v.type.size_bytes, sizes) for v in step.results.values),
+    }
 
 
 def explain_function(function: JitFunction) -> Page:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from autojit.core.errors import out_of_memory_in_step
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
@@ -60,11 +61,16 @@ class TraceOrders:
                 missing = [v for v in node.inputs if v not in orders]
                 stack.extend(missing)
                 if not missing:
-                    found = result_order(
-                        node.op, [orders[v] for v in node.inputs], [v.type for v in node.inputs], node.outputs[0].type
-                    )
+                    found = self._result_order(node)
                     orders.update(dict.fromkeys(node.outputs, found))
         return orders[value]
+
+    def _result_order(self, node: Node) -> Any:
+        given, result = [self.orders[v] for v in node.inputs], node.outputs[0].type
+        try:
+            return result_order(node.op, given, [v.type for v in node.inputs], result)
+        except MemoryError as error:
+            raise out_of_memory_in_step(error, node.source, node.op.name, result) from None
 
     def _order_of_input(self, value: Value) -> Any:
         given = self.given.get(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autojit.nn import functional, grad, init, modules, parallel, parameter, utils
+from autojit.nn import jitted as _jitted  # noqa: F401 - says what jit makes of a module
 from autojit.nn.activation import (
     CELU,
     ELU,

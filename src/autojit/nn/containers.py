@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, cast, overload
 
+from autojit.core.user_warnings import warn
 from autojit.nn.module import Module, _addindent
 from autojit.nn.parameter import Parameter
 from autojit.tensor import Tensor
@@ -408,11 +408,10 @@ class Container(Module):
     """Child modules by keyword; an older name of what every Module can do."""
 
     def __init__(self, **kwargs: Any) -> None:
-        warnings.warn(
+        warn(
             "`nn.Container` is deprecated. All of its functionality is now implemented in `nn.Module`. Subclass that "
             "instead.",
             FutureWarning,
-            stacklevel=2,
         )
         super().__init__()
         for name, module in kwargs.items():

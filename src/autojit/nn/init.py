@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import autojit as aj
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 
 _GAINS = {
@@ -54,10 +54,9 @@ def trunc_normal_(
 ) -> Tensor:
     """Normal, restricted to [a, b], by inverting its distribution function."""
     if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn(
+        warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
             "incorrect.",
-            stacklevel=2,
         )
     with aj.no_grad():
         low, high = _normal_cdf((a - mean) / std), _normal_cdf((b - mean) / std)
@@ -135,7 +134,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
     """The standard deviation; None for an empty tensor, which needs none."""
     if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        warn("Initializing zero-element tensors is a no-op")
         return None
     return calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
 
@@ -194,7 +193,7 @@ def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     old = new[:-1]
 
     def deprecated(*args: Any, **kwargs: Any) -> Tensor:
-        warnings.warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2)
+        warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning)
         return function(*args, **kwargs)
 
     deprecated.__name__ = old

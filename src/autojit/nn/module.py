@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 import autojit as aj
 from autojit.core.source import enter, leave
+from autojit.core.tracebacks import trim
 from autojit.nn.conversion import ConversionMixin
 from autojit.nn.hooks import HOOK_KINDS, HookMixin, registered
 from autojit.nn.parameter import Buffer, Parameter
@@ -92,15 +93,19 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
-        if self._has_call_hooks():
-            return self._call_with_hooks(args, kwargs)
-        if state.trace is None:
-            return self.forward(*args, **kwargs)
-        before = enter(sys._getframe())
         try:
-            return self.forward(*args, **kwargs)
-        finally:
-            leave(before)
+            if self._has_call_hooks():
+                return self._call_with_hooks(args, kwargs)
+            if state.trace is None:
+                return self.forward(*args, **kwargs)
+            before = enter(sys._getframe())
+            try:
+                return self.forward(*args, **kwargs)
+            finally:
+                leave(before)
+        except Exception as error:
+            trim(error)
+            raise
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """The call with its hooks, uncompiled."""

@@ -7,12 +7,12 @@ whose body is compiled once, so that one compiled step serves every length.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.nn import functional as F
 from autojit.nn import init
 from autojit.nn.module import Module
@@ -229,10 +229,9 @@ def _check_options(mode: str, hidden_size: int, num_layers: int, dropout: Any, p
             "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
         )
     if dropout > 0 and num_layers == 1:
-        warnings.warn(
+        warn(
             "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
             f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-            stacklevel=4,
         )
     if not isinstance(hidden_size, int):
         raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 import autojit as aj
+from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
@@ -124,11 +124,10 @@ class StateDictMixin:
             keep_vars: keep the tensors themselves instead of detached ones.
         """
         if args:
-            warnings.warn(
+            warn(
                 "Positional args are being deprecated, use kwargs instead. Refer to "
                 "https://pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.state_dict for details.",
                 FutureWarning,
-                stacklevel=2,
             )
             given = (*args, *(destination, prefix, keep_vars)[len(args) :])
             destination, prefix, keep_vars = given[:3]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import DType, bool_
-from autojit.core.errors import DTypeError, ShapeError
+from autojit.core.errors import AutojitError, DTypeError, ShapeError
 from autojit.core.ports import transforms_port
 from autojit.core.records import record
 from autojit.core.types import TensorType
@@ -52,6 +52,14 @@ class HoldsGraphs(EqualByText, Structured, abstract=True):
             raise ShapeError(f"{self.name}: {what} takes {len(expected)} operands, not {len(types)}")
         for place, (found, wanted) in enumerate(zip(types, expected, strict=True)):
             check_type(f"{self.name}: operand {place} of {what}", found, wanted)
+
+
+def evaluate_round(body: Graph, arrays: Sequence[Any], number: int) -> list[Any]:
+    """One round of a loop by the reference; what goes wrong in it is told with its number."""
+    try:
+        return evaluate(body, arrays)
+    except AutojitError as error:
+        raise error.with_facts({"round": number}) from None
 
 
 def check_type(what: str, found: TensorType, wanted: TensorType) -> None:

@@ -275,11 +275,20 @@ def check_aligned(op: str, x: TensorType, index: TensorType, axis: int) -> None:
         )
 
 
+FROM_THE_FRONT = 1 << 62
+"""Taken from a negative index by functions that do not count from the end: no table has a place for what is left, and
+the error can still name the index that the user gave."""
+
+
 def out_of_range(op: str, index: NDArray[Any], axis: int, extent: int) -> IndexOutOfRangeError:
-    """The error naming the first bad entry of an index along an axis of ``extent``."""
-    bad = index[(index < -extent) | (index >= extent)]
-    worst = int(bad.flat[0]) if bad.size else 0
-    return IndexOutOfRangeError(f"{op}: index {worst} is out of bounds for dimension {axis} with size {extent}")
+    """The error naming the first bad entry of an index along an axis of ``extent``, its position and what is valid."""
+    bad = (index < -extent) | (index >= extent)
+    position = tuple(np.argwhere(bad)[0].tolist()) if bad.any() else ()
+    worst = int(index[position]) if bad.any() else 0
+    worst += FROM_THE_FRONT if worst < -FROM_THE_FRONT // 2 else 0
+    facts: dict[str, object] = {"position": f"{position} of the index"} if position else {}
+    facts["valid"] = f"0 to {extent - 1}" if extent else "none, the dimension is empty"
+    return IndexOutOfRangeError(f"{op}: index {worst} is out of bounds for dimension {axis} with size {extent}", facts)
 
 
 def out_of_range_nd(op: str, shape: Shape, indices: Sequence[NDArray[Any]]) -> IndexOutOfRangeError:

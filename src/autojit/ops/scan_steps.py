@@ -18,7 +18,6 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value, replace
-from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.control_flow import (
@@ -26,6 +25,7 @@ from autojit.ops.control_flow import (
     as_tuple,
     batched_graph,
     check_type,
+    evaluate_round,
     filled,
     floats,
     flows,
@@ -83,7 +83,7 @@ class Scan(HoldsGraphs):
         made = [v.type for v in self.body.outputs[first:]]
         results = [np.empty((self.length, *t.shape), t.dtype.numpy) for t in made]
         for step in reversed(range(self.length)) if self.reverse else range(self.length):
-            found = evaluate(self.body, [*carried, *[np.asarray(x[step]) for x in stacks], *constants])
+            found = evaluate_round(self.body, [*carried, *[np.asarray(x[step]) for x in stacks], *constants], step)
             carried = found[:first]
             for stack, y in zip(results, found[first:], strict=True):
                 stack[step] = y

@@ -22,7 +22,6 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Graph, Value, replace
-from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Operands, bind
 from autojit.ir.text import parse_graph
 from autojit.ops.control_flow import (
@@ -30,6 +29,7 @@ from autojit.ops.control_flow import (
     as_tuple,
     batched_graph,
     check_type,
+    evaluate_round,
     filled,
     floats,
     flows,
@@ -137,7 +137,7 @@ class WhileLoop(HoldsGraphs):
                 order = reversed(order)
             for step in order:
                 read = [tapes[k][step] for k in sweep.reads]
-                found = evaluate(sweep.body, [*carried, *read, *constants])
+                found = evaluate_round(sweep.body, [*carried, *read, *constants], step)
                 carried[:] = found[: sweep.carries]
                 for tape, y in zip(pushed, found[sweep.carries :], strict=True):
                     tape.append(y)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import bisect
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from autojit.core.user_warnings import warn
 from autojit.optim.optimizer import Optimizer
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
@@ -113,12 +113,11 @@ class LRScheduler:
         if self._step_count != 1 or self._is_initial or self.optimizer._is_captured:
             return
         if self.optimizer._step_calls == self._optimizer_calls:
-            warnings.warn(
+            warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. You should call them in the "
                 "opposite order: `optimizer.step()` before `lr_scheduler.step()`; otherwise the first value of the "
                 "schedule is skipped.",
                 UserWarning,
-                stacklevel=3,
             )
 
     def _current(self) -> list[Any]:

@@ -6,7 +6,6 @@ An algorithm defines ``_update(p, grad, state, group)`` for one parameter; ``ste
 from __future__ import annotations
 
 import functools
-import warnings
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from typing import Any
 import autojit as aj
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
+from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, stepping
 from autojit.optim.param_group import ParamGroup
@@ -179,10 +179,9 @@ class Optimizer:
         for name, default in self.defaults.items():
             dict.setdefault(group, name, default)
         if len({id(p) for p in params}) != len(params):
-            warnings.warn(
+            warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
                 "see github.com/pytorch/pytorch/issues/40967 for more information",
-                stacklevel=3,
             )
         if any(("param_names" in group) != ("param_names" in other) for other in self.param_groups):
             raise ValueError(

@@ -41,7 +41,7 @@ def open_bodies(graph: Graph) -> Graph:
         if node.op.name in CALLS:
             body = open_bodies(node.op.graph)  # type: ignore[attr-defined]
             tracers = [builder.tracer(v) for v in inputs]
-            outputs = [y.value for y in inline(body, tracers, _Maker(builder))]
+            outputs = [y.value for y in inline(body, tracers, _Maker(builder), builder)]
         elif node.op.name in NESTED:
             opened = node.op.with_graphs([open_bodies(g) for g in node.op.graphs()])  # type: ignore[attr-defined]
             if isinstance(opened, Scan) and opened.length == 1:
@@ -61,7 +61,7 @@ def _single_step(builder: GraphBuilder, scan: Scan, inputs: Sequence[Value]) -> 
     given[first:rest] = [
         reshape(x, v.type.shape) for x, v in zip(given[first:rest], scan.body.inputs[first:rest], strict=True)
     ]
-    found = inline(scan.body, given, _Maker(builder))
+    found = inline(scan.body, given, _Maker(builder), builder)
     found[first:] = [reshape(y, (1, *y.spec.shape)) for y in found[first:]]
     return [y.value for y in found]
 

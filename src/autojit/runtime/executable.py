@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from autojit.codegen.cpu.lowered import LoweredStep
+    from autojit.runtime.diagnosis import Diagnosis
 
     Array = npt.NDArray[Any]
 
@@ -115,6 +116,7 @@ class Executable:
         self.symbols: tuple[str, ...] = sizes.symbols if sizes is not None else ()
         self.counted: tuple[str, ...] = sizes.counted if sizes is not None else ()
         self.sizes_address = sizes.table.ctypes.data if sizes is not None else 0
+        self.diagnosis: Diagnosis | None = None
         self._rows: list[KernelRow] | None = None  # made when somebody watches
         self.error_address = self._failures.address
         self.raise_errors = self._failures.raise_errors
@@ -143,9 +145,22 @@ class Executable:
         sizes = self.sizes_of([array.shape for array in inputs])
         if outputs is None:
             shapes = self.storage_shapes(sizes)
-            outputs = [allocate_array(shape, spec.dtype) for shape, spec in zip(shapes, self.outputs, strict=True)]
+            outputs = [self.allocate(k, shape) for k, shape in enumerate(shapes)]
         self._check(inputs, outputs, sizes)
         return [*self.run_with(inputs, outputs, sizes)]
+
+    def allocate(self, output: int, shape: tuple[int, ...], order: Sequence[int] | None = None) -> Array:
+        """An array for an output; ``order`` as in `allocate_array`.
+
+        Raises:
+            OutOfMemoryError: it names the op that makes the output, and its line.
+        """
+        try:
+            return allocate_array(shape, self.outputs[output].dtype, order)
+        except MemoryError as error:
+            if self.diagnosis is None or self._lowered is None:
+                raise
+            raise self.diagnosis.out_of_memory(error, self._lowered.schedule.outputs[output]) from None
 
     def _finished(self, outputs: Sequence[Array], sizes: SizeProgram) -> list[Array]:
         """The first results, in arrays that the call was given: those that it counted are cut to their size."""
@@ -224,6 +239,11 @@ class Executable:
         if self._rows is None:
             self._rows = kernel_rows(self._lowered)
         run_entries(self._words, self._native, self.table_address, self._rows, observer)
+
+    @property
+    def table(self) -> Any:
+        """The words of the table: addresses of inputs and outputs, those of the last call where calls change them."""
+        return self._table
 
     def set_pointer(self, entry: int, address: int) -> None:
         """Set a table entry that calls do not change: state whose memory stays in place. Only with the gate."""

@@ -7,14 +7,18 @@ exception here, because none may cross native code.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.codegen.cpu.control_ir import INTERRUPTED
 from autojit.codegen.cpu.kernel_text import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.cpu.lowered import Reporter
-from autojit.core.errors import CompileError, IndexOutOfRangeError
+from autojit.core.errors import AutojitError, CompileError, IndexOutOfRangeError
+
+if TYPE_CHECKING:
+    from autojit.ir.graph import Node
+    from autojit.runtime.diagnosis import Diagnosis
 
 
 class Failures:
@@ -31,6 +35,7 @@ class Failures:
         self._reporters = reporters
         self.expected_answers = 0
         self._in_loops: list[tuple[int, Any]] = []  # per run of a nested plan, counted by a word
+        self.diagnosis: Diagnosis | None = None  # of the step, once it is bound to memory
         self.address = int(self._words.ctypes.data)
 
     def expect(self, answers: int, runs: Any = None) -> None:
@@ -79,29 +84,49 @@ class Failures:
         if self._raised:
             failure = self._raised[0]
             self._raised.clear()
+            if isinstance(failure, MemoryError) and self.diagnosis is not None:
+                raise self.diagnosis.out_of_memory(failure) from None
             raise failure
         if word == 0:
             return
         if word == INTERRUPTED:
             raise KeyboardInterrupt("during a loop")
         site = word & 0xFFFFFFFF
-        raise reported_error(self._reporters[word >> 32], site, position)
+        raise reported_error(self._reporters[word >> 32], site, position, self.diagnosis)
 
 
-def reported_error(reporter: Reporter, site: int, position: int) -> Exception:
-    """The error behind a kernel's report (see ``codegen.cpu.kernel_text``)."""
-    if FAILURE_SITE <= site < ACCESS_SITE:
-        op: Any = reporter.failing[site - FAILURE_SITE]
-        failure: Exception = op.failure(position)
-        return failure
+def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diagnosis | None = None) -> BaseException:
+    """The error behind a kernel's report (see ``codegen.cpu.kernel_text``), with the value where it can be found."""
     if site < ACCESS_SITE:
-        node = reporter.lookups[site - 1]
-        operand = node.inputs[0].type
-        facts = {"indexed": operand, "at": node.source}
-        return IndexOutOfRangeError(f"{node.op.name}: an index is out of bounds for {operand}", facts)
+        node = _failed_node(reporter, site)
+        known = None if diagnosis is None or node is None else diagnosis.error_of(node)
+        if known is not None and node is not None:
+            indexed = {"indexed": node.inputs[0].type} if site < FAILURE_SITE else {}
+            return known.with_facts(indexed).found_at(node.source, node.op.name)
+        failure: BaseException
+        if site >= FAILURE_SITE:
+            op: Any = reporter.failing[site - FAILURE_SITE]
+            failure = op.failure(position)
+        else:
+            lookup = reporter.lookups[site - 1]
+            operand = lookup.inputs[0].type
+            failure = IndexOutOfRangeError(
+                f"{lookup.op.name}: an index is out of bounds for {operand}", {"indexed": operand}
+            )
+        is_told = isinstance(failure, AutojitError) and node is not None
+        return failure.found_at(node.source, node.op.name) if is_told else failure  # type: ignore[union-attr, attr-defined]
     facts = {
         "ops": ", ".join(dict.fromkeys(n.op.name for n in reporter.nodes)),
         "at": ", ".join(dict.fromkeys(str(n.source) for n in reporter.nodes)),
         "access": f"{site - ACCESS_SITE} at position {position}",
     }
     return CompileError("out of bounds", facts, "this is a defect of autojit: report it with the graph text")
+
+
+def _failed_node(reporter: Reporter, site: int) -> Node | None:
+    """The node behind a site; None where several of a kernel could be meant."""
+    if site < FAILURE_SITE:
+        return reporter.lookups[site - 1]
+    op = reporter.failing[site - FAILURE_SITE]
+    alike = [node for node in reporter.nodes if node.op == op]
+    return alike[0] if len(alike) == 1 else None

@@ -44,8 +44,8 @@ class Mapping:
         slack_bytes = HUGE_PAGE_BYTES if size_bytes >= HUGE_PAGE_BYTES else 0
         try:
             self._map = mmap.mmap(-1, max(size_bytes, 1) + slack_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except (OSError, OverflowError) as error:
-            raise MemoryError(f"cannot allocate {size_bytes} bytes") from error
+        except (OSError, ValueError, OverflowError):
+            raise MemoryError(f"cannot allocate {size_bytes} bytes") from None
         if slack_bytes and hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # a kernel built without huge pages: ordinary ones serve, only slower
                 self._map.madvise(mmap.MADV_HUGEPAGE)
@@ -162,12 +162,9 @@ class BlockCache:
     def _map(self, bucket_bytes: int) -> Mapping:
         try:
             return Mapping(bucket_bytes)
-        except (OSError, ValueError, OverflowError):
+        except MemoryError:
             self.clear()  # other sizes may hold what this one needs
-        try:
-            return Mapping(bucket_bytes)
-        except (OSError, ValueError, OverflowError):
-            raise MemoryError(f"cannot map {bucket_bytes} bytes for an array") from None
+        return Mapping(bucket_bytes)
 
 
 class _Block:

@@ -19,7 +19,6 @@ import os
 import stat
 import struct
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from autojit.core.errors import ArgumentError
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
 from autojit.core.undivided import undivided
+from autojit.core.user_warnings import warn
 from autojit.runtime.llvm import compile_all, compile_to_object, llvm_identity
 
 EMITTER_VERSION = 2
@@ -358,7 +358,7 @@ class ObjectCache:
         if not self._warned:
             self._warned = True
             message = f"autojit's object cache is not used: {reason}; set AUTOJIT_CACHE_DIR to a private directory"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            warn(message, RuntimeWarning)
 
 
 def default_cache() -> ObjectCache:

@@ -28,11 +28,13 @@ from autojit.codegen.cpu.lowered import (
     Word,
     Words,
 )  # fmt: skip
+from autojit.core.errors import AutojitError, out_of_memory_in_step
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.runtime.bodies import Loading, builtin_address, load_kernels, plan_object
+from autojit.runtime.diagnosis import Diagnosis, array_at, out_of_memory
 from autojit.runtime.executable import Executable, OutputSpec
 from autojit.runtime.failures import Failures
 from autojit.runtime.memory import Arena
@@ -347,6 +349,10 @@ class PlanBuilder:
             try:
                 body(context)
                 failures.answered()
+            except AutojitError as error:
+                failures.caught(error.found_at(node.source, node.op.name))
+            except MemoryError as error:
+                failures.caught(out_of_memory_in_step(error, node.source, node.op.name, node.outputs[0].type))
             except BaseException as error:  # must not cross native code: raised when the step has ended
                 failures.caught(error)
 
@@ -357,7 +363,7 @@ class PlanBuilder:
                 types = [concrete(t, values) for t in whole]
                 inputs = [concrete(v.type, values) for v in node.inputs]
                 pointers = (ctypes.c_void_p * len(types)).from_address(context)
-                arrays = [_array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
+                arrays = [array_at(p or 0, t) for p, t in zip(pointers, types, strict=True)]
                 operands = [a.reshape(t.shape) for a, t in zip(arrays[:count], inputs, strict=True)]
                 bound[:] = addresses, operands, arrays[count:]
             with np.errstate(all="ignore"):
@@ -377,27 +383,23 @@ def _scratch_of(entry: Entry) -> list[Scratch]:
     return found + [a.base for a in entry.arguments if isinstance(a, Sliced) and isinstance(a.base, Scratch)]
 
 
-def _array_at(address: int, type: Any) -> Any:
-    if type.size == 0:
-        return np.empty(type.shape, type.dtype.numpy)
-    raw = (ctypes.c_char * type.size_bytes).from_address(address)
-    return np.frombuffer(raw, type.dtype.numpy).reshape(type.shape)
-
-
 def build_executable(
     lowered: LoweredStep, fixed_inputs: Mapping[int, int], fixed_outputs: Mapping[int, int]
 ) -> Executable:
     """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) move by `move_fixed` only."""
     schedule = lowered.schedule
-    builder = PlanBuilder(lowered, _fixed(lowered, fixed_inputs, fixed_outputs))
-    plan = builder.plan()
+    try:
+        builder = PlanBuilder(lowered, _fixed(lowered, fixed_inputs, fixed_outputs))
+        plan = builder.plan()
+    except MemoryError as error:
+        raise out_of_memory(lowered, error, {}) from None
     sizes = builder.sizes
     types = [v.type for v in schedule.graph.outputs]
     specs = [
         OutputSpec(t.shape, t.dtype.numpy, upper_bound(t.size, builder.bounds), builder.place(v))
         for t, v in zip(types, schedule.outputs, strict=True)
     ]
-    return Executable(
+    executable = Executable(
         plan_object(),
         len(schedule.graph.inputs),
         specs,
@@ -407,6 +409,10 @@ def build_executable(
         lowered=lowered,
         keep=builder,
     )
+    executable.diagnosis = builder.failures.diagnosis = Diagnosis(
+        lowered, executable.table, dict if sizes is None else sizes.values
+    )
+    return executable
 
 
 def move_fixed(executable: Executable, inputs: Mapping[int, int], outputs: Mapping[int, int]) -> bool:

@@ -15,8 +15,9 @@ from types import FunctionType
 from typing import Any
 
 from autojit.core.dtypes import DType
-from autojit.core.errors import ArgumentKindError, CompileError, TraceError
+from autojit.core.errors import ArgumentKindError, CompileError, TraceError, out_of_memory
 from autojit.core.source import here, relay
+from autojit.core.tracebacks import trim
 from autojit.tensor.refused_dtypes import REFUSED, refuse_kinds
 from autojit.tensor.tensor import Tensor
 
@@ -46,6 +47,9 @@ def with_argument_errors(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments, **options)
         except Exception as error:
             raise_for_kinds(function, arguments, options, error)
+            trim(error)
+            if isinstance(error, MemoryError):
+                raise out_of_memory(error) from None
             raise
 
     kinds = REFUSED.get(function.__name__)
@@ -66,6 +70,9 @@ def _refusing(function: Callable[..., Any], kinds: frozenset[str]) -> Callable[.
             return function(*arguments, **options)
         except Exception as error:
             raise_for_kinds(function, arguments, options, error)
+            trim(error)
+            if isinstance(error, MemoryError):
+                raise out_of_memory(error) from None
             raise
 
     relay(called)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.errors import UsageError
+from autojit.core.user_warnings import warn
 from autojit.tensor.conversion import array_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.recording import wants_grad
@@ -78,10 +78,9 @@ def warn_of_hooks(t: Tensor) -> None:
     hooks = getattr(t, "_backward_hooks", None) or {}
     for hook in hooks.values():
         if not getattr(hook, "__torch_unserializable__", False):
-            warnings.warn(
+            warn(
                 f"backward hook {hook!r} on tensor will not be serialized; take it off before saving if that is meant",
                 UserWarning,
-                stacklevel=4,
             )
 
 

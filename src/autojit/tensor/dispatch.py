@@ -12,10 +12,11 @@ import numpy as np
 
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType
-from autojit.core.errors import TraceError, UsageError, tensor_expected
+from autojit.core.errors import TraceError, UsageError, out_of_memory, tensor_expected
 from autojit.core.ports import sparse_port
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import for_history, here_inside
+from autojit.core.tracebacks import trim
 from autojit.core.types import TensorType
 from autojit.ir.concrete import hinted
 from autojit.ir.op import Op
@@ -156,10 +157,15 @@ def _retry(op: Op, operands: Sequence[Tensor], error: Exception) -> Any:
             "return it from the step, or call .detach() and keep the returned value",
         ) from None
     if isinstance(error, MemoryError):
-        raise error
-    op.result_type(*[type_of(t) for t in operands])
+        raise out_of_memory(error) from None
+    try:
+        op.result_type(*[type_of(t) for t in operands])
+    except Exception as refusal:
+        trim(refusal)
+        raise
     if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
         return quietly(op.eager, *[t._array for t in operands])
+    trim(error)
     raise error
 
 

@@ -11,9 +11,10 @@ from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
 from autojit.core.errors import DTypeError, IndexingError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
+from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.ops.sources import is_one
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import add, clamp, lt, mul, where
+from autojit.tensor.functions_elementwise import add, clamp, lt, mul, sub, where
 from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
 from autojit.tensor.state import state
@@ -55,7 +56,7 @@ def from_the_front(index: Tensor, what: str) -> Tensor:
         if array.size and array.min() < 0:
             raise IndexOutOfRangeError(f"{what}(): index {int(array.min())} is out of bounds", {"index": index})
         return index
-    return where(lt(index, 0), number(np.iinfo(np.int64).min, int64), index)  # type: ignore[no-any-return]
+    return where(lt(index, 0), sub(index, number(FROM_THE_FRONT, int64)), index)  # type: ignore[no-any-return]
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:

@@ -6,7 +6,6 @@ and hooks registered before go on seeing the gradient of the old value. A retain
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 from autojit.core.dtypes import DType
 from autojit.core.errors import OldNameWarning, UsageError
 from autojit.core.ports import ports
+from autojit.core.tracebacks import trim
+from autojit.core.user_warnings import warn
 from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
 from autojit.tensor.recording import shows_grad, wants_grad
 from autojit.tensor.state import bump_guard_epoch, state
@@ -25,12 +26,11 @@ def get_grad(self: Tensor) -> Tensor | None:
     if state.trace is not None and self._array is not None:
         return state.trace.read_grad(self)  # type: ignore[no-any-return]
     if self._grad is None and self._grad_fn is not None and not self._retains_grad:
-        warnings.warn(
+        warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
             "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf "
             "Tensor, use .retain_grad() on the non-leaf Tensor.",
             UserWarning,
-            stacklevel=3,
         )
     return lent_gradient(self)
 
@@ -130,7 +130,11 @@ def backward(
     """Add the derivative of this tensor to ``.grad`` of the leaves it depends on; see ``autograd.backward``."""
     assert ports.backward is not None
     retain_graph = renamed("retain_variables", retain_variables, "retain_graph", retain_graph)
-    ports.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    try:
+        ports.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    except Exception as error:
+        trim(error)
+        raise
 
 
 def renamed(old: str, given: Any, new: str, present: Any) -> Any:
@@ -141,7 +145,7 @@ def renamed(old: str, given: Any, new: str, present: Any) -> Any:
     """
     if given is None:
         return present
-    warnings.warn(f"`{old}` is deprecated. Use `{new}` instead.", OldNameWarning, stacklevel=3)
+    warn(f"`{old}` is deprecated. Use `{new}` instead.", OldNameWarning)
     if present is not None and present is not given:
         raise UsageError(f"`{new}` and `{old}` (deprecated) arguments both passed to `backward()`", {}, f"use `{new}`")
     return given

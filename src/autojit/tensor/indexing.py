@@ -7,7 +7,6 @@ follows.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,8 @@ from autojit import ops
 from autojit.core.dtypes import bool_, int64, uint8
 from autojit.core.errors import ArgumentError, IndexingError, IndexOutOfRangeError
 from autojit.core.sizes import agree, as_extent, is_symbolic, surely_equal
+from autojit.core.tracebacks import trim
+from autojit.core.user_warnings import warn
 from autojit.ir.op import bind
 from autojit.ops.shape import Slice, permute, reshape, slice_span
 from autojit.tensor.functions_elementwise import clamp, minimum, where
@@ -66,11 +67,15 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         index = _as_tuple(index)
     if type(index) is Tensor and type_of(index).dtype is bool_ and type_of(index).shape == type_of(x).shape:
         return x.masked_select(index)  # type: ignore[no-any-return]
-    subscript = normalize(x, index)
-    seen = _view(x, subscript)
-    if not subscript.is_advanced:
-        return seen if seen is not x else x.view(x.shape)
-    found = _gather(seen, subscript)
+    try:
+        subscript = normalize(x, index)
+        seen = _view(x, subscript)
+        if not subscript.is_advanced:
+            return seen if seen is not x else x.view(x.shape)
+        found = _gather(seen, subscript)
+    except Exception as error:
+        trim(error)
+        raise
     if state.trace is not None and all(i is None or type_of(i).ndim == 0 for i in subscript.indices):
         found.__dict__["write_back"] = partial(setitem, x, index)  # as with ints, it is a view
     return found
@@ -82,11 +87,10 @@ def _as_tuple(index: list[Any]) -> Any:
         i is None or i is Ellipsis or isinstance(i, Tensor | Sequence | slice | np.ndarray) for i in index
     ):
         return index
-    warnings.warn(
+    warn(
         "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], "
         "or x[tensor(seq)] for an index array",
         UserWarning,
-        stacklevel=3,
     )
     return tuple(index)
 

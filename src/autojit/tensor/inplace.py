@@ -14,6 +14,7 @@ import numpy as np
 
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.source import here
+from autojit.core.tracebacks import trim
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import root_value, value_of
 from autojit.tensor.node import Node, move_retained, sequence_mark
@@ -82,7 +83,11 @@ def in_place(
         shares = old._array is not None and old._array is x._array
         same = _with_history_of(alias(x), x) if shares else old
         arguments = (same, *arguments[1:])  # x itself, saved in its own history, is a cycle
-    new = function(old, *arguments, **options)
+    try:
+        new = function(old, *arguments, **options)
+    except Exception as error:
+        trim(error)
+        raise
     replace(x, new, method, old, mark)
     return x
 
@@ -171,7 +176,13 @@ def copy_into(x: Tensor, source: Tensor, method: str = "copy_") -> Tensor:
 def _fitting(source: Tensor, x: Tensor) -> Tensor:
     """The source in the dtype and shape of ``x``."""
     new = cast(source, type_of(x).dtype)
-    return new if type_of(new).shape == type_of(x).shape else new.expand(type_of(x).shape)
+    if type_of(new).shape == type_of(x).shape:
+        return new
+    try:
+        return new.expand(type_of(x).shape)  # type: ignore[no-any-return]
+    except Exception as error:
+        trim(error)
+        raise
 
 
 def _continue(x: Tensor, node: Node) -> None:

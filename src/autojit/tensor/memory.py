@@ -6,7 +6,6 @@ was saved for backward before notices the change that follows.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from autojit.core.errors import TraceError, UsageError
 from autojit.core.layout import strided
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.source import here
+from autojit.core.user_warnings import warn
 from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
@@ -25,7 +25,7 @@ from autojit.tensor.memory_orders import order_of, places_of
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import shows_grad, wants_grad
-from autojit.tensor.state import carry, state
+from autojit.tensor.state import carry, quietly, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
 from autojit.tensor.view_rules import leaf_written
@@ -73,7 +73,7 @@ def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tenso
         return self
     array = self._array
     if memory_format is contiguous_format and type(array) is np.ndarray and state.divert is None:
-        copied = in_one_node(cast_to(type_of(self).dtype), (self,), lambda: wrap(array.copy()))
+        copied = in_one_node(cast_to(type_of(self).dtype), (self,), lambda: wrap(quietly(array.copy)))
         return rename_node(copied, "CloneBackward0")
     return laid_out(clone(self), _axis_order(self, memory_format))
 
@@ -412,7 +412,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     if root.flags.c_contiguous and start + count <= root.size:
         array = root.reshape(-1)[start : start + count].reshape(shape)
     else:
-        array = np.zeros(shape, root.dtype)
+        array = quietly(np.zeros, shape, root.dtype)
         kept = self._array.reshape(-1)[:count]
         array.reshape(-1)[: kept.size] = kept
     _look_at(self, wrap(array))
@@ -427,13 +427,13 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
 
 def resize(self: Tensor, *sizes: Any) -> Tensor:
     """``view`` under its old name."""
-    warnings.warn("non-inplace resize is deprecated", UserWarning, stacklevel=2)
+    warn("non-inplace resize is deprecated", UserWarning)
     return self.view(*sizes)  # type: ignore[no-any-return]
 
 
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """``view_as`` under its old name."""
-    warnings.warn("non-inplace resize_as is deprecated", UserWarning, stacklevel=2)
+    warn("non-inplace resize_as is deprecated", UserWarning)
     return self.view_as(tensor)  # type: ignore[no-any-return]
 
 
@@ -448,7 +448,7 @@ def empty_strided(
     """A tensor of a shape with given strides (in elements) and unspecified elements (zeros, so that results repeat)."""
     wanted = dtype or default_dtype()
     span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if np.prod(size) else 0
-    flat = np.zeros(span, wanted.numpy)
+    flat = quietly(np.zeros, span, wanted.numpy)
     steps = [step * wanted.size_bytes for step in stride]
     made = wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps))
     made.requires_grad = requires_grad

@@ -8,15 +8,15 @@ numbers.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import UsageError
+from autojit.core.errors import UsageError, out_of_memory
 from autojit.core.layout import strided
 from autojit.core.source import relay
+from autojit.core.user_warnings import warn
 from autojit.tensor import factories, random
 from autojit.tensor.argument_errors import raise_for_kinds
 from autojit.tensor.inplace import copy_into
@@ -193,10 +193,11 @@ def with_layout(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def making(*arguments: Any, **options: Any) -> Any:
-        if not options:
-            return function(*arguments)
-        layout = _layout_among(options)
-        found = function(*arguments, **options)
+        layout = _layout_among(options) if options else None
+        try:
+            found = function(*arguments, **options)
+        except MemoryError as error:
+            raise out_of_memory(error) from None
         return found if layout is None else found.to_sparse(layout=layout)
 
     relay(making)
@@ -221,7 +222,10 @@ def _making(function: Callable[..., Any]) -> Callable[..., Any]:
             arguments = (options.pop("size"),)
         if out is None:
             layout = _layout_among(options) if options else None
-            found = function(*arguments, **options)
+            try:
+                found = function(*arguments, **options)
+            except MemoryError as error:
+                raise out_of_memory(error) from None
             return found if layout is None else found.to_sparse(layout=layout)
         if keeps_dtype:
             options.setdefault("dtype", type_of(out).dtype)
@@ -290,10 +294,9 @@ def _put(name: str, place: Tensor, result: Tensor) -> None:
 
 def _resize(place: Tensor, shape: tuple[int, ...]) -> None:
     if type_of(place).size:
-        warnings.warn(
+        warn(
             f"An output with one or more elements was resized since it had shape {list(type_of(place).shape)}, which "
             f"does not match the required output shape {list(shape)}; give it no elements before: out.resize_(0)",
             UserWarning,
-            stacklevel=5,
         )
     resize_(place, *shape)

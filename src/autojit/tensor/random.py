@@ -31,7 +31,7 @@ from autojit.tensor.inplace import check_writable, copy_into
 from autojit.tensor.kernels import LARGE
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
-from autojit.tensor.state import grad_mode, state
+from autojit.tensor.state import grad_mode, quietly, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 
 _DEFAULT_SEED = 67280421310721  # torch's
@@ -298,10 +298,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return _with_zero_slope(drawn, input) if p is None else drawn
 
 
+def _are_probabilities(p: Any) -> bool:
+    return bool(((p >= 0) & (p <= 1)).all())
+
+
 def _require_probability(p: Any) -> None:
     """RuntimeError for a probability outside [0, 1], where its value is known."""
     if isinstance(p, Tensor):
-        is_wrong = state.trace is None and p._array is not None and not ((p._array >= 0) & (p._array <= 1)).all()
+        is_wrong = state.trace is None and p._array is not None and not quietly(_are_probabilities, p._array)
     else:
         is_wrong = not 0 <= p <= 1
     if is_wrong:

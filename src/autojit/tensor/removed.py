@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NoReturn
 
 from autojit.core.errors import UsageError
+from autojit.core.user_warnings import warn
 from autojit.tensor.tensor import Tensor
 
 
 def get_volatile(self: Tensor) -> bool:
     """Always False; warns."""
-    warnings.warn("volatile was removed (Variable.volatile is always False)", UserWarning, stacklevel=2)
+    warn("volatile was removed (Variable.volatile is always False)", UserWarning)
     return False
 
 
 def set_volatile(self: Tensor, value: bool) -> None:
     """Nothing; warns."""
-    warn_volatile(stacklevel=3)
+    warn_volatile()
 
 
-def warn_volatile(stacklevel: int) -> None:
+def warn_volatile() -> None:
     """Say what replaces ``volatile``."""
-    warnings.warn(
-        "volatile was removed and now has no effect. Use `with no_grad():` instead.", UserWarning, stacklevel=stacklevel
-    )
+    warn("volatile was removed and now has no effect. Use `with no_grad():` instead.", UserWarning)
 
 
 def reinforce(self: Tensor, reward: Any = None) -> NoReturn:

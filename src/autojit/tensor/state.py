@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.config import config
+from autojit.core.errors import out_of_memory
 
 if TYPE_CHECKING:
     from autojit.core.ports import Trace
@@ -251,6 +252,8 @@ def quietly(function: Any, *arguments: Any) -> Any:
     """Call with NumPy's floating-point warnings off, also from within an eager rule."""
     try:
         return state.quiet.run(function, *arguments)
+    except MemoryError as error:
+        raise out_of_memory(error) from None
     except RuntimeError as error:
         if "cannot enter context" not in str(error):
             raise

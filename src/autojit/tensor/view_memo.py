@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from autojit.core.device import CPU
 from autojit.core.source import here
+from autojit.core.tracebacks import trim
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import attach_views
@@ -116,12 +117,16 @@ def remembered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @wraps(function)
     def view(input: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        if options:
-            return function(input, *arguments, **options)
-        key, found = recall((name, arguments), input)
-        if found is None:
-            found = function(input, *arguments)
-            keep(key, input, found)
-        return found
+        try:
+            if options:
+                return function(input, *arguments, **options)
+            key, found = recall((name, arguments), input)
+            if found is None:
+                found = function(input, *arguments)
+                keep(key, input, found)
+            return found
+        except Exception as error:
+            trim(error)
+            raise
 
     return view

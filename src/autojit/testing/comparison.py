@@ -7,7 +7,6 @@ has its own comparison. The default tolerances depend on the dtype and are those
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import autojit as aj
+from autojit.core.user_warnings import warn
 
 # (relative, absolute) tolerance by name of the dtype: about the cube root of the unit in the last place, as in PyTorch
 TOLERANCES = {
@@ -111,7 +111,7 @@ def assert_allclose(
     msg: str = "",
 ) -> None:
     """The old name of ``assert_close``: converts both sides to tensors, takes NaNs for equal, ignores dtypes."""
-    warnings.warn("assert_allclose() is deprecated; use assert_close()", FutureWarning, stacklevel=2)
+    warn("assert_allclose() is deprecated; use assert_close()", FutureWarning)
     sides = [x if isinstance(x, aj.Tensor) else aj.tensor(x) for x in (actual, expected)]
     assert_close(*sides, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, msg=msg or None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.device import Device
+from autojit.core.user_warnings import warn
 from autojit.tensor.functions_shape import sizes_of
 
 DEFAULT_RANGE = (-9, 9)  # bool: 0 and 1; uint8: 0 to 9; integers reach both ends, as in PyTorch
@@ -94,7 +94,7 @@ def _range(dtype: aj.dtype, low: float | None, high: float | None) -> tuple[Any,
     first = lowest if low is None else low
     last = highest if high is None else high
     if first == last and is_real:
-        warnings.warn(f"Passing `low==high` is deprecated: every element is {low}", FutureWarning, stacklevel=3)
+        warn(f"Passing `low==high` is deprecated: every element is {low}", FutureWarning)
     elif first >= last:
         raise ValueError(f"`low` must be less than `high`, but got {first} >= {last}")
     if not is_real:

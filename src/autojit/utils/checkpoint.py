@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,6 +24,7 @@ from autojit.autograd.running import current_walk
 from autojit.core.errors import DifferentiationError, UsageError
 from autojit.core.source import here
 from autojit.core.types import TensorType
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.random import get_rng_state, set_rng_state
 from autojit.tensor.saved import Packed
@@ -281,11 +281,10 @@ def checkpoint(
         tensor([  5.4366, 218.3926])
     """
     if use_reentrant is None:
-        warnings.warn(
+        warn(
             "checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended; "
             "use_reentrant=True keeps the old behaviour.",
             UserWarning,
-            stacklevel=2,
         )
         use_reentrant = True
     if not use_reentrant:
@@ -369,7 +368,7 @@ class CheckpointFunction(Function):
     def forward(ctx: Any, function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
         """Run without recording."""
         if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+            warn("None of the inputs have requires_grad=True. Gradients will be None")
         ctx.function = function
         ctx.numbers = get_rng_state() if preserve else None
         ctx.places = [k for k, a in enumerate(args) if isinstance(a, Tensor)]
@@ -416,9 +415,7 @@ def checkpoint_sequential(
         tensor(40.)
     """
     if use_reentrant is None:
-        warnings.warn(
-            "checkpoint_sequential: the use_reentrant parameter should be passed explicitly.", UserWarning, stacklevel=2
-        )
+        warn("checkpoint_sequential: the use_reentrant parameter should be passed explicitly.", UserWarning)
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
@@ -450,7 +447,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warn when none of the tensors requires a gradient."""
     if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
-        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+        warn("None of the inputs have requires_grad=True. Gradients will be None")
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:

@@ -6,10 +6,10 @@ matter, so that no warning is given for it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.node import RemovableHandle
 
@@ -39,11 +39,10 @@ def warn_if_has_hooks(tensor: Tensor) -> None:
     """
     for hook in (tensor._backward_hooks or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):
-            warnings.warn(
+            warn(
                 f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can decorate the "
                 "function with @autojit.utils.hooks.unserializable_hook to suppress this warning",
                 UserWarning,
-                stacklevel=2,
             )
 
 

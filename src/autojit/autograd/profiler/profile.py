@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -12,6 +11,7 @@ from autojit.autograd.profiler.event_list import EventList
 from autojit.autograd.profiler.observer import NO_NUMBER, USER, Observer
 from autojit.autograd.profiler.recorder import Options, Recorder
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.cuda.driver import EventClock, has_device
 from autojit.tensor.state import state
 
@@ -77,7 +77,7 @@ class profile(ObservedBlock):
         self.enabled = bool(enabled)
         self.use_cuda = bool(use_cuda) or use_device == "cuda"
         if self.use_cuda and self.enabled and not has_device():
-            warnings.warn("CUDA is not available, disabling CUDA profiling", UserWarning, stacklevel=2)
+            warn("CUDA is not available, disabling CUDA profiling", UserWarning)
             self.use_cuda = False
         if not use_cpu and not self.use_cuda:
             raise ArgumentError("profile: use_cpu=False leaves nothing to measure", {}, "pass use_cuda=True as well")

@@ -6,13 +6,13 @@ gradients of any order hold no ``0 * inf``.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import autojit as aj
 from autojit.core.dtypes import DType
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.ops.elementwise_exponential import logaddexp
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_lower_precision
@@ -276,36 +276,35 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return found
 
 
-def _softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
-    warnings.warn(
+def _softmax_dim(name: str, ndim: int) -> int:
+    warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
-        stacklevel=stacklevel + 1,
     )
     return 0 if ndim in (0, 1, 3) else 1
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
-    dim = _softmax_dim("softmax", input.ndim, _stacklevel) if dim is None else dim
+    dim = _softmax_dim("softmax", input.ndim) if dim is None else dim
     return input.softmax(dim) if dtype is None else input.softmax(dim, dtype=dtype)
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Softmax of -x."""
-    dim = _softmax_dim("softmin", input.ndim, _stacklevel) if dim is None else dim
+    dim = _softmax_dim("softmin", input.ndim) if dim is None else dim
     return softmax(-input, dim, dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """x - logsumexp(x) along ``dim``."""
-    dim = _softmax_dim("log_softmax", input.ndim, _stacklevel) if dim is None else dim
+    dim = _softmax_dim("log_softmax", input.ndim) if dim is None else dim
     return input.log_softmax(dim) if dtype is None else input.log_softmax(dim, dtype=dtype)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution; ``hard`` makes it one-hot with the soft sample's gradient."""
     if eps != 1e-10:
-        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+        warn("`eps` parameter is deprecated and has no effect.")
     uniform = aj.rand_like(logits).clamp(min=aj.finfo(logits.dtype).tiny)
     gumbels = (logits - aj.log(-aj.log(uniform))) / tau
     soft = gumbels.softmax(dim)

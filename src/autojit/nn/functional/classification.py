@@ -13,6 +13,7 @@ from autojit.nn.functional.reduction import COMMON, is_known, reduce_loss, reduc
 from autojit.ops import composites_loss
 from autojit.ops.composed import NllLoss
 from autojit.ops.composites_loss import pick
+from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
@@ -90,9 +91,9 @@ def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
 
 def _looked_up(target: Tensor, valid: Tensor, axis_size: int) -> Tensor:
     """True everywhere, by looking every valid target up in the table of classes: a compiled step reports look-ups that
-    leave their table. A negative target would count from the end, so it is moved behind the table.
+    leave their table. A negative target would count from the end, so it is moved far before the table.
     """
-    place = aj.where(valid, aj.where(target < 0, axis_size, target), 0)
+    place = aj.where(valid, aj.where(target < 0, target - FROM_THE_FRONT, target), 0)
     return aj.take(aj.arange(axis_size), place) >= 0
 
 

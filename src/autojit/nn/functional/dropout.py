@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 
 _ALPHA = 1.7580993408473766  # selu's limit at minus infinity, negated: Klambauer et al., arXiv:1706.02515
@@ -48,7 +48,7 @@ def _feature_dropout(input: Tensor, p: float, training: bool, inplace: bool, bat
 
 def _warn_rank(name: str, input: Tensor, ranks: tuple[int, ...]) -> None:
     if input.ndim not in ranks:
-        warnings.warn(f"{name}: Received a {input.ndim}-D input; whole channels of axis 1 are dropped.", stacklevel=3)
+        warn(f"{name}: Received a {input.ndim}-D input; whole channels of axis 1 are dropped.")
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

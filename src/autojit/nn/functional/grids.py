@@ -8,13 +8,13 @@ follow.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from itertools import product
 from math import prod
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UnsupportedError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.nn.functional.resampling import cubic_weights
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision, in_lower_precision
@@ -86,12 +86,11 @@ def _positions(n: int, like: Tensor, aligned: bool) -> Tensor:
 
 def _alignment(align_corners: bool | None) -> bool:
     if align_corners is None:
-        warnings.warn(
+        warn(
             "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
             "details.",
             UserWarning,
-            stacklevel=3,
         )
     return bool(align_corners)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 import autojit as aj
 from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.nn.functional.reduction import COMMON, is_known
 from autojit.tensor import Tensor
 from autojit.tensor.composite_nodes import ADDMM, in_one_node
@@ -209,11 +209,10 @@ def embedding_bag(
     Shapes: ``i[bags, m], f[rows, n] -> f[bags, n]``, or ``i[total]`` with ``offsets`` i[bags] where each bag begins.
     """
     if not weight.is_floating_point() and input.is_floating_point():
-        warnings.warn(
+        warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
             "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
             UserWarning,
-            stacklevel=2,
         )
         input, weight = weight, input
     if mode not in ("sum", "mean", "max"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import cast
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
 from autojit.nn.functional.reduction import (
@@ -30,11 +30,10 @@ from autojit.tensor.promotion import all_together
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Broadcast input and target; a warning when their shapes differ, as that is rarely meant."""
     if target.shape != input.shape:
-        warnings.warn(
+        warn(
             f"Using a target size ({aj.Size(target.shape)}) that is different to the input size "
             f"({aj.Size(input.shape)}). This will likely lead to incorrect results due to broadcasting. "
             "Please ensure they have the same size.",
-            stacklevel=3,
         )
     left, right = aj.broadcast_tensors(input, target)
     return left, right
@@ -135,11 +134,10 @@ def kl_div(
     """y (log y - x) with x log-probabilities; ``batchmean`` divides the sum by the first extent."""
     reduction = resolve_reduction(size_average, reduce, reduction)
     if reduction == "mean":
-        warnings.warn(
+        warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size."
             "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
             "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
-            stacklevel=2,
         )
     loss = aj.exp(target) * (target - input) if log_target else aj.xlogy(target, target) - target * input
     if reduction == "batchmean":

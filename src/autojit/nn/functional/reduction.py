@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 import autojit as aj
 from autojit.core.errors import ArgumentError
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.state import state
@@ -24,9 +23,7 @@ def resolve_reduction(size_average: bool | None, reduce: bool | None, reduction:
         found = "none"
     else:
         found = "sum" if size_average is False else "mean"
-    warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.", stacklevel=3
-    )
+    warn(f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.")
     return found
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 
 import autojit as aj
+from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 
 
@@ -81,9 +81,8 @@ def clip_grad_norm(
     foreach: bool | None = None,
 ) -> Tensor:
     """``clip_grad_norm_`` under its older name, with a warning that says so."""
-    warnings.warn(
+    warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
-        stacklevel=2,
     )
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)

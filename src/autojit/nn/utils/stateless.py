@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
+from autojit.core.user_warnings import warn
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
 
@@ -23,10 +23,9 @@ def functional_call(
     """``autojit.func.functional_call`` under its older path, with a warning that says so."""
     from autojit.func.modules import functional_call as call_of_func  # it loads the compiler
 
-    warnings.warn(
+    warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future "
         "version of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",
         FutureWarning,
-        stacklevel=2,
     )
     return call_of_func(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

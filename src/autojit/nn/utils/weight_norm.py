@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, TypeVar
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, UsageError
+from autojit.core.user_warnings import warn
 from autojit.nn.module import Module
 from autojit.nn.parameter import Parameter, is_lazy
 from autojit.tensor import Tensor
@@ -46,10 +46,9 @@ class WeightNorm:
             RuntimeError: it is normalised already.
             ValueError: it has no shape yet.
         """
-        warnings.warn(
+        warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
-            stacklevel=3,
         )
         if _found(module, name) is not None:
             raise UsageError(f"Cannot register two weight_norm hooks on the same parameter {name}")
