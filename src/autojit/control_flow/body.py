@@ -127,6 +127,14 @@ class BodyTrace(Trace):
     def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
         raise _accumulated(self.name)
 
+    def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
+        if self.outer is not None:
+            self.outer.follow(holder, moved)
+
+    def begin_again(self) -> None:
+        if self.outer is not None:
+            self.outer.begin_again()
+
     def lend(self, tensor: Tensor, owner: object) -> None:
         if self.outer is not None:
             self.outer.lend(tensor, owner)

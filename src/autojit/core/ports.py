@@ -101,6 +101,17 @@ class Trace(Protocol):
         """Concrete memory, filled with one number, made during the capture for ``owner``: it lasts as long as that."""
         ...
 
+    def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
+        """The function reads tensors that ``holder`` (an optimiser) keeps: at every call those that it keeps then.
+
+        ``moved``: it updates these parameters, by id.
+        """
+        ...
+
+    def begin_again(self) -> None:
+        """Give this capture up and capture from the start: something outside was not as it has to be."""
+        ...
+
     def read_grad(self, leaf: Any) -> Any:
         """``.grad`` of a concrete tensor as of this point of the trace (a Tensor or None)."""
         ...

@@ -7,9 +7,10 @@ one, and none may be a tensor that the step also reaches by another way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from autojit.jit.guards import same
 from autojit.jit.trace import StateEntry
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, storage_of, type_of
 
@@ -20,6 +21,60 @@ class Followed(NamedTuple):
     name: str
     before: Tensor | None
     now: Tensor | None
+
+
+class Holder:
+    """An optimiser that a capture has read: what it kept at the end of the capture, or of the last call looked at.
+
+    The places must be the same later. Where the state of parameters was cleared, the optimiser makes it as its own
+    ``step`` would at this point: steps that were captured with state are for such calls as well.
+    """
+
+    def __init__(self, holder: Any, moves: Iterable[frozenset[int]]) -> None:
+        self.holder = holder
+        self.moves = list(moves)
+        self.tensors, self.others = holder.followed()
+
+    def places(self, may_begin: bool) -> list[Followed] | str:
+        """What the places hold now, or why they are others."""
+        tensors, others = self.holder.followed()
+        reason = self._difference(tensors, others)
+        if reason is not None and may_begin:
+            self.holder.catch_up([key for key in self.tensors if key not in tensors and len(key) == 3], self.moves)
+            tensors, others = self.holder.followed()
+            reason = self._difference(tensors, others)
+        if reason is not None:
+            return reason
+        name = type(self.holder).__name__
+        return [Followed(f"{name}: {_of_place(key)}", t, tensors[key]) for key, t in self.tensors.items()]
+
+    def _difference(self, tensors: Mapping[Any, Tensor], others: Mapping[Any, Any]) -> str | None:
+        name = type(self.holder).__name__
+        gone = next((key for key in self.tensors if key not in tensors), None)
+        if gone is not None:
+            return f"{name}: {_of_place(gone)} is gone"
+        more = next((key for key in tensors if key not in self.tensors and isinstance(key[1], int)), None)
+        if more is not None:
+            return f"{name}: {_of_place(more)} is new"
+        for key in (*self.others, *others):
+            if key not in others or key not in self.others or not same(self.others[key], others[key]):
+                return f"{name}: {_of_place(key)} has changed"
+        return None
+
+    def rename(self, renamed: Mapping[int, Tensor]) -> None:
+        """Other tensors have taken the place of those that the step knows, by id."""
+        self.tensors = {key: renamed.get(id(t), t) for key, t in self.tensors.items()}
+
+    def is_read(self, entries: Iterable[StateEntry]) -> bool:
+        """Whether some of these show what the holder kept."""
+        arrays = {id(entry.array) for entry in entries}
+        return any(id(root_array(t)) in arrays for t in self.tensors.values())
+
+
+def _of_place(key: Any) -> str:
+    if len(key) == 3 and isinstance(key[1], int):
+        return f"state {key[2]!r} of parameter {key[1]} in group {key[0]}"
+    return " ".join(map(str, key))
 
 
 def root_array(t: Tensor) -> Any:

@@ -45,7 +45,7 @@ from autojit.jit.rebinding import Rebinding, Rebinds, Releases, Snapshot, take_c
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
-from autojit.jit.trace import OtherQuestion, Trace
+from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
 from autojit.jit.traced_math import traced_math
 from autojit.jit.verify import run_verified
 from autojit.runtime.ahead import compile_ahead
@@ -245,6 +245,8 @@ class JitFunction:
                 call.restart()
             except OtherQuestion:  # what the path decides is asked no more: it was captured under other rules
                 remove(self._root(call).branch, call.path[0].capture)
+                call.restart()
+            except BeginAgain:
                 call.restart()
 
     def _run(self, call: Call) -> Any:

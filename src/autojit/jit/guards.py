@@ -224,7 +224,7 @@ class Collector:
         elif hasattr(value, "_guard_snapshot"):
             self._add(f"{name} (parameters and options)", value._guard_snapshot, value._guard_snapshot(), None, True)
             self.tensors += [p for group in value.param_groups for p in group["params"]]
-            if not is_own_instance(value):
+            if not (value._is_followed or is_own_instance(value)):
                 self._optimizer_state(value, name, names, depth)
         elif not is_own_instance(value):
             self._instance(value, name, names, depth)

@@ -22,7 +22,7 @@ from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.call import CompiledCall
 from autojit.jit.effects import Effects, uninterrupted
-from autojit.jit.following import follow
+from autojit.jit.following import Followed, Holder, follow
 from autojit.jit.guards import Guard
 from autojit.jit.memory_check import check_memory
 from autojit.jit.pytree import TreeSpec
@@ -35,7 +35,7 @@ from autojit.tensor.inplace import check_writable, rebase
 from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.recording import edge_of, wants_grad
-from autojit.tensor.state import grad_mode
+from autojit.tensor.state import grad_mode, guard_epoch
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
@@ -55,7 +55,9 @@ class Capture:
     effects: Effects = field(init=False)
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
     modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
+    holders: list[Holder] = field(init=False)  # optimisers
     followed: Any = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # how often tensors were replaced
+    _followed_at: int = field(init=False, default=-1)  # the guard epoch at which holders were looked at last
 
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""
@@ -63,6 +65,7 @@ class Capture:
         check_outputs(self.outputs, self.trace)
         self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
         self.effects = Effects(self.trace, self.arguments, self.outputs, self.results)
+        self.holders = [Holder(held, moves) for held, moves in self.trace.holders.values()]
         self.trace.check()
         given = [leaf.value for leaf in self.arguments if leaf.value is not None]
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
@@ -78,18 +81,40 @@ class Capture:
             self.call = CallOfCapture(self)
         return self.call
 
-    def follow(self) -> str | None:
+    def failure(self, segment: Segment, is_decision: bool = False) -> str | None:
         """Let the capture follow what has been replaced outside by something of the same kind; why it cannot, or None.
 
-        Before anything of it runs, decisions included.
+        Before anything of it runs, decisions included; ``segment`` is what runs next.
         """
         grads = self.effects.gradients
-        reason, renamed = follow(grads.read(), self.trace.state)
+        epoch = int(guard_epoch[0])
+        reason = self._follow(grads.read()) or grads.failure() or segment.failure()
+        if reason is not None or not self.holders or self._followed_at == epoch:
+            return reason
+        holders = [h for h in self.holders if h.is_read(segment.entries)] if is_decision else self.holders
+        places: list[Followed] = []
+        for holder in holders:
+            found = holder.places(may_begin=True)
+            if isinstance(found, str):
+                return found
+            places += found
+        count = int(self.followed[0])
+        reason = self._follow([*places, *grads.read()])
+        if reason is None and int(self.followed[0]) != count:
+            reason = segment.failure()
+        if reason is None and not is_decision:
+            self._followed_at = epoch
+        return reason
+
+    def _follow(self, places: Sequence[Followed]) -> str | None:
+        reason, renamed = follow(places, self.trace.state)
         if renamed:
-            grads.rename(renamed)
+            self.effects.gradients.rename(renamed)
             self.results.rename(renamed)
+            for holder in self.holders:
+                holder.rename(renamed)
             self.followed[0] += 1  # native steps for the old ones compare it
-        return reason or grads.failure()
+        return reason
 
     def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the open sizes for a call."""
@@ -204,7 +229,7 @@ class Decision:
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the decision cannot be used for this call, or None."""
-        return self.capture.other_order(leaves) or self.capture.follow() or self.segment.failure()
+        return self.capture.other_order(leaves) or self.capture.failure(self.segment, is_decision=True)
 
     def decide(self, arrays: Sequence[Any]) -> Any:
         """Compute the outcome (an array that the next call overwrites)."""
@@ -298,7 +323,7 @@ class CompiledStep:
         for leaf, given in zip(self.capture.arguments, leaves, strict=True):
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
-        return self.capture.follow() or self.segment.failure()
+        return self.capture.failure(self.segment)
 
     def may_conflict(self, leaves: Sequence[Any]) -> bool:
         """``conflicts``, asked at every call through Python: only memory that others may share is looked at closely."""

@@ -71,6 +71,10 @@ class StateEntry:
         return self.value is not self.input
 
 
+class BeginAgain(BaseException):
+    """A capture has to begin again from the root (no Exception: captured code must not catch it)."""
+
+
 @dataclass(eq=False)
 class GradEntry:
     """``.grad`` of an outside leaf: what it was when first read (``was_read``) and what it is now.
@@ -135,6 +139,7 @@ class Trace(TraceSizes, TraceOrders):
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
         self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture
         self.lent: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the array: whose memory it is, the array
+        self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
@@ -195,6 +200,16 @@ class Trace(TraceSizes, TraceOrders):
     def lend(self, tensor: Tensor, owner: object) -> None:
         array = storage_of(tensor).array
         self.lent[id(array)] = weakref.ref(owner), array
+
+    def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
+        if holder.is_made_in(self):
+            return  # it may be gone when the capture ends, and begins anew at every call
+        moves = self.holders.setdefault(id(holder), (holder, {}))[1]
+        if moved is not None:
+            moves[moved] = None
+
+    def begin_again(self) -> None:
+        raise BeginAgain
 
     def settle(self) -> None:
         """Take memory whose owner is gone out of the state: every call begins with the values that it began with."""

@@ -228,7 +228,7 @@ class NAdam(Optimizer):
         decay = hyper(group, "momentum_decay")
         mu = beta1 * (1.0 - 0.5 * (0.96 ** (t * decay)))
         mu_next = beta1 * (1.0 - 0.5 * (0.96 ** ((t + 1) * decay)))
-        product.mul_(mu)
+        product.mul_(mu.to(product.dtype) if isinstance(mu, Tensor) else mu)  # a number is rounded to float32 first
         done = product.to(aj.float64) if is_tracing() else product.item()
         lr = hyper(group, "lr")
         denominator = root(v / (1 - beta2**t), 1, hyper(group, "eps"))

@@ -108,6 +108,7 @@ class StepCall:
         self.counts: dict[int, tuple[Tensor, Number]] = {}
         self.numbers: dict[tuple[int, int, str, DType | None], tuple[Number, Number]] = {}
         self.place: SourceLocation | None = None  # the user's line, once it was asked for
+        self.parameter: Tensor | None = None  # whose turn it is; of a complex one, the algorithm sees its parts
 
 
 class _Stepping(threading.local):
@@ -160,7 +161,10 @@ def new_counter() -> Tensor:
 
 
 def part_counters(moving: Sequence[dict[str, Any]], resting: Sequence[dict[str, Any]]) -> None:
-    """Before a step: parameters that take none of it (they have no gradient) get counters of their own."""
+    """Before a step: parameters that take none of it (they have no gradient) get counters of their own.
+
+    That is done once, with what the counters hold when a call begins; a compiled step finds them parted.
+    """
     advanced = {id(known.get("step")) for known in moving}
     parted: dict[int, Tensor] = {}
     for known in resting:
@@ -168,5 +172,14 @@ def part_counters(moving: Sequence[dict[str, Any]], resting: Sequence[dict[str, 
         if not isinstance(step, Tensor) or id(step) not in advanced:
             continue
         if id(step) not in parted:
-            parted[id(step)] = new_counter().copy_(step)
+            with outside_trace():
+                parted[id(step)] = step.detach().clone()
         known["step"] = parted[id(step)]
+    trace = state.trace
+    if trace is not None and parted and any(_has_changed(known["step"], trace) for known in moving if known):
+        trace.begin_again()  # it has counted for those that now rest, too
+
+
+def _has_changed(step: Any, trace: Any) -> bool:
+    array = step._array if isinstance(step, Tensor) else None
+    return array is not None and trace.lifted(array) is not trace.lifted(array, is_first=True)

@@ -19,6 +19,8 @@ class LBFGS(Optimizer):
     Source: Nocedal and Wright, Numerical Optimization, 2nd ed., algorithms 7.4 and 7.5.
     """
 
+    _keeps_numbers = True
+
     def __init__(
         self,
         params: Params,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from itertools import chain
 from typing import Any
@@ -19,14 +19,18 @@ from autojit.core.layout import strided
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, stepping
+from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups
 from autojit.optim.param_group import ParamGroup
 from autojit.optim.replayed_updates import update
 from autojit.tensor import Tensor
-from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace, state
+from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace
+from autojit.tensor.state import state as now_of_thread
 from autojit.tensor.tensor import type_of
 
 Closure = Callable[[], Any]
 Params = Iterable[Any]  # tensors, dicts, or (name, tensor) pairs
+
+Moving = tuple[Tensor, Tensor, dict[str, Any], ParamGroup]  # a parameter, its gradient, its state, its group
 
 _INERT = ("foreach", "fused", "capturable")  # execution hints of torch's: the compiler fuses every update anyway
 
@@ -83,6 +87,8 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
                 args, kwargs = found
         before = stepping.optimizer, stepping.call
         stepping.optimizer, stepping.call = self, StepCall()
+        if now_of_thread.trace is not None:
+            now_of_thread.trace.follow(self)
         try:
             result = func(self, *args, **kwargs)
         finally:
@@ -108,8 +114,7 @@ class Optimizer:
     OptimizerPreHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], "tuple[Any, dict[str, Any]] | None"]
     OptimizerPostHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
     profile_hook_step = staticmethod(_with_hooks)
-    state: defaultdict[Any, dict[str, Any]]  # by parameter; loaded state may have keys of its own
-    param_groups: list[ParamGroup]
+    _keeps_numbers = False  # whether its state is more than tensors, so that it is no part of compiled steps
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -120,7 +125,7 @@ class Optimizer:
                 f"{type(params).__name__}"
             )
         self.state = defaultdict(dict)
-        self.param_groups = []
+        self.param_groups = ParamGroups()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -135,13 +140,49 @@ class Optimizer:
         if step is not None and not hasattr(step, "_has_step_hooks"):
             cls.step = _with_hooks(step)  # type: ignore[method-assign]
 
+    @property
+    def state(self) -> defaultdict[Any, dict[str, Any]]:
+        """What is kept by parameter; loaded state may have keys of its own."""
+        found: defaultdict[Any, dict[str, Any]] = self.__dict__["state"]
+        trace = now_of_thread.trace
+        if trace is not None:
+            trace.follow(self)
+        return found
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        bump_guard_epoch()
+        self.__dict__["state"] = OptimizerState(state) if self._is_followed else state
+
+    @property
+    def param_groups(self) -> list[ParamGroup]:
+        """The groups of parameters, each a dictionary with ``params`` and options."""
+        found: list[ParamGroup] = self.__dict__["param_groups"]
+        return found
+
+    @param_groups.setter
+    def param_groups(self, groups: Any) -> None:
+        known = ParamGroups(groups)
+        for old, new in zip(self.__dict__.get("param_groups", ()), known, strict=False):
+            new.take_over(old)
+        self.__dict__["param_groups"] = known
+
+    @property
+    def _is_followed(self) -> bool:
+        """Whether its algorithm is autojit's own, whose state compiled steps follow by its place."""
+        cls = type(self)
+        return not cls._keeps_numbers and all(
+            method.__module__.startswith("autojit.") for method in (cls.step, cls._begin, cls._update)
+        )
+
     def _make_hooks(self) -> None:
         self._step_pre_hooks: dict[int, Callable[..., Any]] = {}
         self._step_post_hooks: dict[int, Callable[..., Any]] = {}
         self._state_hooks: dict[str, dict[int, Callable[..., Any]]] = defaultdict(OrderedDict)
         self._step_calls = 0  # how often step ran; schedulers warn when it never did
         self._is_captured = False  # compiled steps run unseen and are not counted
-        self._made_in = None if state.trace is None else weakref.ref(state.trace)
+        trace = now_of_thread.trace
+        self._made_in = None if trace is None else weakref.ref(trace)
 
     def is_made_in(self, trace: Any) -> bool:
         """Whether the optimiser was made during this capture, and may be gone when it ends."""
@@ -154,6 +195,7 @@ class Optimizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._make_hooks()
         self.__dict__.update(state)
+        self.state, self.param_groups = state["state"], state["param_groups"]
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
@@ -192,7 +234,6 @@ class Optimizer:
         if any(id(p) in known for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(group)
-        bump_guard_epoch()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget (or, with ``set_to_none=False``, zero) the gradients."""
@@ -210,40 +251,57 @@ class Optimizer:
             with aj.enable_grad():
                 loss = closure()
         with aj.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
-            moving, resting = [], []
+            moving: list[Moving] = []
             for group in self.param_groups:
                 for p in group["params"]:
                     grad = p.grad
-                    if grad is None:
-                        resting.append(self.state.get(p, {}))
-                        continue
-                    if grad.layout is not strided and not self.takes_sparse:
-                        raise _refused(self, grad)
-                    moving.append((p, grad, self.state[p], group))
-            if any(resting):
-                part_counters([known for _, _, known, _ in moving], resting)
-            for p, grad, known, group in moving:
+                    if grad is not None:
+                        self._accept(grad)
+                        moving.append((p, grad, self.state[p], group))
+            self._make_ready(moving)
+            for p, grad, known, group in _in_turn(moving):
                 if type_of(p).dtype.is_complex:
                     self._update_complex(p, grad, known, group)
                 else:
-                    self._begin(p, grad, known, group)
                     update(self, p, grad, known, group)
         return loss
 
     step = _with_hooks(step)
     takes_sparse = False  # whether ``_update`` knows sparse gradients
 
-    def _update_complex(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _accept(self, grad: Tensor) -> None:
+        """Raise what a gradient is refused with."""
+        if grad.layout is not strided and not self.takes_sparse:
+            raise _refused(self, grad)
+
+    def _make_ready(self, moving: Sequence[Moving]) -> None:
+        """Before parameters move: all of them have state, and share no counter with those that rest."""
+        moved = {id(p) for p, *_ in moving}
+        state, trace = self.__dict__["state"], now_of_thread.trace
+        if trace is not None and self._is_followed:
+            trace.follow(self, frozenset(moved))
+        groups = self.param_groups
+        resting = [state.get(p, {}) for group in groups for p in group["params"] if id(p) not in moved]
+        if any(resting):
+            part_counters([known for _, _, known, _ in moving], resting)
+        for p, grad, known, group in _in_turn(moving):
+            if type_of(p).dtype.is_complex:
+                self._begin_complex(p, grad, known, group)
+            else:
+                self._begin(p, grad, known, group)
+
+    def _begin_complex(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Real and imaginary parts are parameters of their own; the state keeps complex tensors, as torch's."""
-        parts = {k: aj.view_as_real(v) if isinstance(v, Tensor) and v.is_complex() else v for k, v in state.items()}
-        real, real_grad = aj.view_as_real(p), aj.view_as_real(grad)
-        self._begin(real, real_grad, parts, group)
-        self._update(real, real_grad, parts, group)
+        parts = _in_parts(state)
+        self._begin(aj.view_as_real(p), aj.view_as_real(grad), parts, group)
         with outside_trace():
             for name in parts.keys() - state.keys():
                 part = parts[name]
                 is_of_parts = isinstance(part, Tensor) and part.shape == (*p.shape, 2)
                 state[name] = aj.view_as_complex(part) if is_of_parts else part
+
+    def _update_complex(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+        self._update(aj.view_as_real(p), aj.view_as_real(grad), _in_parts(state), group)
 
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         """Make what ``state`` lacks: everything at the first step of ``p``."""
@@ -257,6 +315,39 @@ class Optimizer:
         return tuple(
             (tuple(id(p) for p in group["params"]), group.baked_state(self.defaults)) for group in self.param_groups
         )
+
+    def followed(self) -> tuple[dict[Any, Tensor], dict[Any, Any]]:
+        """What compiled steps read by its place: tensors (state, numbers of groups), and what else there is of state.
+
+        Places are positions of parameters, since which parameters there are is guarded.
+        """
+        tensors: dict[Any, Tensor] = {}
+        others: dict[Any, Any] = {}
+        state = self.__dict__["state"]
+        for k, group in enumerate(self.param_groups):
+            tensors.update({(k, *slot): t for slot, t in group._slots.items()})
+            for place, p in enumerate(group["params"] if self._is_followed else ()):
+                for name, value in state.get(p, {}).items():
+                    (tensors if isinstance(value, Tensor) else others)[k, place, name] = value
+        return tensors, others
+
+    def catch_up(self, slots: Iterable[Any], moves: Iterable[frozenset[int]]) -> None:
+        """Have the places that a compiled step found when it was captured, as ``step`` would make them now.
+
+        ``moves``: the parameters (by id) of its calls of ``step``.
+        """
+        for k, name, place in slots:
+            if k < len(self.param_groups) and name in self.param_groups[k] and isinstance(name, str):
+                self.param_groups[k].slot(name, place)
+        before = stepping.optimizer, stepping.call
+        for moved in moves:
+            stepping.optimizer, stepping.call = self, StepCall()
+            try:
+                with aj.no_grad():
+                    groups = [(p, group) for group in self.param_groups for p in group["params"] if id(p) in moved]
+                    self._make_ready([(p, p, self.state[p], group) for p, group in groups])
+            finally:
+                stepping.optimizer, stepping.call = before
 
     # ---- saving and loading
 
@@ -272,7 +363,11 @@ class Optimizer:
             packed = {name: group[name] for name in group if name != "params"}
             packed["params"] = [numbers[id(p)] for p in group["params"]]
             groups.append(packed)
-        state = {(numbers[id(p)] if isinstance(p, Tensor) else p): value for p, value in self.state.items() if value}
+        state = {
+            (numbers[id(p)] if isinstance(p, Tensor) else p): dict(value) if type(value) is ParameterState else value
+            for p, value in self.state.items()
+            if value
+        }
         found: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in self._state_hooks["state_dict_post"].values():
             replaced = hook(self, found)
@@ -299,9 +394,10 @@ class Optimizer:
         params = chain.from_iterable(group["params"] for group in self.param_groups)
         by_number = dict(zip(numbers, params, strict=True))
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        copies: dict[Any, Tensor] = {}  # one tensor for two parameters stays one: counters are shared
         for number, value in state_dict["state"].items():
             p = by_number.get(number)
-            state[number if p is None else p] = _copied(value, p)
+            state[number if p is None else p] = _copied(value, p, copies)
         self.state = state
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
             group.update({name: deepcopy(value) for name, value in saved.items() if name != "params"})
@@ -361,16 +457,29 @@ def _check_parameter(p: Any, may_be_result: bool) -> None:
         raise ValueError("can't optimize a non-leaf Tensor")
 
 
-def _copied(value: Any, p: Tensor | None, name: str = "") -> Any:
+def _in_turn(moving: Iterable[Moving]) -> Iterator[Moving]:
+    for item in moving:
+        if stepping.call is not None:
+            stepping.call.parameter = item[0]
+        yield item
+
+
+def _in_parts(state: dict[str, Any]) -> dict[str, Any]:
+    return {k: aj.view_as_real(v) if isinstance(v, Tensor) and v.is_complex() else v for k, v in state.items()}
+
+
+def _copied(value: Any, p: Tensor | None, copies: dict[Any, Tensor], name: str = "") -> Any:
     """A copy of loaded state, tensors in the dtype of their parameter."""
     if isinstance(value, Tensor):
-        with aj.no_grad():
-            is_cast = p is not None and name != "step" and p.is_floating_point()
-            return value.detach().clone().to(p.dtype) if is_cast and p is not None else value.detach().clone()
+        dtype = p.dtype if p is not None and name != "step" and p.is_floating_point() else value.dtype
+        if (id(value), dtype) not in copies:
+            with aj.no_grad():
+                copies[id(value), dtype] = value.detach().clone().to(dtype)
+        return copies[id(value), dtype]
     if isinstance(value, dict):
-        return {key: _copied(item, p, str(key)) for key, item in value.items()}
+        return {key: _copied(item, p, copies, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_copied(item, p) for item in value)
+        return type(value)(_copied(item, p, copies) for item in value)
     return deepcopy(value)
 
 

@@ -81,6 +81,11 @@ class ParamGroup(dict[str, Any]):
                 found = self._slots[name, place] = aj.tensor(float(value), dtype=aj.float64)
         return found
 
+    def take_over(self, other: ParamGroup) -> None:
+        """Stand in the place of another group: what traces have read of that, they read of this."""
+        self._baked |= other._baked
+        self._open |= other._open
+
     def plain(self, name: str) -> Any:
         """The value itself, for the optimiser's own branches: only its type and being zero may be relied upon."""
         return dict.__getitem__(self, name)

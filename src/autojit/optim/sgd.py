@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import autojit as aj
-from autojit.optim.arithmetic import axpy_, has, lasting, with_decay, zeros_like
+from autojit.optim.arithmetic import axpy_, has, lasting, stepping, with_decay, zeros_like
 from autojit.optim.optimizer import Optimizer, Params, check, check_common, hints
 from autojit.optim.param_group import ParamGroup, hyper
 from autojit.tensor import Tensor
@@ -61,7 +61,13 @@ class SGD(Optimizer):
     def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if has(group, "momentum") and state.get("momentum_buffer") is None:
             state["momentum_buffer"] = zeros_like(p)
-            self._undamped[p] = _one()
+            self._undamped[_whole(p)] = _one()
+
+    def followed(self) -> tuple[dict[Any, Tensor], dict[Any, Any]]:
+        tensors, others = super().followed()
+        params = [p for group in self.param_groups for p in group["params"]]
+        tensors.update({("undamped", str(k)): self._undamped[p] for k, p in enumerate(params) if p in self._undamped})
+        return tensors, others
 
     def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         direction = with_decay(grad, p, group, hyper(group, "weight_decay"))
@@ -73,13 +79,19 @@ class SGD(Optimizer):
         momentum = hyper(group, "momentum")
         velocity = state["momentum_buffer"]
         share = 1 - hyper(group, "dampening") if has(group, "dampening") else 1
-        first = self._undamped.get(p)
+        first = self._undamped.get(_whole(p))
         if first is not None and has(group, "dampening"):
             # the first direction enters undamped; a tensor says so, since a compiled step serves first and later calls
             share = share + (1 - share) * first
             first.zero_()
         axpy_(velocity.mul_(momentum), direction, share)
         return direction + velocity * momentum if group.plain("nesterov") else velocity
+
+
+def _whole(p: Tensor) -> Tensor:
+    """The parameter whose turn it is: of a complex one ``p`` is a view made for this step."""
+    call = stepping.call
+    return p if call is None or call.parameter is None else call.parameter
 
 
 def _one() -> Tensor:

@@ -46,13 +46,17 @@ class SparseAdam(Optimizer):
             if p.is_complex():
                 raise ValueError("SparseAdam does not support complex parameters")
 
-    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
+    def _accept(self, grad: Tensor) -> None:
         if grad.layout is not sparse_coo:
             raise UsageError(
                 "SparseAdam does not support dense gradients, please consider Adam instead", {"gradient": grad}
             )
+
+    def _begin(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         if not state:
             state.update(step=step_counter(), exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p))
+
+    def _update(self, p: Tensor, grad: Tensor, state: dict[str, Any], group: ParamGroup) -> None:
         t = advance(state["step"])
         beta1, beta2 = hyper(group, "betas", 0), hyper(group, "betas", 1)
         once = grad.coalesce()

@@ -1,0 +1,147 @@
+"""Containers of an optimiser that count their changes in the guard epoch.
+
+A compiled step looks again at what it reads of an optimiser when the epoch has moved on, and at no other time. So every
+change of which parameters, which options and which state there are has to count: these containers are the dictionaries
+and lists of torch's interface, and count.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from autojit.optim.param_group import ParamGroup
+from autojit.tensor.state import bump_guard_epoch
+
+
+def _counting(kind: type, *names: str) -> Callable[[type], type]:
+    """A class decorator: methods that change a ``kind`` count as changes."""
+
+    def decorate(cls: type) -> type:
+        for name in names:
+            if name not in vars(cls):
+                setattr(cls, name, _counted(getattr(kind, name), name))
+        return cls
+
+    return decorate
+
+
+def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bump_guard_epoch()
+        return method(self, *args, **kwargs)
+
+    counted.__name__ = name
+    counted.__doc__ = method.__doc__
+    return counted
+
+
+_OF_DICT = ("__setitem__", "__delitem__", "clear", "pop", "popitem", "update", "setdefault", "__ior__")
+_OF_LIST = (
+    "__setitem__", "__delitem__", "append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort", "__iadd__",
+    "__imul__",
+)  # fmt: skip
+
+
+@_counting(dict, *_OF_DICT)
+class ParameterState(dict[str, Any]):
+    """What an optimiser keeps for one parameter."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParameterState, (dict(self),)
+
+
+@_counting(dict, "__delitem__", "clear", "pop", "popitem")
+class OptimizerState(defaultdict[Any, Any]):
+    """What an optimiser keeps, by parameter: a dictionary is made for a parameter that has none."""
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        super().__init__(ParameterState)
+        self.update(values)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        bump_guard_epoch()
+        super().__setitem__(key, ParameterState(value) if type(value) is dict else value)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several values."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> OptimizerState:  # type: ignore[misc]
+        self.update(other)
+        return self
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """The value of ``key``, which becomes ``default`` when absent."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OptimizerState, (dict(self),)
+
+
+@_counting(list, *_OF_LIST)
+class CountedList(list[Any]):
+    """The parameters of a group."""
+
+    __slots__ = ()
+
+
+@_counting(list, "__delitem__", "pop", "remove", "clear", "reverse", "sort", "__imul__")
+class ParamGroups(list[ParamGroup]):
+    """An optimiser's groups; a dictionary that is put in becomes one."""
+
+    __slots__ = ()
+
+    def __init__(self, groups: Iterable[Any] = ()) -> None:
+        super().__init__(map(as_group, groups))
+        bump_guard_epoch()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        bump_guard_epoch()
+        before = self[index]
+        if isinstance(index, slice):
+            groups = list(map(as_group, value))
+            for old, new in zip(before, groups, strict=False):
+                new.take_over(old)
+            super().__setitem__(index, groups)
+        else:
+            group = as_group(value)
+            group.take_over(before)
+            super().__setitem__(index, group)
+
+    def append(self, group: Any) -> None:
+        """Add a group at the end."""
+        bump_guard_epoch()
+        super().append(as_group(group))
+
+    def insert(self, index: Any, group: Any) -> None:
+        """Add a group before a position."""
+        bump_guard_epoch()
+        super().insert(index, as_group(group))
+
+    def extend(self, groups: Iterable[Any]) -> None:
+        """Add groups at the end."""
+        for group in groups:
+            self.append(group)
+
+    def __iadd__(self, groups: Iterable[Any]) -> ParamGroups:  # type: ignore[override,misc]
+        self.extend(groups)
+        return self
+
+
+def as_group(group: Any) -> ParamGroup:
+    """A dictionary as a group whose numbers compiled steps can read."""
+    found = group if isinstance(group, ParamGroup) else ParamGroup(group)
+    params = dict.get(found, "params")
+    if isinstance(params, list) and not isinstance(params, CountedList):
+        dict.__setitem__(found, "params", CountedList(params))
+    return found
