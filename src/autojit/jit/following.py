@@ -8,11 +8,24 @@ one, and none may be a tensor that the step also reaches by another way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from autojit.jit.guards import same
-from autojit.jit.trace import StateEntry
+from autojit.jit.results import Results
+from autojit.jit.segment import Segment
+from autojit.jit.trace import StateEntry, Trace
+from autojit.tensor.state import guard_epoch
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, storage_of, type_of
+
+
+class Gradients(Protocol):
+    """``step_gradients.StepGradients``, as far as it is asked here."""
+
+    def read(self) -> list[Followed]: ...
+    def failure(self) -> str | None: ...
+    def rename(self, renamed: dict[int, Tensor]) -> None: ...
 
 
 class Followed(NamedTuple):
@@ -69,6 +82,55 @@ class Holder:
         """Whether some of these show what the holder kept."""
         arrays = {id(entry.array) for entry in entries}
         return any(id(root_array(t)) in arrays for t in self.tensors.values())
+
+
+class Following:
+    """What one capture follows: gradients that it reads, and what optimisers keep.
+
+    ``count`` (a word that native entries compare) says how often tensors were replaced by others.
+    """
+
+    def __init__(self, trace: Trace, gradients: Gradients, results: Results) -> None:
+        self.trace = trace
+        self.gradients = gradients
+        self.results = results
+        self.holders = [Holder(held, moves) for held, moves in trace.holders.values()]
+        self.count = np.zeros(1, np.int64)
+        self._epoch = -1  # the guard epoch at which holders were looked at last
+
+    def failure(self, segment: Segment, is_decision: bool) -> str | None:
+        """Let the capture follow what has been replaced outside by something of the same kind; why it cannot, or None.
+
+        Before anything of it runs, decisions included; ``segment`` is what runs next.
+        """
+        epoch = int(guard_epoch[0])
+        reason = self._follow(self.gradients.read()) or self.gradients.failure() or segment.failure()
+        if reason is not None or not self.holders or self._epoch == epoch:
+            return reason
+        holders = [h for h in self.holders if h.is_read(segment.entries)] if is_decision else self.holders
+        places: list[Followed] = []
+        for holder in holders:
+            found = holder.places(may_begin=True)
+            if isinstance(found, str):
+                return found
+            places += found
+        count = int(self.count[0])
+        reason = self._follow([*places, *self.gradients.read()])
+        if reason is None and int(self.count[0]) != count:
+            reason = segment.failure()
+        if reason is None and not is_decision:
+            self._epoch = epoch
+        return reason
+
+    def _follow(self, places: Sequence[Followed]) -> str | None:
+        reason, renamed = follow(places, self.trace.state)
+        if renamed:
+            self.gradients.rename(renamed)
+            self.results.rename(renamed)
+            for holder in self.holders:
+                holder.rename(renamed)
+            self.count[0] += 1
+        return reason
 
 
 def _of_place(key: Any) -> str:

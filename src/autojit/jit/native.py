@@ -83,7 +83,7 @@ class NativeStep:
         )
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
-        self._made_for = int(step.segment.bindings[0]), int(capture.followed[0])
+        self._made_for = int(step.segment.bindings[0]), int(capture.following.count[0])
         self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
         with step.segment.gate.held():
             self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
@@ -95,7 +95,7 @@ class NativeStep:
     @property
     def is_present(self) -> bool:
         """Whether it is for the step's present memory, and the tensors it follows."""
-        return self._made_for == (int(self.step.segment.bindings[0]), int(self.step.capture.followed[0]))
+        return self._made_for == (int(self.step.segment.bindings[0]), int(self.step.capture.following.count[0]))
 
     def may_copy(self, packed: Packed) -> bool:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
@@ -323,7 +323,7 @@ class NativeStep:
         guards: list[Any] = [
             WordGuard(guard_epoch, self.epoch),
             WordGuard(self.step.segment.bindings, self._made_for[0]),
-            WordGuard(self.step.capture.followed, self._made_for[1]),
+            WordGuard(self.step.capture.following.count, self._made_for[1]),
         ]
         for entry in self.step.entries:
             owner = entry.owner

@@ -22,7 +22,7 @@ from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.call import CompiledCall
 from autojit.jit.effects import Effects, uninterrupted
-from autojit.jit.following import Followed, Holder, follow
+from autojit.jit.following import Following
 from autojit.jit.guards import Guard
 from autojit.jit.memory_check import check_memory
 from autojit.jit.pytree import TreeSpec
@@ -35,7 +35,7 @@ from autojit.tensor.inplace import check_writable, rebase
 from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.recording import edge_of, wants_grad
-from autojit.tensor.state import grad_mode, guard_epoch
+from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
@@ -55,9 +55,7 @@ class Capture:
     effects: Effects = field(init=False)
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
     modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
-    holders: list[Holder] = field(init=False)  # optimisers
-    followed: Any = field(init=False, default_factory=lambda: np.zeros(1, np.int64))  # how often tensors were replaced
-    _followed_at: int = field(init=False, default=-1)  # the guard epoch at which holders were looked at last
+    following: Following = field(init=False)
 
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""
@@ -65,7 +63,7 @@ class Capture:
         check_outputs(self.outputs, self.trace)
         self.results = Results(self.trace, self.outputs, self.output_tree, self.arguments)
         self.effects = Effects(self.trace, self.arguments, self.outputs, self.results)
-        self.holders = [Holder(held, moves) for held, moves in self.trace.holders.values()]
+        self.following = Following(self.trace, self.effects.gradients, self.results)
         self.trace.check()
         given = [leaf.value for leaf in self.arguments if leaf.value is not None]
         given += [leaf.grad_value for leaf in self.arguments if leaf.grad_value is not None]
@@ -82,39 +80,8 @@ class Capture:
         return self.call
 
     def failure(self, segment: Segment, is_decision: bool = False) -> str | None:
-        """Let the capture follow what has been replaced outside by something of the same kind; why it cannot, or None.
-
-        Before anything of it runs, decisions included; ``segment`` is what runs next.
-        """
-        grads = self.effects.gradients
-        epoch = int(guard_epoch[0])
-        reason = self._follow(grads.read()) or grads.failure() or segment.failure()
-        if reason is not None or not self.holders or self._followed_at == epoch:
-            return reason
-        holders = [h for h in self.holders if h.is_read(segment.entries)] if is_decision else self.holders
-        places: list[Followed] = []
-        for holder in holders:
-            found = holder.places(may_begin=True)
-            if isinstance(found, str):
-                return found
-            places += found
-        count = int(self.followed[0])
-        reason = self._follow([*places, *grads.read()])
-        if reason is None and int(self.followed[0]) != count:
-            reason = segment.failure()
-        if reason is None and not is_decision:
-            self._followed_at = epoch
-        return reason
-
-    def _follow(self, places: Sequence[Followed]) -> str | None:
-        reason, renamed = follow(places, self.trace.state)
-        if renamed:
-            self.effects.gradients.rename(renamed)
-            self.results.rename(renamed)
-            for holder in self.holders:
-                holder.rename(renamed)
-            self.followed[0] += 1  # native steps for the old ones compare it
-        return reason
+        """Why the capture cannot be used, or None; it follows what was replaced outside, before ``segment`` runs."""
+        return self.following.failure(segment, is_decision)
 
     def sizes_of(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The values of the open sizes for a call."""

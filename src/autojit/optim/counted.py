@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from autojit.optim.param_group import ParamGroup
-from autojit.tensor.state import bump_guard_epoch
+from autojit.tensor.state import bump_guard_epoch, is_tracing
 
 
 def _counting(kind: type, *names: str) -> Callable[[type], type]:
@@ -44,11 +44,26 @@ _OF_LIST = (
 )  # fmt: skip
 
 
+def _note_key(table: dict[Any, Any], key: Any) -> None:
+    """Count a new value of a key; state that a capture begins is nothing that another step could have read."""
+    if key in table or not is_tracing():
+        bump_guard_epoch()
+
+
 @_counting(dict, *_OF_DICT)
 class ParameterState(dict[str, Any]):
     """What an optimiser keeps for one parameter."""
 
     __slots__ = ()
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        _note_key(self, key)
+        dict.__setitem__(self, key, value)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several values."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
 
     def __copy__(self) -> dict[str, Any]:
         return dict(self)
@@ -66,7 +81,7 @@ class OptimizerState(defaultdict[Any, Any]):
         self.update(values)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        bump_guard_epoch()
+        _note_key(self, key)
         super().__setitem__(key, ParameterState(value) if type(value) is dict else value)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
