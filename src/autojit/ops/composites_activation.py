@@ -87,14 +87,21 @@ def leaky_relu(x: Operand, slope: Any = 0.01) -> Any:
     return where(gt(x, 0), x, mul(x, slope))
 
 
+def _bent(x: Operand, below: Any) -> Any:
+    """``x``, and ``below`` where it is negative: both have one slope at 0, where the second derivative counts as 0."""
+    return where(lt(x, 0), below, x)
+
+
 def elu(x: Operand, alpha: float = 1.0) -> Any:
     """``x`` where positive, else ``alpha * (e ** x - 1)``."""
-    return where(gt(x, 0), x, mul(expm1(x), alpha))
+    if alpha == 1.0:
+        return _bent(x, expm1(x))
+    return where(gt(x, 0), x, _bent(mul(x, alpha), mul(expm1(x), alpha)))
 
 
 def celu(x: Operand, alpha: float = 1.0) -> Any:
     """``x`` where positive, else ``alpha * (e ** (x / alpha) - 1)``."""
-    return where(gt(x, 0), x, mul(expm1(div(x, alpha)), alpha))
+    return _bent(x, mul(expm1(div(x, alpha)), alpha))
 
 
 def selu(x: Operand) -> Any:
@@ -119,7 +126,7 @@ def hardsigmoid(x: Operand) -> Any:
 
 def hardswish(x: Operand) -> Any:
     """``x * hardsigmoid(x)``."""
-    return where(lt(x, -3), 0, where(le(x, 3), div(mul(x, add(x, 3)), 6), x))
+    return where(le(x, -3), 0, where(lt(x, 3), div(mul(x, add(x, 3)), 6), x))
 
 
 def softsign(x: Operand) -> Any:

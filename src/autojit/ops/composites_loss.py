@@ -14,7 +14,7 @@ from autojit.ops.elementwise_arithmetic import add, cast, div, mul, neg, square,
 from autojit.ops.elementwise_complex import abs
 from autojit.ops.elementwise_exponential import exp, log, logaddexp
 from autojit.ops.elementwise_logic import eq, le, logical_and, logical_or, lt
-from autojit.ops.elementwise_selection import clamp_min
+from autojit.ops.probabilities import probability_loss
 from autojit.ops.reductions import amax, restore_axes, sum
 from autojit.ops.sources import iota, is_one, literal
 
@@ -89,8 +89,7 @@ def binary_cross_entropy_with_logits(x: Operand, target: Operand, positive_weigh
 
 def binary_cross_entropy(p: Operand, target: Operand) -> Any:
     """Per element: the cross-entropy of ``target`` and the probability ``p``; logarithms are at least -100."""
-    of_one, of_zero = clamp_min(log(p), -100.0), clamp_min(log(sub(1, p)), -100.0)
-    return neg(add(mul(target, of_one), mul(sub(1, target), of_zero)))
+    return probability_loss(p, target)
 
 
 def huber(x: Operand, target: Operand, delta: float = 1.0) -> Any:

@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 from autojit.ir.op import Operand
-from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, stop_gradient, sub, where
+from autojit.ops.elementwise_arithmetic import add, div, mul, neg, square, sub, where
 from autojit.ops.elementwise_complex import abs
-from autojit.ops.elementwise_exponential import log, logaddexp, sigmoid
+from autojit.ops.elementwise_exponential import logaddexp, sigmoid
 from autojit.ops.elementwise_logic import lt
 from autojit.ops.elementwise_rounding import trunc
 from autojit.ops.elementwise_selection import clamp, lerp, nan_to_num
+from autojit.ops.probabilities import logit, probability_loss
 from autojit.ops.sources import is_one
 
 __all__ = [
@@ -38,11 +39,6 @@ def gated(x: Operand, gate: Operand) -> Any:
     return mul(x, sigmoid(gate))
 
 
-def logit(x: Operand) -> Any:
-    """``log(x / (1 - x))``."""
-    return log(div(x, sub(1, x)))
-
-
 def fraction(x: Operand) -> Any:
     """``x`` without its whole part."""
     return sub(x, trunc(x))
@@ -50,15 +46,12 @@ def fraction(x: Operand) -> Any:
 
 def smooth_l1(x: Operand, y: Operand, beta: float) -> Any:
     """``d * d / (2 beta)`` where ``d = |x - y|`` is below beta, else ``d - beta / 2``."""
-    distance = abs(sub(x, y))
+    difference = sub(x, y)
+    distance = abs(difference)
     if beta == 0:
         return distance
-    return where(lt(distance, beta), div(mul(square(distance), 0.5), beta), sub(distance, 0.5 * beta))
-
-
-def probability_loss(p: Operand, target: Operand) -> Any:
-    """``-(y log p + (1 - y) log(1 - p))``, each log bounded from below by -100."""
-    return sub(mul(sub(target, 1.0), _bounded_log(sub(1.0, p))), mul(target, _bounded_log(p)))
+    near = div(mul(square(difference), 0.5), beta)  # not of |d|, whose derivative at 0 would make the second one 0
+    return where(lt(distance, beta), near, sub(distance, 0.5 * beta))
 
 
 def logit_loss(x: Operand, target: Operand) -> Any:
@@ -66,14 +59,9 @@ def logit_loss(x: Operand, target: Operand) -> Any:
     return add(mul(sub(1.0, target), x), logaddexp(neg(x), 0))
 
 
-def _bounded_log(x: Operand) -> Any:
-    """max(log x, -100) whose gradient stays finite at x = 0: it is that of a log bounded at 1e-12, as torch's."""
-    safe = log(add(x, stop_gradient(sub(clamp(x, 1e-12, None), x))))
-    return add(safe, stop_gradient(sub(clamp(log(x), -100.0, None), safe)))
-
-
 def huber(x: Operand, y: Operand, delta: float) -> Any:
     """``d * d / 2`` where ``d = |x - y|`` is at most delta, else ``delta * (d - delta / 2)``."""
-    distance = abs(sub(x, y))
+    difference = sub(x, y)
+    distance = abs(difference)
     linear = mul(sub(distance, 0.5 * delta), delta)
-    return where(lt(distance, delta), mul(square(distance), 0.5), linear)
+    return where(lt(distance, delta), mul(square(difference), 0.5), linear)

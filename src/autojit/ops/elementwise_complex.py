@@ -14,7 +14,7 @@ import numpy as np
 
 from autojit.core.dtypes import DType
 from autojit.ir.op import Op, Operand, Operands, bind
-from autojit.ops.elementwise_arithmetic import cast, div, guarded_div, mul, sub, where
+from autojit.ops.elementwise_arithmetic import cast, guarded_div, mul, sub, where
 from autojit.ops.elementwise_base import Pointwise, is_complex
 from autojit.ops.elementwise_logic import lt, ne
 from autojit.ops.sources import literal, pair, zeros_like
@@ -122,7 +122,15 @@ class Complex(Pointwise):
 
 def _sign(x: NDArray[Any]) -> Any:
     found = np.sign(x)
-    return np.where(np.isnan(found), found.dtype.type(0), found) if x.dtype.kind == "f" else found
+    if x.dtype.kind in "biuc":
+        return found
+    return np.where(np.isnan(found), found.dtype.type(0), found)  # bfloat16 is of another kind than "f"
+
+
+def _except_at_zero(x: Any, change: Any, divisor: Any) -> Any:
+    """``change / divisor``, and 0 where ``x`` is 0: what has no direction does not turn, as in torch."""
+    is_zero = bind(Op.registry["eq"](), x, literal(x, 0))
+    return where(is_zero, 0, guarded_div(change, where(is_zero, 1, divisor)))
 
 
 class Sign(Pointwise):
@@ -142,7 +150,7 @@ class Sign(Pointwise):
     def _turn(self, x: Any, result: Any, change: Any) -> Any:
         """The part of a change across the direction of ``x``, over ``|x|``: a self-adjoint map."""
         along = cast(real(mul(conj(result), change)), x.spec.dtype)
-        return guarded_div(sub(change, mul(result, along)), cast(abs(x), x.spec.dtype))
+        return _except_at_zero(x, sub(change, mul(result, along)), cast(abs(x), x.spec.dtype))
 
     def lower(self, emit: Any, x: Any) -> Any:
         return emit.sign(x)
@@ -182,11 +190,11 @@ class Angle(Pointwise):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals
-        return (lambda: guarded_div(complex(literal(y_bar, 0), y_bar), conj(x)),)  # i y_bar x / |x|**2
+        return (lambda: _except_at_zero(x, complex(literal(y_bar, 0), y_bar), conj(x)),)  # i y_bar x / |x|**2
 
     def jvp(self, primals: Operands, result: Any, tangents: Operands) -> Any:
         (x,), (x_dot,) = primals, tangents
-        return None if x_dot is None else imag(div(x_dot, x))
+        return None if x_dot is None else imag(_except_at_zero(x, x_dot, x))
 
 
 CONJ, REAL, IMAG, COMPLEX = Conj(), Real(), Imag(), Complex()

@@ -30,10 +30,7 @@ def entr(input: Tensor) -> Tensor:
         >>> aj.special.entr(aj.tensor([-1.0, 0.0, 1.0, 0.5]))
         tensor([  -inf, 0.0000, -0.0000, 0.3466])
     """
-    x = floating(input, "entr")
-    inside = where(x > 0, x, 1.0)
-    found = where(x > 0, -inside * inside.log(), where(x.eq(0), 0.0, full_like(x, -math.inf)))
-    return where(x.isnan(), x, found)  # type: ignore[no-any-return]
+    return ops.entropy(floating(input, "entr"))  # type: ignore[no-any-return]
 
 
 @with_out

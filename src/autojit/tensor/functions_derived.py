@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autojit import ops
-from autojit.core.dtypes import DType, bfloat16, bool_, float16, float32, int64
+from autojit.core.dtypes import DType, bool_, float32, int64
 from autojit.core.errors import ArgumentError, DTypeError, UsageError
 from autojit.core.sizes import agree, is_symbolic
 from autojit.ops.base import normalize_axis
@@ -29,7 +29,7 @@ from autojit.tensor.functions_elementwise import (
     isfinite,
     isnan,
     le,
-    log,
+    log1p,
     logical_and,
     logical_or,
     mul,
@@ -132,17 +132,8 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """``log2(2 ** x + 2 ** y)`` without overflow."""
     x, y = floating(input, "logaddexp2"), floating(other, "logaddexp2")
     high = x.maximum(y)
-    return add(high, log(add(exp2(x - high), exp2(y - high))) / math.log(2))
-
-
-def sinc(input: Tensor) -> Tensor:
-    """``sin(pi x) / (pi x)``, 1 at 0."""
-    given = floating(input, "sinc")
-    dtype = type_of(given).dtype
-    x = (cast(given, float32) if dtype in (bfloat16, float16) else given) * math.pi
-    at_zero = eq(x, 0)
-    safe = where(at_zero, 1.0, x)
-    return cast(where(at_zero, 1.0, div(safe.sin(), safe)), dtype)
+    gap = where(x.eq(y), 0.0, (x - y).abs())  # of equal infinities, too
+    return add(high, log1p(exp2(-gap)) / math.log(2))
 
 
 def mvlgamma(input: Tensor, p: int) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from autojit import ops
+from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.tensor.caught import refuse_where_caught
+from autojit.tensor.functions_elementwise import div, eq, where
 from autojit.tensor.matrix_forms import one_triangle
-from autojit.tensor.promotion import floating, floating_together
+from autojit.tensor.promotion import cast, floating, floating_together
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -35,6 +38,31 @@ def lgamma(input: Any) -> Tensor:
 def digamma(input: Any) -> Tensor:
     """Derivative of ``lgamma``."""
     return ops.digamma(floating(input, "digamma"))  # type: ignore[no-any-return]
+
+
+def sinc(input: Tensor) -> Tensor:
+    """``sin(pi x) / (pi x)``, 1 at 0."""
+    given = floating(input, "sinc")
+    dtype = type_of(given).dtype
+    x = cast(given, float32) if dtype in (bfloat16, float16) else given
+    whole = x.detach().round()
+    is_odd = eq(whole - 2 * (whole / 2).floor(), 1)
+    rest = (x - whole) * math.pi  # exact before the product, so that zeros are zeros however large x is
+    sine = where(is_odd, -rest.sin(), rest.sin())
+    is_near = whole.eq(0) & (x.detach().abs() < 0.25)
+    away = div(sine, where(is_near, 1.0, x * math.pi))
+    return cast(where(is_near, _sinc_near_zero(where(is_near, rest, 0.0).square()), away), dtype)
+
+
+_SINC_TERMS = tuple((2 * k + 2) * (2 * k + 3) for k in range(9))  # z**18 / 19! is 1e-19 at pi / 4
+
+
+def _sinc_near_zero(square: Tensor) -> Tensor:
+    """``sin(z) / z`` of ``z**2`` by its series, whose derivatives of all orders are series, too."""
+    found: Any = 1.0
+    for divisor in reversed(_SINC_TERMS):
+        found = 1 - square / divisor * found
+    return found  # type: ignore[no-any-return]
 
 
 def polygamma(n: int, input: Any) -> Tensor:

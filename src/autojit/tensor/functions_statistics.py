@@ -62,6 +62,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices) along it."""
     if dim is None:
         flat = input.reshape(-1)
+        if type_of(flat).size == 0 and type_of(flat).dtype.is_floating_point:
+            return _sum(flat) + float("nan")
         return _shared_among_equals(flat, ops.median(flat, 0)[0], "MedianBackward0")
     values, places = ops.median(input, dim)
     if keepdim and input.ndim:
@@ -71,7 +73,8 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 def _shared_among_equals(x: Tensor, value: Tensor, name: str) -> Tensor:
     """An element of ``x`` whose gradient goes in equal shares to all elements equal to it (NaN equals NaN)."""
-    if not (state.grad_enabled and shows_grad(x)) or not type_of(x).dtype.is_differentiable:
+    is_recorded = state.grad_enabled and shows_grad(x)
+    if not (is_recorded or state.layers) or not type_of(x).dtype.is_differentiable:  # a layer may carry tangents
         return value
     value = value.detach()
     equal = where(isnan(value), isnan(x), eq(x, value))
