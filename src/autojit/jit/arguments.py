@@ -105,7 +105,7 @@ def make_leaves(
         if k in bound:
             made.append(ArgumentLeaf("bound", leaf))
         elif isinstance(leaf, Tensor):
-            if leaf._requires_grad and id(leaf) in first:
+            if id(leaf) in first:
                 made.append(ArgumentLeaf("twin", twin=first[id(leaf)]))
                 continue
             first[id(leaf)] = k
@@ -187,12 +187,12 @@ def signature(
         if isinstance(leaf, Tensor):
             kind = type_of(leaf) if k not in shapes else type_of(leaf).with_shape(shapes[k])
             made = leaf._view is not None and made_in_inference(leaf)
+            twin = first.setdefault(id(leaf), k)
             if wants_grad(leaf):
-                twin = first.setdefault(id(leaf), k)
                 hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
                 parts.append((kind, True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks, made))
             else:
-                parts.append((kind, False, type(leaf), made))
+                parts.append((kind, False, type(leaf), twin - k, made))
         elif k in shapes:
             parts.append(("array", shapes[k], leaf.dtype))
         else:
@@ -273,6 +273,7 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
     leaves, tree = flatten((args, kwargs))
     originals: list[Tensor] = []
     places: list[int] = []
+    copies: dict[int, Tensor] = {}  # one tensor given twice stays one
     for k, leaf in enumerate(leaves):
         if type(leaf) is not Tensor or type(leaf._array) is not np.ndarray or leaf._array.flags.c_contiguous:
             continue
@@ -280,7 +281,9 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
             return None
         originals.append(leaf)
         places.append(k)
-        leaves[k] = wrap(np.ascontiguousarray(leaf._array))
+        if id(leaf) not in copies:
+            copies[id(leaf)] = wrap(np.ascontiguousarray(leaf._array))
+        leaves[k] = copies[id(leaf)]
     if not originals:
         return None
     packed_args, packed_kwargs = tree.unflatten(leaves)

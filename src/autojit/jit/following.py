@@ -96,6 +96,7 @@ class Following:
         self.results = results
         self.holders = [Holder(held, moves) for held, moves in trace.holders.values()]
         self.count = np.zeros(1, np.int64)
+        self.flags = [(t, flag) for t, flag in trace.flags if t._requires_grad == flag and t._grad_fn is None]
         self._epoch = -1  # the guard epoch at which holders were looked at last
 
     def failure(self, segment: Segment, is_decision: bool) -> str | None:
@@ -104,7 +105,9 @@ class Following:
         Before anything of it runs, decisions included; ``segment`` is what runs next.
         """
         epoch = int(guard_epoch[0])
-        reason = self._follow(self.gradients.read()) or self.gradients.failure() or segment.failure()
+        reason = (
+            self._other_flag() or self._follow(self.gradients.read()) or self.gradients.failure() or segment.failure()
+        )
         if reason is not None or not self.holders or self._epoch == epoch:
             return reason
         holders = [h for h in self.holders if h.is_read(segment.entries)] if is_decision else self.holders
@@ -122,9 +125,17 @@ class Following:
             self._epoch = epoch
         return reason
 
+    def _other_flag(self) -> str | None:
+        """Which leaf requires gradients now or no longer; its values may be nothing that the step reads."""
+        for t, flag in self.flags:
+            if t._requires_grad != flag:
+                return f"requires_grad of a tensor {type_of(t)}: {flag} -> {t._requires_grad}"
+        return None
+
     def _follow(self, places: Sequence[Followed]) -> str | None:
         reason, renamed = follow(places, self.trace.state)
         if renamed:
+            self.flags = [(renamed.get(id(t), t), flag) for t, flag in self.flags]
             self.gradients.rename(renamed)
             self.results.rename(renamed)
             for holder in self.holders:

@@ -8,7 +8,7 @@ results that are no flat tuple of tensors, and arguments that are views while th
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +52,7 @@ from autojit.tensor.tensor import Tensor, wrap
 if TYPE_CHECKING:
     from autojit.jit.step import CompiledStep
 
+NATIVE_PAIRS = 64  # of arguments whose identities native code compares, in some 20 ns; Python compares more of them
 GIL_RELEASE_NS = 50_000.0  # estimated step time above which other Python threads may run meanwhile
 _UNTOUCHED = (("_requires_grad", False), ("_grad_fn", None), ("_grad", None), ("_storage", None))
 
@@ -67,6 +68,12 @@ class NativeStep:
         args, self.kwargs_tree = capture.argument_tree.children
         self.is_nested = any(c.kind is not None for c in (*args.children, *self.kwargs_tree.children))
         self.listed = [g for g in capture.guards if g.native is None and not g.by_epoch]
+        self.identities = _identities(capture.arguments)
+        self.firsts = [  # for Python, where native code would compare too many pairs
+            (k, leaf.twin if leaf.kind == "twin" else k)
+            for k, leaf in enumerate(capture.arguments)
+            if leaf.kind in ("tensor", "twin") and len(self.identities) > NATIVE_PAIRS
+        ]
         self.written = {id(e.array): e for e, _ in step.effects.written}
         self.views = self._view_positions(leaves)
         self.strided = capture.strided
@@ -78,6 +85,7 @@ class NativeStep:
             or self.replaced
             or self.strided
             or step.twins
+            or self.firsts
             or not step.results.is_plain
             or config.check
         )
@@ -161,7 +169,15 @@ class NativeStep:
                 return None
             copy = np.ascontiguousarray(array)
             given[k] = copied_for(given[k], copy) if isinstance(given[k], Tensor) else copy
+        for k, leaf in enumerate(self.step.capture.arguments):
+            if leaf.kind == "twin" and leaf.twin in self.strided:
+                given[k] = given[leaf.twin] if leaves[k] is leaves[leaf.twin] else leaves[k]
         return given
+
+    def _are_as_captured(self, leaves: Any) -> bool:
+        """Whether arguments that were one object are one, and those that were two are two."""
+        first: dict[int, int] = {}
+        return all(first.setdefault(id(leaves[k]), k) == before for k, before in self.firsts)
 
     def _enter(self, *args: Any, **kwargs: Any) -> Any:
         """The native call; where the step leaves another tensor as a gradient than it finds, the leaf gets it."""
@@ -196,6 +212,8 @@ class NativeStep:
         return found
 
     def _shares_state(self, leaves: Any) -> bool:
+        if self.firsts and not self._are_as_captured(leaves):
+            return True
         for k in self.views:
             storage = getattr(leaves[k], "_storage", None) if k < len(leaves) else None
             if storage is not None and id(storage.array) in self.written:
@@ -242,6 +260,7 @@ class NativeStep:
             gate=executable.gate,
             arguments=tuple(self._arguments()),
             keyword_names=() if self.is_nested else tuple(self.kwargs_tree.keys),
+            identities=() if self.firsts else self.identities,
             guards=tuple(self._guards()),
             rings=rings,
             results=results,
@@ -291,6 +310,11 @@ class NativeStep:
         found: list[Argument] = []
         index = 0
         for k, leaf in enumerate(self.step.capture.arguments):
+            if leaf.kind == "twin":
+                first = found[leaf.twin]
+                assert isinstance(first, TensorArgument)
+                found.append(first._replace(table_index=None))
+                continue
             if leaf.value is None:
                 found.append(_baked(leaf))
                 continue
@@ -330,6 +354,10 @@ class NativeStep:
             if owner is not None:
                 guards.append(SlotGuard(owner, "_array", owner._array))
                 guards.append(SlotGuard(owner, "_requires_grad", owner._requires_grad))
+        bound = {id(entry.owner) for entry in self.step.entries}
+        for leaf, flag in self.step.capture.following.flags:
+            if id(leaf) not in bound:
+                guards.append(SlotGuard(leaf, "_requires_grad", flag))
         for grad in self.step.effects.gradients.all:
             if grad.entry.was_read or grad.result is None:
                 self.grad_places[len(guards)] = grad
@@ -363,6 +391,28 @@ def _counts_results(step: CompiledStep) -> bool:
     return bool(counted) and any(symbols_of(what) & counted for what in shown)
 
 
+def _identities(arguments: Sequence[ArgumentLeaf]) -> tuple[tuple[int, int, bool], ...]:
+    """Which tensor arguments the capture had as one object, and which as two that could be one."""
+    found: list[tuple[int, int, bool]] = []
+    distinct: dict[Any, list[int]] = {}
+    for k, leaf in enumerate(arguments):
+        if leaf.kind == "twin":
+            found.append((leaf.twin, k, True))
+        elif leaf.kind == "tensor" and leaf.value is not None:
+            kind = leaf.value.type
+            alike = (leaf.tensor_type, leaf.requires_grad, kind.dtype, len(kind.shape))
+            others = distinct.setdefault(alike, [])
+            found += [(j, k, False) for j in others if _may_be_equal(kind.shape, arguments[j])]
+            others.append(k)
+    return tuple(found)
+
+
+def _may_be_equal(shape: Sequence[int], other: ArgumentLeaf) -> bool:
+    assert other.value is not None
+    pairs = zip(shape, other.value.type.shape, strict=True)
+    return all(a == b or is_open((a,)) or is_open((b,)) for a, b in pairs)
+
+
 def can_be_native(step: CompiledStep) -> bool:
     """Whether native code can do everything a call changes."""
     arguments = step.capture.arguments
@@ -374,7 +424,7 @@ def can_be_native(step: CompiledStep) -> bool:
         and not step.segment.copies_in
         and not step.segment.copies_out
         and not step.compiled.lowered.fallbacks
-        and all(leaf.kind != "twin" and leaf.grad_value is None for leaf in arguments)
+        and all(leaf.grad_value is None for leaf in arguments)
         and all(leaf.is_leaf or not leaf.requires_grad for leaf in arguments)
     )
 

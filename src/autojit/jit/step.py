@@ -22,7 +22,7 @@ from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.call import CompiledCall
 from autojit.jit.effects import Effects, uninterrupted
-from autojit.jit.following import Following
+from autojit.jit.following import Following, root_array
 from autojit.jit.guards import Guard
 from autojit.jit.memory_check import check_memory
 from autojit.jit.pytree import TreeSpec
@@ -35,6 +35,7 @@ from autojit.tensor.inplace import check_writable, rebase
 from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.recording import edge_of, wants_grad
+from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -357,14 +358,16 @@ class CompiledStep:
                 operands.append(_kept(t) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)
         operands += [given._grad for given, leaf in pairs if leaf.grad_value is not None]
-        modified = call.moving_on.union([id(e) for e, _ in self.effects.written])
+        written = {id(e) for e, _ in self.effects.written}
+        modified = call.moving_on | written
         for entry in call.entries:
             owner = entry.root_owner()
-            if entry.left is not None:
+            if entry.left is not None or (id(entry) in written and owner._requires_grad):
                 operands.append(_kept(owner))
             else:
                 operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
-        operands += call.other_leaves
+        arrays = {id(e.array) for e, _ in self.effects.written}
+        operands += [_kept(t) if id(root_array(t)) in arrays else t for t in call.other_leaves]
         with grad_mode(True):  # of the body, whatever the caller's is
             found = apply(call.op, *operands)
         found = found if isinstance(found, tuple) else (found,)
@@ -416,6 +419,8 @@ def _kept(t: Tensor) -> Tensor:
     """The values and the history that a tensor has now, whatever is written to it later."""
     made = wrap(t._array.copy())
     made._requires_grad, made._output_nr = wants_grad(t), t._output_nr
+    if made._requires_grad and t._grad_fn is None:
+        made.__dict__["gathers"] = accumulator_of(t)  # gradients go to the leaf itself, which must have its node by now
     made._grad_fn, made._accumulator = t._grad_fn, t._accumulator
     return made
 

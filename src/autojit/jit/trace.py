@@ -140,6 +140,7 @@ class Trace(TraceSizes, TraceOrders):
         self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture
         self.lent: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the array: whose memory it is, the array
         self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
+        self.flags: list[tuple[Tensor, bool]] = []  # leaves among them, and whether they required gradients
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
@@ -299,6 +300,8 @@ class Trace(TraceSizes, TraceOrders):
         while owner is not None and id(owner) not in self._before:
             self._before[id(owner)] = _Before.of_tensor(owner)
             self.reached.append(owner)
+            if owner._grad_fn is None:
+                self.flags.append((owner, owner._requires_grad))
             owner = owner._view.base if owner._view is not None else None
 
     def restore(self) -> None:

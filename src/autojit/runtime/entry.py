@@ -284,6 +284,8 @@ class NativeEntry:
             "n_sizes": len(self._accepted) if spec.sizes is not None and spec.sizes.accepts is not None else 0,
             "sizes": 0 if spec.sizes is None else data_address(spec.sizes.table),
             "accepted": data_address(self._accepted),
+            "n_identities": len(spec.identities),
+            "identities": self._keep_table(np.array(spec.identities, np.int64).reshape(-1, 3)),
         }
         return np.array([values.get(name, 0) for name in HEAD], np.int64)
 

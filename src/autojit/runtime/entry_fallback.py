@@ -89,6 +89,7 @@ class PythonEntry:
 
     def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Refusal | None:
         failure = self._broken_arity(args, kwargs) or self._broken_argument((*args, *kwargs.values()))
+        failure = failure or self._broken_identity((*args, *kwargs.values()))
         failure = failure or self._broken_size((*args, *kwargs.values()))
         failure = failure or self._broken_guard()
         if failure is None:
@@ -107,6 +108,10 @@ class PythonEntry:
     def _broken_argument(self, values: Sequence[Any]) -> tuple[str, int] | None:
         pairs = enumerate(zip(values, self._spec.arguments, strict=True))
         return next((("argument", index) for index, (value, spec) in pairs if not _argument_holds(value, spec)), None)
+
+    def _broken_identity(self, values: Sequence[Any]) -> tuple[str, int] | None:
+        triples = self._spec.identities
+        return next((("argument", j) for i, j, is_one in triples if (values[i] is values[j]) != is_one), None)
 
     def _broken_size(self, values: Sequence[Any]) -> tuple[str, int] | None:
         """Take the open sizes' values from the arguments; those that are new have to be accepted."""

@@ -4,9 +4,10 @@ One function serves every step: it interprets the step's descriptor, tables of 6
 `runtime.entry` fills. So it is compiled once per machine, a step costs no compile time for it, and no Python address is
 ever in code.
 
-How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, sizes,
-word guards, dictionary guards, rings, run, result, sound (or raise). Every check that fails goes to `fail`, which
-undoes the one thing done so far (the busy word) and answers with a sentinel or the fallback's result.
+How to read this file: `_BODY` is the function, in the order of its labels: busy, arity, keywords, arguments, which of
+them are one object, sizes, word guards, dictionary guards, rings, run, result, sound (or raise). Every check that fails
+goes to `fail`, which undoes the one thing done so far (the busy word) and answers with a sentinel or the fallback's
+result.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ arguments:
 argument:
   %a = phi i64 [ 0, %arguments ], [ %a1, %argument.ok ]
   %a.more = icmp slt i64 %a, %n_arguments
-  br i1 %a.more, label %argument.look, label %sizes
+  br i1 %a.more, label %argument.look, label %identities
 argument.look:
   %a1 = add i64 %a, 1
   %object.at = getelementptr ptr, ptr %args, i64 %a
@@ -140,6 +141,34 @@ argument.look:
   br i1 %argument.holds, label %argument.ok, label %fail
 argument.ok:
   br label %argument
+
+identities:
+  %n_identities = word head.n_identities of %head
+  %identities64 = word head.identities of %head
+  %identity.triples = inttoptr i64 %identities64 to ptr
+  br label %identity
+identity:
+  %i = phi i64 [ 0, %identities ], [ %i1, %identity.ok ]
+  %i.more = icmp slt i64 %i, %n_identities
+  br i1 %i.more, label %identity.look, label %sizes
+identity.look:
+  %i1 = add i64 %i, 1
+  %identity.at = getelementptr [3 x i64], ptr %identity.triples, i64 %i
+  %one = load i64, ptr %identity.at, align 8
+  %other.at = getelementptr i64, ptr %identity.at, i64 1
+  %other = load i64, ptr %other.at, align 8
+  %wanted.at = getelementptr i64, ptr %identity.at, i64 2
+  %wanted = load i64, ptr %wanted.at, align 8
+  %one.at = getelementptr ptr, ptr %args, i64 %one
+  %one.object = load ptr, ptr %one.at, align 8
+  %other.object.at = getelementptr ptr, ptr %args, i64 %other
+  %other.object = load ptr, ptr %other.object.at, align 8
+  %is_one = icmp eq ptr %one.object, %other.object
+  %is_one64 = zext i1 %is_one to i64
+  %identity.same = icmp eq i64 %is_one64, %wanted
+  br i1 %identity.same, label %identity.ok, label %fail
+identity.ok:
+  br label %identity
 
 sizes:
   %n_sizes = word head.n_sizes of %head
@@ -295,14 +324,15 @@ leave:
 fail:
   %reason = phi i64 [ {REASONS.index("arity")}, %arity ], [ {REASONS.index("keyword")}, %none_given ],
     [ {REASONS.index("keyword")}, %some_given ], [ {REASONS.index("keyword")}, %name.look ],
-    [ {REASONS.index("argument")}, %argument.look ], [ {REASONS.index("sizes")}, %size.look ],
+    [ {REASONS.index("argument")}, %argument.look ], [ {REASONS.index("argument")}, %identity.look ],
+    [ {REASONS.index("sizes")}, %size.look ],
     [ {REASONS.index("word")}, %word.look ],
     [ {REASONS.index("dict")}, %dict.fail ], [ {REASONS.index("ring")}, %ring.look ]
   %index = phi i64 [ 0, %arity ], [ 0, %none_given ], [ 0, %some_given ], [ %k, %name.look ], [ %a, %argument.look ],
-    [ %z, %size.look ], [ %w, %word.look ], [ %g, %dict.fail ], [ %r, %ring.look ]
+    [ %other, %identity.look ], [ %z, %size.look ], [ %w, %word.look ], [ %g, %dict.fail ], [ %r, %ring.look ]
   %answer = phi i64 [ %slow, %arity ], [ %slow, %none_given ], [ %slow, %some_given ], [ %slow, %name.look ],
-    [ %slow, %argument.look ], [ %slow, %size.look ], [ %slow, %word.look ], [ %slow, %dict.fail ],
-    [ %need_output, %ring.look ]
+    [ %slow, %argument.look ], [ %slow, %identity.look ], [ %slow, %size.look ], [ %slow, %word.look ],
+    [ %slow, %dict.fail ], [ %need_output, %ring.look ]
   store i64 0, ptr %busy, align 8
   br label %refuse
 refuse:

@@ -194,6 +194,7 @@ class EntrySpec(NamedTuple):
         table_address: its pointer table, filled but for arguments and outputs.
         gate: the right to run the step and to touch what it uses.
         arguments: positional ones first, then one for each of `keyword_names`.
+        identities: positions of two arguments, and whether they must be one object (else two).
         results: one item unless `returns_tuple`; a single `Constant(None)` for a step that returns nothing.
         releases_gil: let other Python threads run meanwhile; worth it above about 50 us of work.
         fallback: called with the call's arguments when the step cannot run (rings whose tensors are all in use are
@@ -209,6 +210,7 @@ class EntrySpec(NamedTuple):
     gate: Gate
     arguments: tuple[Argument, ...] = ()
     keyword_names: tuple[str, ...] = ()
+    identities: tuple[tuple[int, int, bool], ...] = ()
     guards: tuple[Guard, ...] = ()
     rings: tuple[OutputRing, ...] = ()
     results: tuple[Output | Constant, ...] = (Constant(None),)

@@ -40,6 +40,8 @@ HEAD = (
     "n_sizes",  # open sizes whose values Python must have accepted
     "sizes",  # address of the open sizes' values, which the arguments' checks fill in
     "accepted",  # address of the values that were accepted last
+    "n_identities",
+    "identities",  # address of (argument, argument, 1 if they must be one object, 0 if two) triples
 )
 
 ARGUMENT = (
