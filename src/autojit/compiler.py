@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from autojit.codegen.cpu.lower import lower
 from autojit.codegen.cpu.lowered import LoweredStep
+from autojit.core.recursion import headroom
 from autojit.core.uncollected import uncollected
 from autojit.core.undivided import undivided
 from autojit.ir.graph import Graph
@@ -47,7 +48,7 @@ def compile(
     Raises:
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
-    with uncollected(), undivided:
+    with uncollected(), undivided, headroom():
         return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {})
 
 

@@ -159,7 +159,10 @@ class Results:
             self.orders.append(None if order is None or order[:1] == ("strides",) else order)
             self.values.append(value)
             self.tensors.append(leaf)
-        return self._position[value], known
+        index = self._position[value]
+        if has_history(leaf) and not has_history(self.tensors[index]):
+            self.tensors[index] = leaf  # a detached one came first: derivatives go through this one
+        return index, known
 
     def _order_of(self, value: Value) -> Order:
         stand_in = self._trace.order_of(value)

@@ -31,6 +31,7 @@ from autojit.schedule.pull import Indices, broadcast_index, gathered_index
 CACHE_COST = 5  # arithmetic steps above which storing a row element beats computing it again
 FIRST, LAST = "first", "last"
 """Slots of guards in a chain that covers all positions: the last one holds where none before it does."""
+LONGEST_CHAIN = 32  # guards; nested twice they tell a thousand pieces apart
 
 CACHE_BYTES = 96 * 1024  # row scratch that still leaves room in a second-level cache
 
@@ -274,13 +275,30 @@ class ExprBuilder:
             if piece.type.shape[axis] != 0:
                 pieces.append((piece, total))
             total += piece.type.shape[axis]
+        return self._chain(axis, pieces, index, True)
+
+    def _chain(self, axis: int, pieces: Sequence[tuple[Value, int]], index: Indices, is_whole: bool) -> Expr:
+        """Guards that ask for one piece after the other, or of many pieces for one run of them after the other.
+
+        The chain's length is how deep the expression gets, and so what is written for it; of runs it is a logarithm.
+
+        Args:
+            is_whole: these are all pieces, not a run of them.
+        """
+        run = -(-len(pieces) // LONGEST_CHAIN)
+        runs = [pieces[k : k + run] for k in range(0, len(pieces), run)]
         expr: Expr | None = None
-        for place, (piece, start) in reversed(list(enumerate(pieces))):
-            extent = piece.type.shape[axis]
-            shifted = (index[axis] - start).within(extent)
-            inside = self.value(piece, tuple(shifted if a == axis else i for a, i in enumerate(index)))
+        for place in reversed(range(len(runs))):
+            of_run = runs[place]
+            (piece, start), (end, after) = of_run[0], of_run[-1]
+            extent = after - start + end.type.shape[axis]
+            if len(of_run) > 1:
+                inside = self._chain(axis, of_run, index, False)
+            else:
+                shifted = (index[axis] - start).within(extent)
+                inside = self.value(piece, tuple(shifted if a == axis else i for a, i in enumerate(index)))
             guards = _open_guards(((index[axis], start, start + extent),))
-            slot = FIRST if place == 0 else None
+            slot = FIRST if place == 0 and is_whole else None
             if expr is None and guards:
                 expr, slot = self._intern("const", inside.dtype, slot=("int", 0), op=None), LAST
             expr = inside if expr is None or not guards else self._guard(guards, inside, expr, slot)
