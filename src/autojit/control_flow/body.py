@@ -67,6 +67,14 @@ class BodyTrace(Trace):
         self._remember(storage, owner)
         return found.value
 
+    def has_written(self, t: Tensor) -> bool:
+        """Whether the body has changed the memory of a tensor from outside."""
+        storage = t._storage
+        if storage is None or storage.array is None or not self.writes:
+            return False
+        entry = self.state.get(id(storage.array))
+        return entry is not None and entry.is_modified
+
     def copied_from(self, value: Value) -> Value:
         """The value that a value is an unchanged copy of."""
         self._index()
@@ -158,6 +166,8 @@ class BodyLayer(Layer):
         found = self.inner.get(id(t))
         if found is not None:
             return found[1]
+        if self.trace.has_written(t):
+            return t  # its memory is the body's by now, and so is its history
         kind = type_of(t)
         may_want = self.takes_grad and kind.dtype.is_differentiable
         wants = may_want and (wants_grad(t) or (bool(self.outer_layers) and self._has_part(t)))
@@ -258,6 +268,7 @@ class Body:
     """
 
     written: list[Tensor]
+    changed: list[Tensor]  # stand-ins for what it has changed, with the history that the changes gave
     memory: list[int]  # of the first tensors from outside: which array each shows
 
     def __init__(self, name: str) -> None:
@@ -318,9 +329,14 @@ class Body:
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Run the function; what it did to memory outside is taken back."""
+        self.changed = []
         try:
             with self.entered():
-                return function(*arguments)
+                found = function(*arguments)
+                entries = [entry for entry in self.trace.state.values() if entry.is_modified]
+                self.changed = [_with_history(entry) for entry in entries]
+                self.layer.cut(self.changed)
+                return found
         finally:
             self.trace.restore()
 
@@ -333,6 +349,22 @@ class Body:
             self.layer.cut([given])
             self.outputs.append((value, given if self.layer.takes_grad and has_history(given) else None))
         return value.type
+
+    def check_changes(self, wants: Sequence[bool]) -> None:
+        """Refuse changes of memory outside that a gradient would have to flow through.
+
+        ``wants``: which inputs require gradients.
+
+        Raises:
+            UsageError: what was written depends on such an input.
+        """
+        for t in self.changed:
+            if any(wants[k] for k in self.depends(t)):
+                raise UsageError(
+                    f"{self.name}: the body changes a tensor from outside to what requires gradients",
+                    {"written to": type_of(t), "at": self.source},
+                    "return the new value from the body: as a carry, or as a result (or change it under no_grad)",
+                )
 
     # -- what it needs from outside
 
@@ -379,6 +411,13 @@ class Body:
             found.append(t)
         self.trace.check()
         return found
+
+
+def _with_history(entry: StateEntry) -> Tensor:
+    """A stand-in for memory outside as the body has left it."""
+    made, owner = wrap_value(entry.value), entry.root_owner()
+    made._requires_grad, made._grad_fn, made._output_nr = wants_grad(owner), owner._grad_fn, owner._output_nr
+    return made
 
 
 def _root(entry: StateEntry) -> Tensor:

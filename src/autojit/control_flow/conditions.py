@@ -95,6 +95,10 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
     op = Cond(*graphs)
     results = as_tuple(apply(op, pred, *operand_tensors), op.n_outputs) if op.n_outputs else ()
     forget_history(results[: len(places)], wants)
+    start = 0
+    for body in branches:
+        body.check_changes([takes_grad(t) for t in operand_tensors[start : start + len(body.inputs)]])
+        start += len(body.inputs)
     write_back(written, results[len(places) :])
     merged = list(leaves)
     for (k, _), y in zip(places, results, strict=False):

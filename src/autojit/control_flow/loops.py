@@ -120,6 +120,7 @@ class _WhileCapture:
         results = as_tuple(apply(op, go, *self.given, *read), op.n_outputs)
         wants = [False, *carries_want(body, 1, self.given, (), read)]
         forget_history(results[: 1 + first], wants)
+        body.check_changes([*wants[1:], *map(takes_grad, read)])
         write_back(body.written, results[1 + first :])
         return self.tree.unflatten(results[1 : 1 + first])
 
@@ -297,6 +298,7 @@ class _Scan:
         found = as_tuple(apply(op, *carried, *read[:changed], *stacks, *read[changed:]), op.n_outputs)
         wants = carries_want(body, 0, carried, stacks, read)
         given = [*wants, *map(takes_grad, stacks), *map(takes_grad, read)]
+        body.check_changes(given)
         made_wants = [any(given[k] for k in body.depends(t)) for _, t in body.outputs[first:stop]]
         forget_history(found, [*wants, *(False for _ in body.written), *made_wants])
         write_back(body.written, found[first : first + changed])
