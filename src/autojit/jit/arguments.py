@@ -288,3 +288,12 @@ def in_row_major(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Packed | None
         return None
     packed_args, packed_kwargs = tree.unflatten(leaves)
     return Packed(packed_args, packed_kwargs, originals, places)
+
+
+def with_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as a step shows them to the function: arrays as tensors on their memory."""
+    leaves, tree = flatten((args, kwargs))
+    found: tuple[tuple[Any, ...], dict[str, Any]] = tree.unflatten(
+        [wrap(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+    )
+    return found

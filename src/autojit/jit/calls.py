@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.pytree import flatten
-from autojit.jit.step import Decision
 from autojit.jit.trace import Split, Trace
 from autojit.tensor.exchange import array_of_foreign
 from autojit.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from autojit.jit.step import Decision
 
 
 def _is_foreign(leaf: Any) -> bool:
@@ -56,6 +58,13 @@ class Conflict(Exception):
     def __init__(self, leaves: set[int]) -> None:
         super().__init__()
         self.leaves = leaves
+
+
+class Overlap(Exception):
+    """Arguments share memory that the step writes in a way that only NumPy knows: the call runs line by line."""
+
+    def __init__(self) -> None:
+        super().__init__("arguments share memory, with each other or with state, that is written: ran line by line")
 
 
 class Fixed(Exception):

@@ -31,8 +31,9 @@ from autojit.jit.arguments import (
     leaf_names,
     make_leaves,
     signature,
+    with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, Fixed
+from autojit.jit.calls import Call, Conflict, Fixed, Overlap
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
@@ -193,8 +194,12 @@ class JitFunction:
                     except (Rebinds, Releases) as found:
                         self._take_over(found)
         except Reentered:
-            with eager():
-                return self.function(*args, **kwargs)
+            pass
+        except Overlap as overlap:
+            self.counts.note(str(overlap))
+            args, kwargs = with_tensors(args, kwargs)
+        with eager():
+            return self.function(*args, **kwargs)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -329,8 +334,8 @@ class JitFunction:
             reason = broken_guard(node.capture.guards) if is_root else None
             reason = reason or node.capture.broken_size(call.sizes) or node.failure(call.leaves)
             if reason is None:
-                if isinstance(node, CompiledStep) and node.may_conflict(call.leaves):
-                    raise Conflict(node.conflicts(call.leaves))
+                if isinstance(node, CompiledStep):
+                    node.overlaps.check(call.leaves)
                 return node
             self.counts.note(reason)
         return None
@@ -361,9 +366,6 @@ class JitFunction:
             made = build_path(capture, branch, call.path)
             step = made[-1]
             assert isinstance(step, CompiledStep)
-            conflicts = step.conflicts(call.leaves)
-            if conflicts:
-                raise Conflict(conflicts)
         except (UndecidedSizeError, SpecializeSize) as error:
             remove(branch, capture)
             self.open_sizes.give_up(capture.trace, getattr(error, "symbols", ()), str(error), self.counts.note)
@@ -378,6 +380,7 @@ class JitFunction:
         self.counts.compile_s += time.perf_counter() - traced
         fallbacks = sum(len(node.segment.compiled.lowered.fallbacks) for node in made)
         self.counts.fallbacks += fallbacks
+        step.overlaps.check(call.leaves)  # the step is right for other arguments at least
         return made[0]
 
     def _trace(self, call: Call, shift: int = 0) -> Capture:

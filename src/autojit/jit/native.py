@@ -270,6 +270,7 @@ class NativeStep:
             error_address=executable.error_address,
             on_error=executable.raise_errors,
             keep=(executable, step.segment),
+            written=tuple(step.overlaps.written.ranges),
             sizes=self._entry_sizes(any(ring.is_open for ring in rings)),
         )
 

@@ -25,6 +25,7 @@ from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.following import Following, root_array
 from autojit.jit.guards import Guard
 from autojit.jit.memory_check import check_memory
+from autojit.jit.overlaps import Overlaps
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.results import Results, check_outputs, history_of
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
@@ -248,6 +249,7 @@ class CompiledStep:
         ]
         with self.segment.gate.held():
             self.effects.bind(self.segment)
+        self.overlaps = Overlaps(self)
 
     def _check_state(self) -> None:
         entries = list(self.trace.state.values())
@@ -260,29 +262,6 @@ class CompiledStep:
                 "make one a view of the other with tensor indexing (base[2:]), or clone() one of them",
             )
 
-    def conflicts(self, leaves: Sequence[Any]) -> set[int]:
-        """Argument leaves whose memory the step also changes by another way."""
-        written = [e.array for e, _ in self.effects.written]
-        writing = {w.index for w in self.effects.writes if w.what == "array"}
-        found: set[int] = set()
-        arrays = {
-            k: given._array if isinstance(given, Tensor) else given
-            for k, (given, leaf) in enumerate(zip(leaves, self.capture.arguments, strict=True))
-            if leaf.kind in ("tensor", "array")
-        }
-        for k, array in arrays.items():
-            for j in writing:
-                if j != k and np.may_share_memory(array, arrays[j]):
-                    found |= {j, k}
-            against = [*written, *(e.array for e in self.trace.state.values())] if k in writing else written
-            if any(np.may_share_memory(array, other) for other in against) or self._is_reached_twice(k, array):
-                found.add(k)
-        return found
-
-    def _is_reached_twice(self, k: int, array: Any) -> bool:
-        """Whether an argument that gradients flow to is a tensor that the function also reads from outside."""
-        return any(array is other for position, other in self.twins if position == k)
-
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """Why the step cannot be used for this call, or None when state and gradients are as captured."""
         order = self.capture.other_order(leaves)
@@ -292,21 +271,6 @@ class CompiledStep:
             if leaf.kind == "bound" and leaf.original is not given:
                 return "an argument that shares memory with the step's state was replaced"
         return self.capture.failure(self.segment)
-
-    def may_conflict(self, leaves: Sequence[Any]) -> bool:
-        """``conflicts``, asked at every call through Python: only memory that others may share is looked at closely."""
-        if any(leaves[k]._array is array for k, array in self.twins):
-            return True
-        if not self.effects.written and not self.effects.writes:
-            return False
-        known = {id(e.array) for e, _ in self.effects.written}
-        for given, leaf in zip(leaves, self.capture.arguments, strict=True):
-            if leaf.kind == "tensor" and given._storage is None and id(given._array) not in known:
-                known.add(id(given._array))  # the same tensor twice
-                continue
-            if leaf.kind in ("tensor", "array"):
-                return bool(self.conflicts(leaves))
-        return False
 
     # -- running from Python
 

@@ -18,6 +18,7 @@ from autojit.ops.base import Structured, normalize_axis
 from autojit.ops.loop_orders import in_order_of
 from autojit.ops.samples import Samples, ramp
 from autojit.ops.shape import (
+    BroadcastTo,
     Permute,
     Reshape,
     Slice,
@@ -30,6 +31,7 @@ from autojit.ops.shape import (
     slice_axis,
     slice_update,
 )  # fmt: skip
+from autojit.ops.sources import iota
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -261,12 +263,25 @@ class ViewUpdate(Structured):
         """The same result from ``unview`` of each view in turn: what the compiler lowers."""
         if not self.chain:
             return piece
+        if any(map(_shows_twice, self.chain[:-1])) or (type(self.chain[-1]) is Unfold and _shows_twice(self.chain[-1])):
+            return self._by_places(base, piece)
         bases = [base]
         for op in self.chain[:-1]:
             bases.append(bind(op, bases[-1]))
         for op, within in zip(reversed(self.chain), reversed(bases), strict=True):
             piece = cast(View, op).unview(within, piece)
         return piece
+
+    def _by_places(self, base: Any, piece: Any) -> Any:
+        """The same where a part of an expanded tensor is written: which of the elements that show one place it holds is
+        not to be seen any more when the expansion is undone.
+        """
+        shape, flat = base.spec.shape, (base.spec.size,)
+        places = reshape(self.show(reshape(iota(base, flat, 0), shape)), (piece.spec.size,))
+        found = bind(
+            Op.registry["index_update"](0, "set"), reshape(base, flat), reshape(piece, places.spec.shape), places
+        )  # type: ignore[call-arg]
+        return reshape(found, shape)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         piece = primals[1].spec
@@ -278,7 +293,13 @@ class ViewUpdate(Structured):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         base, piece = batch_all(args, batched)
         extent = base.spec.shape[0]
-        return bind(ViewUpdate(tuple(cast(View, op).shifted(extent) for op in self.chain)), base, piece)
+        shown, chain = base.spec.drop((0,)), list[Op]()
+        for op in self.chain:
+            if type(op) is BroadcastTo and len(op.shape) > shown.ndim:  # new axes come after that of the batch
+                chain.append(Reshape((extent, *(1,) * (len(op.shape) - shown.ndim), *shown.shape)))
+            chain.append(cast(View, op).shifted(extent))
+            shown = op.result_type(shown)
+        return bind(ViewUpdate(tuple(chain)), base, piece)
 
     @staticmethod
     def samples(dtype: DType) -> Samples:
@@ -286,9 +307,18 @@ class ViewUpdate(Structured):
         return [
             (ViewUpdate((rows, Permute((1, 0)))), (ramp((3, 4), dtype), ramp((4, 2), dtype))),
             (ViewUpdate((Reshape((12,)), Slice((1,), (12,), (5,)))), (ramp((3, 4), dtype), ramp((3,), dtype))),
+            (
+                ViewUpdate((BroadcastTo((2, 3, 4)), Slice((1, 0, 0), (2, 3, 2), (1, 2, 1)))),
+                (ramp((3, 4), dtype), ramp((1, 2, 2), dtype)),
+            ),
             (ViewUpdate((rows, Diagonal(1, 0, 1))), (ramp((3, 4), dtype), ramp((2,), dtype))),
             (ViewUpdate((Unfold(1, 1, 2),)), (ramp((3, 4), dtype), ramp((3, 2, 1), dtype))),
         ]
+
+
+def _shows_twice(op: Op) -> bool:
+    """Whether a view may show one element at several places."""
+    return op.name in ("broadcast_to", "as_strided") or (type(op) is Unfold and op.size > op.step)
 
 
 def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

@@ -286,6 +286,8 @@ class NativeEntry:
             "accepted": data_address(self._accepted),
             "n_identities": len(spec.identities),
             "identities": self._keep_table(np.array(spec.identities, np.int64).reshape(-1, 3)),
+            "n_ranges": len(spec.written),
+            "ranges": self._keep_table(np.array(spec.written, np.int64).reshape(-1, 2)),
         }
         return np.array([values.get(name, 0) for name in HEAD], np.int64)
 
@@ -326,6 +328,7 @@ class NativeEntry:
     def _array_words(self, check: ArrayCheck, table_index: int | None) -> dict[str, int]:
         return {
             "dtype": id(check.dtype),
+            "itemsize": check.dtype.itemsize,
             "ndim": len(check.shape),
             "shape": self._keep_table(np.array([self._extent(n) for n in check.shape], np.int64)),
             "store": 0 if table_index is None else self._table_entry(table_index),

@@ -48,6 +48,64 @@ no:
   ret i1 false
 }}
 
+; Whether an array's elements, in row-major order, lie outside of everything that the step writes: the last range that
+; begins before they end must end before they begin.
+define internal i1 @lies_apart(ptr %array, ptr %record, ptr %head) nounwind {{
+entry:
+  %count = word head.n_ranges of %head
+  %ranges64 = word head.ranges of %head
+  %ranges = inttoptr i64 %ranges64 to ptr
+  %ndim = word arg.ndim of %record
+  %itemsize = word arg.itemsize of %record
+  %shape.at = getelementptr i8, ptr %array, i64 {ARRAY_SHAPE_OFFSET}
+  %shape = load ptr, ptr %shape.at, align 8
+  br label %axis
+axis:
+  %i = phi i64 [ 0, %entry ], [ %i1, %extent ]
+  %size = phi i64 [ %itemsize, %entry ], [ %size1, %extent ]
+  %more = icmp slt i64 %i, %ndim
+  br i1 %more, label %extent, label %bounds
+extent:
+  %a.at = getelementptr i64, ptr %shape, i64 %i
+  %a = load i64, ptr %a.at, align 8
+  %size1 = mul i64 %size, %a
+  %i1 = add i64 %i, 1
+  br label %axis
+bounds:
+  %data.at = getelementptr i8, ptr %array, i64 {ARRAY_DATA_OFFSET}
+  %low = load i64, ptr %data.at, align 8
+  %high = add i64 %low, %size
+  %empty = icmp eq i64 %size, 0
+  br i1 %empty, label %yes, label %halve
+halve:
+  %first = phi i64 [ 0, %bounds ], [ %first1, %look ]
+  %last = phi i64 [ %count, %bounds ], [ %last1, %look ]
+  %open = icmp slt i64 %first, %last
+  br i1 %open, label %look, label %found
+look:
+  %sum = add i64 %first, %last
+  %middle = lshr i64 %sum, 1
+  %begin.at = getelementptr [2 x i64], ptr %ranges, i64 %middle
+  %begin = load i64, ptr %begin.at, align 8
+  %before = icmp ult i64 %begin, %high
+  %next = add i64 %middle, 1
+  %first1 = select i1 %before, i64 %next, i64 %first
+  %last1 = select i1 %before, i64 %last, i64 %middle
+  br label %halve
+found:
+  %none = icmp eq i64 %first, 0
+  br i1 %none, label %yes, label %compare
+compare:
+  %place = sub i64 %first, 1
+  %range.at = getelementptr [2 x i64], ptr %ranges, i64 %place
+  %end.at = getelementptr i64, ptr %range.at, i64 1
+  %end = load i64, ptr %end.at, align 8
+  %apart = icmp ule i64 %end, %low
+  ret i1 %apart
+yes:
+  ret i1 true
+}}
+
 ; Whether the array is as the record says; stores its data pointer.
 define internal i1 @array_holds(ptr %array, ptr %record, ptr %head) alwaysinline nounwind {{
 entry:
@@ -115,6 +173,13 @@ take:
 axis.ok:
   br label %axis
 yes:
+  %n_ranges = word head.n_ranges of %head
+  %writes = icmp ne i64 %n_ranges, 0
+  br i1 %writes, label %ranges, label %holds
+ranges:
+  %apart = call i1 @lies_apart(ptr %array, ptr %record, ptr %head)
+  br i1 %apart, label %holds, label %no
+holds:
   %held.at = getelementptr i64, ptr %record, i64 {ARGUMENT.index("held")}
   store ptr %array, ptr %held.at, align 8
   %store = word arg.store of %record

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.locks import without_waiting
+from autojit.core.memory_ranges import range_of
 from autojit.core.size_expressions import LEAST
 from autojit.core.sizes import is_symbolic
 from autojit.runtime.entry_spec import (
@@ -107,7 +108,16 @@ class PythonEntry:
 
     def _broken_argument(self, values: Sequence[Any]) -> tuple[str, int] | None:
         pairs = enumerate(zip(values, self._spec.arguments, strict=True))
-        return next((("argument", index) for index, (value, spec) in pairs if not _argument_holds(value, spec)), None)
+        return next((("argument", index) for index, (value, spec) in pairs if not self._holds(value, spec)), None)
+
+    def _holds(self, value: Any, argument: Argument) -> bool:
+        if not _argument_holds(value, argument):
+            return False
+        if not self._spec.written or not isinstance(argument, TensorArgument | ArrayArgument):
+            return True
+        array = value if isinstance(argument, ArrayArgument) else _slot(value, argument.array_slot)
+        low, high = range_of(array)
+        return all(high <= begin or end <= low for begin, end in self._spec.written)
 
     def _broken_identity(self, values: Sequence[Any]) -> tuple[str, int] | None:
         triples = self._spec.identities

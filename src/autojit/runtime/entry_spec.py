@@ -202,6 +202,7 @@ class EntrySpec(NamedTuple):
         error_address: an int64 that the step sets when it fails; 0: it cannot fail.
         on_error: raises what the step met and clears that word.
         sizes: the step's open sizes, if it has any.
+        written: addresses that the step writes besides its outputs, sorted and apart; no array argument lies there.
         keep: owner of step and table.
     """
 
@@ -220,4 +221,5 @@ class EntrySpec(NamedTuple):
     error_address: int = 0
     on_error: Callable[[], Any] | None = None
     sizes: EntrySizes | None = None
+    written: tuple[tuple[int, int], ...] = ()
     keep: object = None

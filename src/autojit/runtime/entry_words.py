@@ -42,6 +42,8 @@ HEAD = (
     "accepted",  # address of the values that were accepted last
     "n_identities",
     "identities",  # address of (argument, argument, 1 if they must be one object, 0 if two) triples
+    "n_ranges",
+    "ranges",  # address of (first byte, byte after the last) pairs, sorted and apart: memory that the step writes
 )
 
 ARGUMENT = (
@@ -58,6 +60,7 @@ ARGUMENT = (
     "held",  # scratch: the array of this call
     "least",  # of a number's 64 bits
     "most",
+    "itemsize",
 )
 
 RING = (

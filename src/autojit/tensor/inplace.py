@@ -297,11 +297,15 @@ def _fills(new: Tensor, method: str) -> bool:
     return method in _FILLING and not any(step for step, n in zip(layout_of(new).strides, type_of(new).shape) if n > 1)
 
 
+def _read_only(x: Tensor) -> UsageError:
+    return UsageError("the tensor's memory is read-only", {"x": x}, "clone() it first")
+
+
 def _writable(x: Tensor) -> Any:
     """The tensor's memory where NumPy made a view read-only only because elements share memory (broadcasting)."""
     array, root = x._array, storage_of(x).array
     if root is None or not root.flags.writeable or not root.flags.forc:
-        raise UsageError("the tensor's memory is read-only", {"x": x}, "clone() it first")
+        raise _read_only(x)
     start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
     flat = root.reshape(-1, order="A").view(np.uint8)
     return np.ndarray(array.shape, array.dtype, flat, start, array.strides)
@@ -317,8 +321,8 @@ def _write_value(x: Tensor, new: Tensor, method: str) -> None:
     value = piece
     if (_may_overlap(x, chain) and _overlaps(layout_of(x))) and not _fills(new, method):
         raise _shared_memory(x)
-    if x._array is not None and not x._array.flags.writeable:
-        _writable(x)
+    if storage.array is not None and not storage.array.flags.writeable:
+        raise _read_only(x)
     before = root_value(x)
     if chain:
         (value,) = trace.apply(ViewUpdate(chain), [before, piece])
