@@ -37,8 +37,9 @@ class Overlaps:
 
     def _follow(self) -> None:
         step = self.step
-        if self._bindings != step.segment.bindings:
-            self._bindings = step.segment.bindings
+        bindings = int(step.segment.bindings[0])
+        if self._bindings != bindings:
+            self._bindings = bindings
             self._written = MemoryRanges(e.array for e, _ in step.effects.written)
             self._read = MemoryRanges(e.array for e in step.trace.state.values()) if self.writing else self._written
 

@@ -278,9 +278,8 @@ class ViewUpdate(Structured):
         """
         shape, flat = base.spec.shape, (base.spec.size,)
         places = reshape(self.show(reshape(iota(base, flat, 0), shape)), (piece.spec.size,))
-        found = bind(
-            Op.registry["index_update"](0, "set"), reshape(base, flat), reshape(piece, places.spec.shape), places
-        )  # type: ignore[call-arg]
+        update: Any = Op.registry["index_update"]
+        found = bind(update(0, "set"), reshape(base, flat), reshape(piece, places.spec.shape), places)
         return reshape(found, shape)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
