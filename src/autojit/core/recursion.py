@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from autojit.core.locks import in_forked_child, new_lock
 
 FRAMES = 12_000
-"""Of 400 ops, up to 15 frames each (a guard whose arm reads through a look-up), twice for arms that are nested in one."""
+"""Of 400 ops, up to 15 frames each (a guard whose arm reads through a look-up), twice for an arm nested in another."""
 
 
 class _Depth(threading.local):
