@@ -15,11 +15,14 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 
 import autojit as aj
 from autojit.io import LoadError, UnsafeGlobalError
+from autojit.io.torch_names import PendingDType
 from autojit.serialization import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 FROM_TORCH = (  # by torch 2.13: an OrderedDict of tensors, views of one storage, a parameter, and plain values
@@ -278,6 +281,8 @@ DAMAGED = {
     "storage": (b"\x80\x02K\x01Q.", "no storage"),
     "size": (b"\x80\x02ctorch\nSize\n(K\x01J\xff\xff\xff\xfft\x85R.", "holds -1"),
     "dtype": (b"\x80\x02cnumpy\ndtype\nX\x01\x00\x00\x00O\x85R.", "not one of numbers"),
+    "dtype that NumPy evaluates": (b"\x80\x02cnumpy\ndtype\nX\x03\x00\x00\x00<04\x85R.", "not one of numbers"),
+    "dtype that NumPy has not": (b"\x80\x02cnumpy\ndtype\nX\x02\x00\x00\x00f3\x85R.", "not one of numbers"),
     "open array": (b"\x80\x02cnumpy._core.multiarray\n_reconstruct\n)R.", "middle of a value"),
 }
 
@@ -287,6 +292,39 @@ def test_a_damaged_pickle_is_an_error(name: str) -> None:
     content, message = DAMAGED[name]
     with pytest.raises(LoadError, match=message):
         loaded(of_pickle(content))
+
+
+NAMES = st.text("<>|=?biufcSUVOMmex0123456789 ,()", max_size=6)
+
+
+@hypothesis.given(NAMES)
+def test_the_name_of_a_numpy_dtype_is_one_of_numbers_or_an_error_of_ours(name: str) -> None:
+    try:
+        found = PendingDType(name).dtype
+    except (LoadError, TypeError):  # the reader makes the second the first
+        return
+    assert found.kind in "biufc" and found.itemsize <= 16
+
+
+def test_whatever_is_wrong_with_a_file_the_error_names_it(tmp_path: Path) -> None:
+    contents = {
+        "torch.pt": of_pickle(DAMAGED["dtype that NumPy evaluates"][0]),
+        "cut.pt": saved(aj.ones(3))[:-40],
+        "old.pt": b"\x80\x02K\x01.",
+        "short.safetensors": b"\x01",
+        "wrong.safetensors": (2).to_bytes(8, "little") + b"[]",
+        "empty": b"",
+    }
+    for name, content in contents.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(LoadError, match=f"file .*{name}"):
+            aj.load(path)
+        with path.open("rb") as file, pytest.raises(LoadError, match=f"file .*{name}"):
+            aj.load(file)
+    with pytest.raises(LoadError) as found:
+        aj.load(io.BytesIO(b""))
+    assert "  file" not in str(found.value)
 
 
 def _tensor(size: Any, stride: Any, offset: int = 0, storage: int = 8) -> dict[str, bytes]:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -183,6 +185,37 @@ def test_a_foreign_owner_is_refused(cache: ObjectCache) -> None:
     os.chown(entry_path(cache, 1), 12345, -1)
     with pytest.warns(RuntimeWarning, match="somebody else"):
         assert cache.get_blob(key_of(1)) is None
+
+
+KINDS: dict[str, Callable[[str], object]] = {
+    "pipe": lambda path: os.mkfifo(path, 0o600),
+    "directory": lambda path: os.mkdir(path, 0o700),
+    "socket": lambda path: _bind(path),
+    "link to a pipe": lambda path: (os.mkfifo(f"{path}.pipe", 0o600), os.symlink(f"{path}.pipe", path)),
+    "link to a device": lambda path: os.symlink("/dev/zero", path),
+    "link to a directory": lambda path: os.symlink("/", path),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_is_no_entry_and_blocks_nobody(kind: str) -> None:
+    with tempfile.TemporaryDirectory() as short:
+        cache = ObjectCache(os.path.join(short, "c"))
+        cache.put_blob(key_of(2), PAYLOAD)
+        KINDS[kind](cache._path(key_of(1)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            assert cache.blob(key_of(1), lambda: PAYLOAD) == PAYLOAD
+            assert cache.get_blob(key_of(2)) == PAYLOAD
+            cache.export(os.path.join(short, "archive"))
+            cache.clear()
+
+
+def _bind(path: str) -> None:
+    """A socket in a place whose name is too long for one: bound elsewhere and moved."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.join(short, "s"))
+        os.rename(os.path.join(short, "s"), path)
 
 
 def test_a_disk_that_takes_nothing_warns_once_and_goes_on(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:

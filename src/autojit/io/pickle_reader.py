@@ -256,9 +256,9 @@ def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         arguments = tuple(_plain_members(a) for a in arguments)
     try:
         return function(*arguments)
-    except (TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, LoadError):
-            raise
+    except LoadError:
+        raise
+    except Exception as error:  # whatever the function makes of it: the arguments are the file's
         raise LoadError(f"load: a value is malformed: {error}") from None
 
 

@@ -41,6 +41,7 @@ from autojit.core.dtypes import (
     uint32,
     uint64,
 )  # fmt: skip
+from autojit.io.load_errors import LoadError, reading
 from autojit.tensor import Tensor
 
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
@@ -56,7 +57,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 Path = str | os.PathLike[str]
 
 
-class SafetensorsError(ValueError):
+class SafetensorsError(LoadError, ValueError):
     """A file that is no valid safetensors file, or values that cannot become one."""
 
 
@@ -174,13 +175,14 @@ def load_file(filename: Path, device: Any = "cpu", *, mmap: bool = False) -> dic
 
 def load_file_with_metadata(filename: Path, *, mmap: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a file and its metadata."""
-    with open(filename, "rb") as file:
+    with open(filename, "rb") as file, reading(filename):
         return read(file, os.fstat(file.fileno()).st_size, filename if mmap else None)
 
 
 def load(data: bytes) -> dict[str, Tensor]:
     """The tensors in the bytes of a file."""
-    return read(io.BytesIO(data), len(data))[0]
+    with reading(None):
+        return read(io.BytesIO(data), len(data))[0]
 
 
 def read(file: BinaryIO, size_bytes: int, mapped: Path | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:

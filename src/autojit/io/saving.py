@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.io.archive import load_archive, save_archive
-from autojit.io.load_errors import LoadError
+from autojit.io.load_errors import LoadError, reading
 from autojit.io.safetensors import Path, written_whole
 from autojit.io.torch_file import read_file, unknown_names, write_file
 
@@ -81,7 +81,7 @@ def load(
     Raises:
         LoadError: (a RuntimeError) the file is damaged, or in a format that can only be read by executing it.
         UnsafeGlobalError: (a pickle.UnpicklingError) the file names a class or function that was not allowed.
-        SafetensorsError: (a ValueError) a damaged file in the safetensors format.
+        SafetensorsError: (a LoadError and a ValueError) a damaged file in the safetensors format.
 
     Example:
         >>> import autojit as aj, io
@@ -95,11 +95,12 @@ def load(
         raise TypeError(f"load: unknown arguments {', '.join(pickle_load_args)}; of pickle.load's there is encoding")
     if isinstance(f, str | os.PathLike):
         path = os.fspath(f)
-        with open(path, "rb") as file:
+        with open(path, "rb") as file, reading(path):
             return _read(file, map_location, str(path) if mmap else None, encoding, weights_only is False)
     if mmap:
         raise ArgumentError("load: mmap=True needs a path, not an open file", {"got": type(f).__name__})
-    return _read(f, map_location, None, encoding, weights_only is False)
+    with reading(f):
+        return _read(f, map_location, None, encoding, weights_only is False)
 
 
 def get_unsafe_globals_in_checkpoint(f: Path | BinaryIO) -> list[str]:
@@ -117,9 +118,10 @@ def get_unsafe_globals_in_checkpoint(f: Path | BinaryIO) -> list[str]:
         LoadError: the file is damaged, or none of torch's.
     """
     if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as file:
+        with open(f, "rb") as file, reading(f):
             return unknown_names(file)
-    return unknown_names(f)
+    with reading(f):
+        return unknown_names(f)
 
 
 def _read(file: BinaryIO, map_location: Any, path: str | None, encoding: str, with_modules: bool) -> Any:

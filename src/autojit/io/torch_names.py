@@ -6,6 +6,7 @@ A storage is a flat array of bytes or elements; a tensor is a view of it. NumPy 
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
@@ -203,11 +204,14 @@ class PendingArray:
         return flat.reshape(extents, order="F" if is_fortran else "C").copy()
 
 
+_NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16)|\?")
+
+
 class PendingDType:
     """A NumPy dtype whose byte order comes with the next instruction."""
 
     def __init__(self, name: Any, *ignored: Any) -> None:
-        if not isinstance(name, str) or np.dtype(name if len(name) < 8 else "V").kind not in "biufc":
+        if not isinstance(name, str) or not _NUMBERS.fullmatch(name):  # NumPy evaluates parts of other names
             raise LoadError(f"load: a NumPy dtype {str(name)[:20]!r} is not one of numbers")
         self.dtype = np.dtype(name)
 

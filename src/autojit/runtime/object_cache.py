@@ -49,7 +49,7 @@ _STALE_AFTER_S = 3600.0
 _TOUCH_AFTER_S = 600.0  # a hit renews an entry's age at most this often, so most hits write nothing
 _EVICT_TO = 0.9  # of the limit, so that a full cache is not swept at every store
 _LOOKED_AT = 1024  # entries, to estimate the size of all
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # a FIFO in an entry's place must not block
 
 
 def object_key(ir_text: str, target: HostTarget, opt_level: int = 2, pass_level: int | None = None) -> str:
@@ -221,7 +221,7 @@ class ObjectCache:
             with open(handle, "rb", buffering=0) as file:
                 status = os.fstat(handle)
                 if not stat.S_ISREG(status.st_mode) or not _only_ours(status):
-                    self._warn(f"{path} belongs to somebody else or is open to others")
+                    self._warn(f"{path} is no file, belongs to somebody else or is open to others")
                     return b""
                 data = file.read()
             if time.time() - status.st_mtime > _TOUCH_AFTER_S:
