@@ -37,6 +37,7 @@ def compile(
     donated: Mapping[int, int] | None = None,
     fixed_inputs: Mapping[int, int] | None = None,
     fixed_outputs: Mapping[int, int] | None = None,
+    n_fresh: int | None = None,
 ) -> Compiled:
     """Compile a graph for this machine's CPU.
 
@@ -44,12 +45,14 @@ def compile(
         graph: a verified graph.
         donated: output position -> position of the input whose storage it overwrites.
         fixed_inputs, fixed_outputs: position -> address of memory that never moves (state).
+        n_fresh: how many outputs, from the first on, are in memory that nobody sees before a call ends; None: all that
+            are not fixed.
 
     Raises:
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     with uncollected(), undivided, headroom():
-        return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {})
+        return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {}, n_fresh)
 
 
 def _compile(
@@ -57,6 +60,7 @@ def _compile(
     donated: Mapping[int, int] | None,
     fixed_inputs: Mapping[int, int],
     fixed_outputs: Mapping[int, int],
+    n_fresh: int | None,
 ) -> Compiled:
     times = [time.perf_counter()]
     optimized = optimize(graph)
@@ -66,7 +70,7 @@ def _compile(
     times.append(time.perf_counter())
     lowered = lower(plan, cached_host_target())
     times.append(time.perf_counter())
-    executable = build_executable(lowered, fixed_inputs, fixed_outputs)
+    executable = build_executable(lowered, fixed_inputs, fixed_outputs, n_fresh)
     times.append(time.perf_counter())
     stages = ("passes", "schedule", "lower", "native")
     elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}

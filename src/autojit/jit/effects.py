@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from autojit.jit.results import Results, has_history
 from autojit.jit.segment import Segment
 from autojit.jit.step_gradients import StepGradients
 from autojit.jit.trace import StateEntry, Trace
+from autojit.runtime.interrupts import is_asked
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.recording import edge_of
 from autojit.tensor.saved import connected
@@ -160,13 +161,17 @@ def _commit_write(write: ArgumentWrite, given: Any, array: Any) -> None:
 
 
 class _Interrupt:
-    """Holds back Ctrl-C between the native call and the end of ``commit``."""
+    """Holds back Ctrl-C from before the native call to the end of ``commit``, unless the call says that it may end."""
 
-    def __init__(self) -> None:
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self.handler = handler
         self.noted: tuple[Any, ...] | None = None
 
     def note(self, *arguments: Any) -> None:
-        self.noted = arguments
+        if is_asked():
+            self.handler(*arguments)
+        else:
+            self.noted = arguments
 
 
 @contextmanager
@@ -179,7 +184,7 @@ def uninterrupted() -> Iterator[None]:
     if not callable(handler):
         yield
         return
-    waiting = _Interrupt()
+    waiting = _Interrupt(handler)
     signal.signal(signal.SIGINT, waiting.note)
     try:
         yield

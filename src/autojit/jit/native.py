@@ -265,7 +265,9 @@ class NativeStep:
             rings=rings,
             results=results,
             returns_tuple=returns_tuple,
-            releases_gil=sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
+            # estimates are those of the sizes it was captured for; later ones may be a thousand times as large
+            releases_gil=bool(executable.symbols)
+            or sum(e.estimate_ns for e in step.compiled.lowered.entries) > GIL_RELEASE_NS,
             fallback=fallback,
             error_address=executable.error_address,
             on_error=executable.raise_errors,

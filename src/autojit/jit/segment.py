@@ -131,7 +131,7 @@ class Segment:
 
     def _compile(self) -> Compiled:
         donated, inputs, outputs = self._places()
-        return compile(self.graph, donated, inputs, outputs)
+        return compile(self.graph, donated, inputs, outputs, self.n_free)
 
     def rebind(self) -> None:
         """Point to the present memory of the state, with the gate; nothing is compiled."""
@@ -140,7 +140,7 @@ class Segment:
         self.bindings[0] += 1  # native steps for the old memory compare it
         if move_fixed(self.executable, inputs, outputs):
             return
-        made = build_executable(self.compiled.lowered, inputs, outputs)
+        made = build_executable(self.compiled.lowered, inputs, outputs, self.n_free)
         made.gate = self.gate
         self.executable = made
         for index, array in self.moved.items():

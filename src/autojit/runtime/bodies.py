@@ -7,6 +7,7 @@ many threads ask, and stays.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ from autojit.core.once import once
 from autojit.core.undivided import undivided
 from autojit.runtime.beside import begin, helper, wait_for
 from autojit.runtime.host import cached_host_target
+from autojit.runtime.interrupts import signals_address
 from autojit.runtime.loader import LoadedObject, load
 from autojit.runtime.object_cache import default_cache
 from autojit.runtime.pool import parallel_for_address
@@ -123,6 +125,12 @@ def _matmul_object(short: str) -> LoadedObject:
 def _control_object() -> LoadedObject:
     content = default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)
     return load(content, {"aj_step": plan_object().address("aj_step")})
+
+
+@once
+def watch_signals() -> None:
+    """Let Python handle signals during long plans from now on."""
+    ctypes.c_void_p.from_address(plan_object().address("aj_signals_at")).value = signals_address()
 
 
 def builtin_address(name: str) -> int:

@@ -15,6 +15,7 @@ from autojit.codegen.cpu.control_ir import INTERRUPTED
 from autojit.codegen.cpu.kernel_text import ACCESS_SITE, FAILURE_SITE
 from autojit.codegen.cpu.lowered import Reporter
 from autojit.core.errors import AutojitError, CompileError, IndexOutOfRangeError
+from autojit.runtime.interrupts import EXCEPTION_WORDS, raise_again
 
 if TYPE_CHECKING:
     from autojit.ir.graph import Node
@@ -29,7 +30,7 @@ class Failures:
     """
 
     def __init__(self, reporters: Sequence[Reporter] = ()) -> None:
-        self._words = np.zeros(2, np.int64)
+        self._words = np.zeros(2 + len(EXCEPTION_WORDS), np.int64)
         self._raised: list[BaseException] = []
         self._answers = 0
         self._reporters = reporters
@@ -79,8 +80,10 @@ class Failures:
 
     def raise_errors(self) -> None:
         """Raise what the last call met: a bad index, an access outside a buffer (when checked), an op's own error."""
-        word, position = (int(w) for w in self._words)
+        word, position, *exception = (int(w) for w in self._words)
         self._words[:] = 0
+        if any(exception):
+            raise_again(exception)
         if self._raised:
             failure = self._raised[0]
             self._raised.clear()

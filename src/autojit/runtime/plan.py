@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from autojit.core.size_expressions import Expression
 from autojit.core.sizes import is_symbolic
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
-from autojit.runtime.bodies import Loading, builtin_address, load_kernels, plan_object
+from autojit.runtime.bodies import Loading, builtin_address, load_kernels, plan_object, watch_signals
 from autojit.runtime.diagnosis import Diagnosis, array_at, out_of_memory
 from autojit.runtime.executable import Executable, OutputSpec
 from autojit.runtime.failures import Failures
@@ -47,6 +48,8 @@ from autojit.schedule.memory import aligned, is_late
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+POLLED_FROM_NS = 1e6  # estimated time of a plan that a signal may stop
+EVERY, EVERY_SIXTEENTH = 1, 2  # how often entries look at the clock
 WORD = 0xFFFFFFFFFFFFFFFF
 """Numbers modulo this one more are what words hold."""
 
@@ -56,7 +59,8 @@ Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 class PlanBuilder:
     """Writes one plan. Keeps everything the native side points to.
 
-    ``parent`` writes the plan around it, for a plan that is run as often as ``counter`` counts.
+    ``parent`` writes the plan around it, for a plan that is run as often as ``counter`` counts. ``lasting`` are values
+    in memory that outlives the call: once an entry writes one, a signal must wait for the end.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class PlanBuilder:
         fixed: dict[Value, int],
         parent: PlanBuilder | None = None,
         counter: Counter | None = None,
+        lasting: AbstractSet[Value] = frozenset(),
     ) -> None:
         self.loading: Loading = Loading(lowered) if parent is None else parent.loading
         self.lowered = lowered
@@ -87,6 +92,9 @@ class PlanBuilder:
             self.sizes = SizeProgram(types, counted, self.failures.caught)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
+        self.run = [entry for entry in lowered.entries if entry.chunks != 0]
+        self.stoppable, self.poll_mode = self._stoppable(lasting)
+        self.may_stop = False  # whether a signal may stop the entry that is being written
 
     def _table_indices(self, fixed: dict[Value, int]) -> dict[Value, int]:
         table = {v: k for k, v in enumerate(self.graph.inputs)}
@@ -164,15 +172,14 @@ class PlanBuilder:
 
     def entries(self) -> tuple[int, int]:
         """(number of entries, address of the entry table)."""
-        entries = [entry for entry in self.lowered.entries if entry.chunks != 0]
-        contexts = {
-            part: self._band_rows(part, entry) if isinstance(entry, BandEntry) else self._context(part)
-            for entry in entries
-            for part in ((entry,) if isinstance(entry, Entry) else entry.entries)
-        }
+        contexts: dict[Entry, int] = {}
+        for place, entry in enumerate(self.run):
+            self.may_stop = place < self.stoppable
+            for part in (entry,) if isinstance(entry, Entry) else entry.entries:
+                contexts[part] = self._band_rows(part, entry) if isinstance(entry, BandEntry) else self._context(part)
         self.loading.wait()
         rows: list[int] = []
-        for entry in entries:
+        for entry in self.run:
             if isinstance(entry, BandEntry):
                 rows += [builtin_address("aj_band"), self._band(entry, contexts), entry.chunks, 1]
                 continue
@@ -181,6 +188,18 @@ class PlanBuilder:
                 continue
             rows += [self._body(entry), contexts[entry], entry.chunks, int(entry.chunks != 1)]
         return len(rows) // 4, self.words(rows)
+
+    def _stoppable(self, lasting: AbstractSet[Value]) -> tuple[int, int]:
+        """How many entries a signal may stop, and how often they look (plan words 7 and 8)."""
+        if self.parent is not None:
+            return (len(self.run) if self.parent.may_stop else 0), EVERY_SIXTEENTH
+        is_long = sum(entry.estimate_ns for entry in self.run) > POLLED_FROM_NS
+        if not is_long and self.sizes is None:
+            return 0, 0
+        watch_signals()
+        written = [w for entry, w in zip(self.lowered.entries, self.lowered.writes, strict=True) if entry.chunks != 0]
+        first = (k for k, values in enumerate(written) if any(self.memory.home(v) in lasting for v in values))
+        return next(first, len(self.run)), EVERY if is_long else EVERY_SIXTEENTH
 
     def _body(self, entry: Entry) -> int:
         if isinstance(entry.body, Callback):
@@ -316,7 +335,8 @@ class PlanBuilder:
         patches = self.words([w for patch in self.patches for w in patch])
         program = 0 if self.sizes is None or self.parent is not None else self.sizes.finish()
         errors = self.failures.address
-        return self.words([len(self.patches), patches, count, entries, self.workers, errors, program])
+        head = [len(self.patches), patches, count, entries, self.workers, errors, program]
+        return self.words([*head, self.stoppable, self.poll_mode])
 
     def move(self, fixed: dict[Value, int]) -> bool:
         """Write other addresses of fixed inputs and outputs; False, and nothing is written, where sizes shift them."""
@@ -384,12 +404,20 @@ def _scratch_of(entry: Entry) -> list[Scratch]:
 
 
 def build_executable(
-    lowered: LoweredStep, fixed_inputs: Mapping[int, int], fixed_outputs: Mapping[int, int]
+    lowered: LoweredStep,
+    fixed_inputs: Mapping[int, int],
+    fixed_outputs: Mapping[int, int],
+    n_fresh: int | None = None,
 ) -> Executable:
-    """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) move by `move_fixed` only."""
+    """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) move by `move_fixed` only.
+
+    The first ``n_fresh`` outputs (None: all that are not fixed) are in memory that nobody sees before the call ends.
+    """
     schedule = lowered.schedule
+    kept = range(len(schedule.outputs) if n_fresh is None else n_fresh, len(schedule.outputs))
+    lasting = {lowered.schedule.memory.home(schedule.outputs[k]) for k in (*kept, *fixed_outputs)}
     try:
-        builder = PlanBuilder(lowered, _fixed(lowered, fixed_inputs, fixed_outputs))
+        builder = PlanBuilder(lowered, _fixed(lowered, fixed_inputs, fixed_outputs), lasting=lasting)
         plan = builder.plan()
     except MemoryError as error:
         raise out_of_memory(lowered, error, {}) from None

@@ -16,7 +16,8 @@ from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.graph import Node
 
-PLAN_WORDS = 7  # see plan_ir
+PLAN_WORDS = 9  # see plan_ir
+_STOPPABLE = 7
 ENTRY_BYTES = 32
 
 
@@ -68,6 +69,7 @@ def run_entries(
     def one_by_one() -> None:
         for place, row in enumerate(rows):
             part[3] = whole[3] + ENTRY_BYTES * place
+            part[_STOPPABLE] = int(place < whole[_STOPPABLE])
             observer.kernel(row, native, table)
             part[0] = 0  # pointers are patched once, before the first entry
             if error.value:

@@ -82,6 +82,7 @@ class _Lowering:
 
     def run(self) -> LoweredStep:
         origins: list[tuple[Node, ...]] = []
+        writes: list[tuple[Value, ...]] = []
         for kernel in self.schedule.kernels:
             try:
                 self._lower(kernel)
@@ -90,6 +91,7 @@ class _Lowering:
             except Exception as error:
                 raise _failed(kernel, self.schedule, error) from error
             origins += [_nodes(kernel)] * (len(self.entries) - len(origins))
+            writes += [tuple(kernel.writes())] * (len(self.entries) - len(writes))
         return LoweredStep(
             self.schedule,
             tuple(self.entries),
@@ -97,6 +99,7 @@ class _Lowering:
             tuple(self.fallbacks),
             tuple(self.reporters),
             tuple(origins),
+            tuple(writes),
         )
 
     def _lower(self, kernel: Kernel | Band | Batch) -> None:

@@ -181,6 +181,7 @@ class LoweredStep:
     fallbacks: tuple[str, ...] = field(default=())
     reporters: tuple[Reporter, ...] = field(default=())  # by code
     origins: tuple[tuple[Node, ...], ...] = field(default=())  # of every entry: the nodes it computes
+    writes: tuple[tuple[Value, ...], ...] = field(default=())  # of every entry: what its kernel writes
 
     def single_entries(self) -> list[Entry]:
         """The entries, those of bands and batches one by one."""

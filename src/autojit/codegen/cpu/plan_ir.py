@@ -11,6 +11,8 @@ walks, so a new step costs no compilation beyond its own new kernels. Layout, al
 | 5 | address of a word that a failing entry makes not 0: the entries after it, and so their writes to state, are left
 out |
 | 6 | address of the size program (see `size_ir`), 0 where all sizes are fixed |
+| 7 | how many entries a signal may stop: those before the first that writes what outlives the call; 0: short plans |
+| 8 | 1: look at the clock before each of them; 2: before every sixteenth |
 
 ``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is
 its array of buffer pointers.
@@ -41,9 +43,77 @@ declare void @aj_parallel_for(ptr, ptr, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @llvm.smin.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i32 @clock_gettime(i32, ptr)
+
+; What lets Python handle signals, called with the address of the error word; null until somebody sets it.
+@aj_signals_at = global ptr null
+@aj_poll_last = internal global i64 0
+@aj_poll_ticks = internal global i64 0
+
+; Let Python handle signals if it has not for a tenth of a second.
+define internal void @aj_poll(ptr %error, i64 %mode) noinline nounwind {
+entry:
+  %time = alloca [2 x i64], align 8
+  %signals = load atomic ptr, ptr @aj_signals_at monotonic, align 8
+  %nobody = icmp eq ptr %signals, null
+  br i1 %nobody, label %out, label %how
+how:
+  %always = icmp eq i64 %mode, 1
+  br i1 %always, label %look, label %tick
+tick:
+  %ticks = load atomic i64, ptr @aj_poll_ticks monotonic, align 8
+  %ticks.next = add i64 %ticks, 1
+  store atomic i64 %ticks.next, ptr @aj_poll_ticks monotonic, align 8
+  %phase = and i64 %ticks.next, 15
+  %due = icmp eq i64 %phase, 0
+  br i1 %due, label %look, label %out
+look:
+  ; 6 is Linux's coarse monotonic clock, which costs no system call, and macOS's monotonic one
+  %failed = call i32 @clock_gettime(i32 6, ptr %time)
+  %seconds = load i64, ptr %time, align 8
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.at, align 8
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %rest
+  %last = load atomic i64, ptr @aj_poll_last monotonic, align 8
+  %elapsed = sub i64 %now, %last
+  %late = icmp ugt i64 %elapsed, 100000000
+  br i1 %late, label %ask, label %out
+ask:
+  store atomic i64 %now, ptr @aj_poll_last monotonic, align 8
+  call void %signals(ptr %error)
+  br label %out
+out:
+  ret void
+}
+
+; One chunk of an entry that a signal may stop; context: (body, its context, address of the error word).
+define internal void @aj_polled(ptr %context, i64 %chunk, i64 %worker) nounwind {
+entry:
+  %body = load ptr, ptr %context, align 8
+  %inner.at = getelementptr i64, ptr %context, i64 1
+  %inner = load ptr, ptr %inner.at, align 8
+  %error.at = getelementptr i64, ptr %context, i64 2
+  %error = load ptr, ptr %error.at, align 8
+  %is.caller = icmp eq i64 %worker, 0
+  br i1 %is.caller, label %poll, label %look
+poll:
+  call void @aj_poll(ptr %error, i64 1)
+  br label %look
+look:
+  %word = load atomic i64, ptr %error monotonic, align 8
+  %is.stopped = icmp eq i64 %word, -1
+  br i1 %is.stopped, label %out, label %run
+run:
+  call void %body(ptr %inner, i64 %chunk, i64 %worker)
+  br label %out
+out:
+  ret void
+}
 
 define void @aj_step(ptr %table) {
 entry:
+  %polled = alloca [3 x i64], align 8
   %plan.at = getelementptr ptr, ptr %table, i64 -1
   %plan = load ptr, ptr %plan.at
   %np = load i64, ptr %plan
@@ -59,6 +129,8 @@ entry:
   %error.at = load ptr, ptr %error.at.at
   %sizes.at = getelementptr i64, ptr %plan, i64 6
   %sizes = load ptr, ptr %sizes.at
+  %stop.at = getelementptr i64, ptr %plan, i64 7
+  %stop = load i64, ptr %stop.at
   %is.fixed = icmp eq ptr %sizes, null
   br i1 %is.fixed, label %patch.head, label %size
 size:
@@ -99,12 +171,32 @@ run.body:
   %parallel.at = getelementptr i64, ptr %entry.at, i64 3
   %parallel = load i64, ptr %parallel.at
   %is.parallel = icmp ne i64 %parallel, 0
+  %may.stop = icmp slt i64 %e, %stop
+  br i1 %may.stop, label %stoppable, label %run.plain
+stoppable:
+  %mode.at = getelementptr i64, ptr %plan, i64 8
+  %mode = load i64, ptr %mode.at
+  call void @aj_poll(ptr %error.at, i64 %mode)
+  %signalled = load i64, ptr %error.at
+  %goes.on = icmp eq i64 %signalled, 0
+  br i1 %goes.on, label %stoppable.run, label %done
+stoppable.run:
+  br i1 %is.parallel, label %stoppable.parallel, label %serial.head
+stoppable.parallel:
+  store ptr %body, ptr %polled
+  %polled.context = getelementptr i64, ptr %polled, i64 1
+  store ptr %context, ptr %polled.context
+  %polled.error = getelementptr i64, ptr %polled, i64 2
+  store ptr %error.at, ptr %polled.error
+  call void @aj_parallel_for(ptr @aj_polled, ptr %polled, i64 %chunks, i64 %workers)
+  br label %run.next
+run.plain:
   br i1 %is.parallel, label %run.parallel, label %serial.head
 run.parallel:
   call void @aj_parallel_for(ptr %body, ptr %context, i64 %chunks, i64 %workers)
   br label %run.next
 serial.head:
-  %c = phi i64 [ 0, %run.body ], [ %c.next, %serial.body ]
+  %c = phi i64 [ 0, %run.plain ], [ 0, %stoppable.run ], [ %c.next, %serial.body ]
   %c.more = icmp slt i64 %c, %chunks
   br i1 %c.more, label %serial.body, label %run.next
 serial.body:
