@@ -42,6 +42,7 @@ class Range(NamedTuple):
 ANY = Range(has_nan=True)
 POSITIVE = Range(5e-324, sys.float_info.max)  # and finite
 INT64 = Range(-float(2**63), float(2**63))  # of whole numbers, which a step keeps in 64 bits
+SMALL = Range(-float(2**31), float(2**31))  # the product of two is no wider than 64 bits
 
 
 def _or(function: Callable[[float], float], x: float, otherwise: float) -> float:
@@ -63,6 +64,17 @@ def compared(name: str, a: Range, b: Range) -> bool | None:
         return name == "eq" if a.low == a.high == b.low == b.high else None
     is_less, is_more = (a.high < b.low, a.low >= b.high) if name == "lt" else (a.high <= b.low, a.low > b.high)
     return is_less if is_less or is_more else None
+
+
+def may_wrap(name: str, a: Range, b: Range) -> bool:
+    """Whether ``a + b``, ``a - b`` or ``a * b`` of whole numbers, both of which are known to take fewer, may take
+    more than 64 bits.
+    """
+    known = all(INT64.low < x.low and x.high < INT64.high for x in (a, b))
+    if not known or name not in ("add", "sub", "mul"):
+        return False
+    found = combined(name, a, b)
+    return found.low < INT64.low or found.high >= INT64.high
 
 
 def combined(name: str, a: Range, b: Range) -> Range:

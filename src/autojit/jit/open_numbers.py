@@ -1,12 +1,14 @@
 """Which numbers among a jitted function's arguments are inputs of its steps, since they change from call to call.
 
 A number is baked in at first. The second value of a float opens it, the fifth of an int: ints are often choices
-(an axis, a count of layers), and a step that knows them is faster. What a function takes the digits of (``range(n)``)
+(an axis, a count of layers), and a step that knows them is faster. Ints that a step computes have 64 bits: what may not
+fit, by the ranges of the numbers it is made of, Python computes. What a function takes the digits of (``range(n)``)
 cannot stay open: it is fixed again, with the reason, and every value gets its own step.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +17,7 @@ import numpy as np
 
 from autojit.core.dtypes import bool_
 from autojit.ir.graph import Value
-from autojit.jit.number_ranges import ANY, INT64, POSITIVE, Range
+from autojit.jit.number_ranges import ANY, INT64, POSITIVE, SMALL, Range
 from autojit.jit.pytree import TreeSpec
 from autojit.runtime.entry_spec import INT64_LEAST, INT64_MOST
 
@@ -47,14 +49,15 @@ class NumberClass(NamedTuple):
 _BITS_OF_GREATEST = int(np.float64(sys.float_info.max).view(np.int64))
 FLOAT = NumberClass("float", float, ANY)
 POSITIVE_FLOAT = NumberClass("float > 0", float, POSITIVE, 1, _BITS_OF_GREATEST)
-INT = NumberClass("int", int, INT64)
-COUNT = NumberClass("int >= 0", int, Range(0.0, INT64.high), 0)
+INT = NumberClass("int", int, SMALL, -(2**31), 2**31)
+COUNT = NumberClass("int >= 0", int, Range(0.0, SMALL.high), 0, 2**31)
+LARGE = NumberClass("large int", int, Range(math.nextafter(INT64.low, 0.0), math.nextafter(INT64.high, 0.0)))
 
 
 def number_class(leaf: Any) -> NumberClass:
     """The class of an open number's value."""
     if number_kind(leaf) is int:
-        return COUNT if leaf >= 0 else INT
+        return LARGE if not INT.least <= leaf <= INT.most else COUNT if leaf >= 0 else INT
     return POSITIVE_FLOAT if 0.0 < float(leaf) <= sys.float_info.max else FLOAT
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_LARGEST = 2.0**47  # bytes that a process can address
 TYPICAL_COUNT = 29  # the hint of a size that is a number: no size that programs have by themselves
 _FUNCTIONS = {"quotient": floor_divide, "remainder": remainder, "minimum": minimum, "maximum": maximum}
 
@@ -61,6 +62,7 @@ class TraceSizes:
         self.counted: dict[str, tuple[Value, Tensor]] = {}  # positions that a mask chooses, and how many
         self.has_failed = False  # whether autojit raised an error, which the function may have caught
         self._digits: dict[str, Expression] = {}  # of counted sizes, as far as Python has seen them
+        self._decided: dict[tuple[Expression, str], bool] = {}  # of expressions of counted sizes
         self._defining: dict[object, Value] = {}  # what defines counted sizes, by its operand
         self._alike: dict[Value, Value] = {}  # values that were computed before: the first ones
         self._made: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
@@ -78,8 +80,14 @@ class TraceSizes:
         """See ``core.size_recorder.Recorder``."""
         expression = expression.substitute(self._digits) if self._digits else expression
         if self._is_counted(expression):
-            number = self._number_of(expression)
-            return bool(number == 0) if relation == "==" else bool(number < 0)
+            if relation == "==" and expression.terms[0][1] < 0:
+                expression = expressions.scale(expression, -1)
+            known = self._decided.get((expression, relation))
+            if known is None:
+                number = self._number_of(expression)
+                known = bool(number == 0) if relation == "==" else bool(number < 0)
+                self._decided[expression, relation] = known
+            return known
         value = expression.evaluate(self.sizes)
         outcome = value == 0 if relation == "==" else value < 0
         if expression.constant is not None:
@@ -127,7 +135,7 @@ class TraceSizes:
             known = size(expression.evaluate(hints), expression)
             value = self.apply(SizeValue(known, int64), ())[0]
             least = expression.lower_bound()
-            span = INT64 if least is None else Range(float(least), INT64.high)
+            span = INT64 if least is None else Range(float(least), _LARGEST)
             return TracedNumber(self, wrap_value(value), int, span)  # type: ignore[arg-type]
         total: Any = 0
         for monomial, coefficient in expression.terms:

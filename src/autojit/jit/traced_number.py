@@ -22,7 +22,7 @@ from autojit.core.dtypes import default_dtype, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
-from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, power
+from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, may_wrap, power
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
@@ -110,12 +110,15 @@ class TracedNumber:
         theirs = other.kind if isinstance(other, TracedNumber) else (int if isinstance(other, int) else float)
         wide = kind or (int if self.kind is int and theirs is int else float)
         divisor = self if swapped else other
+        spans = (span_of(other), self.span) if swapped else (self.span, span_of(other))
+        if wide is int and may_wrap(function.__name__, *spans):
+            plain = other.concrete() if isinstance(other, TracedNumber) else other
+            return function(plain, self.concrete()) if swapped else function(self.concrete(), plain)
         if function is operator.truediv and span_of(divisor).low <= 0.0 <= span_of(divisor).high and divisor == 0:
             raise ZeroDivisionError("division by zero")
         with grad_mode(False):
             a, b = _operand(self, wide), _operand(other, wide)
             found = function(b, a) if swapped else function(a, b)
-        spans = (span_of(other), self.span) if swapped else (self.span, span_of(other))
         return TracedNumber(self.trace, found, wide, combined(function.__name__, *spans))
 
     def _compare(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
@@ -156,6 +159,15 @@ class TracedNumber:
 
     def __neg__(self) -> TracedNumber:
         return TracedNumber(self.trace, -self.as_operand(), self.kind, self.span.negative())
+
+    def __invert__(self) -> Any:
+        return operator.sub(-self, 1) if self.kind is int else ~self.concrete()
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
     def __pos__(self) -> TracedNumber:
         return self
@@ -220,9 +232,11 @@ class TracedNumber:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self.concrete(), dtype)
 
-    def is_integer(self) -> bool:
-        """As ``float.is_integer``."""
-        return float(self.concrete()).is_integer()
+    def __getattr__(self, name: str) -> Any:
+        """What else ints and floats have (``bit_length``, ``hex``) is asked of the plain number."""
+        if name.startswith("__") or not hasattr(self.kind, name):
+            raise AttributeError(f"'{self.kind.__name__}' object has no attribute '{name}'")
+        return getattr(self.concrete(), name)
 
     def item(self) -> TracedNumber:
         """Itself, as NumPy's scalars."""
@@ -266,9 +280,10 @@ def _on_digits(name: str) -> None:
             kind = int if self.kind is type(other) is int else float
             with grad_mode(False):  # a number, and no error, whatever the digits: every tenth step
                 found = function(self.as_operand().to(int64 if kind is int else float64), other)
-            return TracedNumber(
-                self.trace, found, kind, Range(0.0, float(other)) if name == "mod" and other > 0 else ANY
-            )
+            span = Range(0.0, float(other)) if name == "mod" and other > 0 else ANY
+            if name == "floordiv" and kind is int and self.span.high < INT64.high:
+                span = Range(-self.span.magnitude().high - 1, self.span.magnitude().high)
+            return TracedNumber(self.trace, found, kind, span)
         return function(self._beside(other) if isinstance(other, Tensor) else self.concrete(), other)
 
     def reflected(self: TracedNumber, other: Any) -> Any:
@@ -278,6 +293,32 @@ def _on_digits(name: str) -> None:
     setattr(TracedNumber, f"__r{name}__", reflected)
 
 
+def _on_bits(name: str, function: Callable[[Any, Any], Any]) -> None:
+    """Operators of ints: with a plain int that is not negative as arithmetic where it is, else of the digits."""
+
+    def forward(self: TracedNumber, other: Any) -> Any:
+        if isinstance(other, Tensor):
+            return function(self._beside(other), other)
+        if self.kind is int and type(other) is int and other >= 0:
+            if name == "lshift" and other < 64:
+                return self * 2**other
+            if name == "rshift" and other < 63:
+                return self // 2**other
+            if name == "and" and other < 2**62 and other & (other + 1) == 0:
+                return operator.mod(self, other + 1)
+        return function(self.concrete(), other.concrete() if isinstance(other, TracedNumber) else other)
+
+    def reflected(self: TracedNumber, other: Any) -> Any:
+        if name == "and" and type(other) is int:
+            return forward(self, other)
+        return function(other, self._beside(other) if isinstance(other, Tensor) else self.concrete())
+
+    setattr(TracedNumber, f"__{name}__", forward)
+    setattr(TracedNumber, f"__r{name}__", reflected)
+
+
+for _name in ("lshift", "rshift", "and", "or", "xor"):
+    _on_bits(_name, getattr(operator, f"__{_name}__"))
 for _name in ("add", "sub", "mul"):
     _arithmetic(_name)
 _arithmetic("truediv", float)

@@ -71,19 +71,28 @@ def _broadcast(shapes: Sequence[Shape], op: str) -> Shape:
     result = [1] * ndim
     for shape in shapes:
         for axis, extent in enumerate(shape, start=ndim - len(shape)):
-            if extent == 1 or surely_equal(extent, result[axis]):
+            have = result[axis]
+            if surely_equal(extent, have) or surely_equal(extent, 1):
                 continue
-            if result[axis] != 1 and not agree(extent, result[axis]):
-                raise ShapeError(
-                    f"{op}: The size of tensor a ({result[axis]}) must match the size of tensor b ({extent}) at "
-                    f"non-singleton dimension {axis}",
-                    facts={f"operand {i}": list(s) for i, s in enumerate(shapes)},
-                    fix="make the extents equal or 1, or reshape an operand",
-                )
-            if not is_symbolic(result[axis]) and result[axis] != 1:
+            is_stretched = surely_equal(have, 1)
+            if not is_stretched and not agree(extent, have):
+                if extent == 1:
+                    continue
+                is_stretched = have == 1
+                if not is_stretched:
+                    raise _unlike(shapes, axis, have, extent, op)
+            if not is_stretched and not is_symbolic(have):
                 continue  # sizes that agree in this capture: the number stays
             result[axis] = extent
     return tuple(result)
+
+
+def _unlike(shapes: Sequence[Shape], axis: int, a: int, b: int, op: str) -> ShapeError:
+    return ShapeError(
+        f"{op}: The size of tensor a ({a}) must match the size of tensor b ({b}) at non-singleton dimension {axis}",
+        facts={f"operand {i}": list(s) for i, s in enumerate(shapes)},
+        fix="make the extents equal or 1, or reshape an operand",
+    )
 
 
 def resolve(cotangent: Any) -> Any:
@@ -252,9 +261,13 @@ def sum_to(x: Any, shape: Shape) -> Any:
     if surely_equal(x.spec.shape, shape):
         return x
     added = x.spec.ndim - len(shape)
-    axes = tuple(axis for axis, n in enumerate(x.spec.shape) if axis < added or (shape[axis - added] == 1 and n != 1))
+    axes = tuple(axis for axis, n in enumerate(x.spec.shape) if axis < added or _is_stretched(shape[axis - added], n))
     total = bind(Op.registry["sum"](axes), x) if axes else x  # type: ignore[call-arg]
     return total if surely_equal(total.spec.shape, shape) else bind(Op.registry["reshape"](shape), total)  # type: ignore[call-arg]
+
+
+def _is_stretched(before: int, after: int) -> bool:
+    return not surely_equal(before, after) and before == 1
 
 
 def is_bool(x: Any) -> bool:

@@ -167,7 +167,7 @@ class Slice(View):
         ]
         high = tuple(extent - end for extent, end in zip(x.spec.shape, ends, strict=True))
         pairs = zip(y_bar.spec.shape, self.steps, strict=True)
-        between = tuple(step - 1 if step != 1 and n > 1 else 0 for n, step in pairs)
+        between = tuple(0 if step == 1 or surely_less(n, 2) else step - 1 for n, step in pairs)
         return (bind(Pad(self.starts, high, between, 0), y_bar),)
 
     def unview(self, base: Any, piece: Any) -> Any:
@@ -473,7 +473,7 @@ def pad(
 ) -> Any:
     """Constant padding per axis: ``low`` before, ``high`` after, ``interior`` between elements."""
     inner = tuple(interior) if interior is not None else (0,) * x.spec.ndim
-    if not any((*low, *high, *inner)):
+    if all(surely_equal(n, 0) for n in (*low, *high, *inner)):
         return x
     return bind(Pad(tuple(low), tuple(high), inner, value), x)
 

@@ -32,7 +32,7 @@ from autojit.codegen.cpu.lowered import (
 from autojit.core.errors import AutojitError, out_of_memory_in_step
 from autojit.core.size_expressions import Expression
 from autojit.core.sizes import is_symbolic
-from autojit.ir.concrete import concrete
+from autojit.ir.concrete import concrete, is_open
 from autojit.ir.graph import Value
 from autojit.runtime.bodies import Loading, builtin_address, load_kernels, plan_object, watch_signals
 from autojit.runtime.diagnosis import Diagnosis, array_at, out_of_memory
@@ -88,7 +88,7 @@ class PlanBuilder:
         self.sizes: SizeProgram | None = None if parent is None else parent.sizes
         types = [v.type for v in self.graph.inputs]
         counted = lowered.counted_sizes() if parent is None else ()
-        if parent is None and (counted or any(is_symbolic(t.size) for t in types)):
+        if parent is None and (counted or any(is_open(t.shape) for t in types)):
             self.sizes = SizeProgram(types, counted, self.failures.caught)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()

@@ -16,6 +16,7 @@ from autojit import ops
 from autojit.core.dtypes import bool_, float32, float64, int32, int64
 from autojit.core.errors import AxisError, DTypeError, ShapeError, UnsupportedDTypeError, UsageError
 from autojit.core.sizes import agree, as_extent
+from autojit.ir.graph import Value
 from autojit.ir.op import bind
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.counted_positions import Extent
@@ -38,7 +39,7 @@ _OTHER_SIZE = "allocated size does not match required size"
 def true_positions(mask: Tensor) -> Tensor:
     """In a capture: the flat positions of a mask's true elements."""
     assert state.trace is not None
-    return wrap_value(state.trace.true_positions(value_of(mask)))
+    return wrap_value(state.trace.true_positions(_value_of_all(mask, "nonzero", "shapes")))
 
 
 def extent(number: Tensor, most: int | None, refusal: str) -> int:
@@ -47,7 +48,22 @@ def extent(number: Tensor, most: int | None, refusal: str) -> int:
     ``refusal``: the message of the error if the number is negative.
     """
     assert state.trace is not None
-    return state.trace.size_of_number(value_of(number), most, refusal)
+    return state.trace.size_of_number(_value_of_all(number, "a size", "lengths"), most, refusal)
+
+
+def _value_of_all(t: Tensor, name: str, differing: str) -> Value:
+    """The value of a tensor that the examples of a batch share.
+
+    Raises:
+        ShapeError: every example has its own.
+    """
+    if t._array is None and t._value is None and t._storage is None:
+        raise ShapeError(
+            f"{name}: examples of a batch would have results of different {differing}",
+            {"self": t},
+            "use where(condition, x, y), or call it outside the batched function",
+        )
+    return value_of(t)
 
 
 # -- what a mask chooses

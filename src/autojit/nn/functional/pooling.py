@@ -192,7 +192,10 @@ def _divided(total: Tensor, found: list[Window], extents: Sequence[int], include
 
 
 def _counts(window: Window, extent: int, include_pad: bool) -> list[int]:
+    """How many elements each window has; one number if all have as many as its size."""
     low, high = (-window.padding, extent + window.padding) if include_pad else (0, extent)
+    if low <= -window.padding and window.reach - window.padding <= high:
+        return [window.size]  # all lie inside
     found = []
     for i in range(window.count):
         start = i * window.stride - window.padding
