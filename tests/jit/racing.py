@@ -42,6 +42,8 @@ class Shared:
         self.count = aj.zeros(3, dtype=aj.float64)
         self.counted = 0
         self.counting = threading.Lock()
+        self.lock = threading.Lock()
+        self.made: dict[Any, Any] = {}
         self.weight = aj.nn.Parameter(aj.ones(5))
         table, count, weight = self.table, self.count, self.weight
 
@@ -258,6 +260,33 @@ def backward(shared: Shared) -> Act:
     return act
 
 
+def first_backward(shared: Shared) -> Act:
+    """Threads differentiate results of one function that nobody has differentiated before."""
+    lock, made = shared.lock, shared.made
+
+    def act(k: int) -> None:
+        weight = shared.weight
+        with lock:
+            step = made.setdefault(("backward", k), aj.jit(lambda t, k=k: (weight * t * (k + 1)).sin().sum()))
+        x, values = vector(k)
+        (slope,) = aj.autograd.grad(step(x), [weight])
+        expect(slope, np.cos(values * (k + 1)) * values * (k + 1))
+
+    return act
+
+
+def draws(shared: Shared) -> Act:
+    """No two draws are alike, whoever draws."""
+
+    def act(k: int) -> None:
+        drawn = aj.rand(4).numpy().tobytes()
+        with shared.lock:
+            assert drawn not in shared.made
+            shared.made[drawn] = True
+
+    return act
+
+
 def threads(shared: Shared) -> Act:
     def act(k: int) -> None:
         aj.set_num_threads(1 + k % 3)
@@ -269,7 +298,7 @@ def threads(shared: Shared) -> Act:
 
 ACTORS = (
     first_call, guard, sizes, numbers, clear, fork, errors, kept, same, eager, verified, told, counts, backward,
-    threads,
+    first_backward, draws, threads,
 )  # fmt: skip
 
 

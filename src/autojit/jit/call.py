@@ -15,6 +15,7 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
+from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Value
@@ -31,6 +32,8 @@ from autojit.tensor.recording import edge_of
 from autojit.tensor.tensor import Tensor, wrap_value
 from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
+
+_recording = new_lock()  # of passes that are recorded in a finished trace, whichever thread differentiates a result
 
 
 class CompiledCall(GraphOp):
@@ -80,8 +83,10 @@ class CompiledCall(GraphOp):
     def adjoint_call(self, wanted: Sequence[int]) -> CompiledCall:
         """``record_adjoint``, done once."""
         if self._adjoint_call is None:
-            with anomaly.collected([]):
-                self._adjoint_call = self.record_adjoint(wanted)
+            with _recording:
+                if self._adjoint_call is None:
+                    with anomaly.collected([]):
+                        self._adjoint_call = self.record_adjoint(wanted)
         return self._adjoint_call
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
@@ -122,7 +127,7 @@ class CompiledCall(GraphOp):
         """The node of the captured function, and its output, where the backward pass for these values has its first
         NaN; computed with NumPy, for anomaly mode. None if there is none.
         """
-        with anomaly.collected([]) as checks:
+        with _recording, anomaly.collected([]) as checks:
             call = self.record_adjoint(self.wanted())
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks])  # type: ignore[misc]
         arrays = [t._array for t in primals]

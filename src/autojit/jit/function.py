@@ -19,7 +19,7 @@ from typing import Any
 
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
-from autojit.core.locks import new_lock, without_waiting
+from autojit.core.locks import is_mine, new_lock, without_waiting
 from autojit.core.ports import ports
 from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
@@ -203,11 +203,7 @@ class JitFunction:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """With the function's lock: one thread at a time looks for steps, captures, and runs them from Python.
-
-        Raises:
-            Reentered: the thread is in a native call, for which the thread that has the lock may be waiting.
-        """
+        """With the function's lock; ``Reentered`` inside a native call: whoever has the lock may be waiting for it."""
         with without_waiting(self._lock) as is_taken:
             if is_taken:
                 yield
@@ -255,6 +251,7 @@ class JitFunction:
                 call.restart()
 
     def _run(self, call: Call) -> Any:
+        assert not config.check or is_mine(self._lock), "steps are looked for without the function's lock"
         call.epoch = int(guard_epoch[0])  # before any guard is looked at: what changes from now on counts
         root = self._root(call)
         branch = root.branch

@@ -221,6 +221,7 @@ class NativeEntry:
 
     def _accept(self) -> bool:
         """Whether new values of the open sizes are welcome; open rings then hold tensors for them."""
+        self._spec.gate.expect_mine()
         sizes = self._spec.sizes
         assert sizes is not None and sizes.accepts is not None
         values = tuple(int(n) for n in sizes.table[: len(sizes.symbols)])

@@ -19,6 +19,7 @@ from autojit.core.device import device as parsed
 from autojit.core.device import require_available
 from autojit.core.dtypes import DType, bool_, default_dtype, float32, float64, int64
 from autojit.core.errors import ArgumentError, UnsupportedDTypeError, UsageError
+from autojit.core.locks import new_lock
 from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ops import random as draws
@@ -35,6 +36,9 @@ from autojit.tensor.state import grad_mode, quietly, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 
 _DEFAULT_SEED = 67280421310721  # torch's
+
+
+_drawing = new_lock()  # no two threads draw with one key
 
 
 class Generator:
@@ -79,9 +83,10 @@ class Generator:
         """The key for a draw of ``words`` 32-bit words; the state moves on."""
         blocks = draws.blocks_of(words)
         if state.trace is None:
-            key = wrap(self._state._array.copy())
-            self._state._array[1] += blocks
-            storage_of(self._state).version += 1
+            with _drawing:
+                key = wrap(self._state._array.copy())
+                self._state._array[1] += blocks
+                storage_of(self._state).version += 1
             return key
         with grad_mode(False):
             key = alias(self._state).clone()
