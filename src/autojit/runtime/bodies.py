@@ -15,6 +15,7 @@ from functools import partial
 from autojit.codegen.cpu.control_ir import control_ir
 from autojit.codegen.cpu.lowered import LoweredStep
 from autojit.codegen.cpu.plan_ir import matmul_ir, plan_ir
+from autojit.core.config import config
 from autojit.core.dtypes import BY_SHORT
 from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.once import once
@@ -64,7 +65,7 @@ class _Kernels:
     def _make(self, texts: Sequence[str], pass_levels: Mapping[str, int], done: threading.Event) -> None:
         try:
             levels = [pass_levels.get(text) for text in texts]
-            contents = default_cache().objects(texts, cached_host_target(), pass_levels=levels)
+            contents = default_cache().objects(texts, cached_host_target(), config.opt_level, pass_levels=levels)
             for text, content in zip(texts, contents, strict=True):
                 self._loaded.setdefault(text, load(content))
         finally:

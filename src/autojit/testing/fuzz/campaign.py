@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
+from autojit.core.config import config
 from autojit.testing.fuzz.generate import generate
 from autojit.testing.fuzz.running import forget, load
 from autojit.testing.fuzz.showing import report
@@ -24,6 +25,7 @@ from autojit.testing.fuzz.verdicts import Verdict, judge
 
 PROGRAMS_OF_A_WORKER = 400
 LONGEST_S = 60.0  # one program, with its first compiles on a busy machine
+OPTIMISED_EVERY = 3  # every third program's kernels are optimised by LLVM, which takes half of a program's time
 PASSES_OFF_EVERY = 5  # every fifth program also runs without passes: its kernels are compiled for it alone
 
 
@@ -88,9 +90,11 @@ def judge_seed(seed: int) -> Verdict:
     """Generate and judge the program of a seed."""
     program = generate(seed)
     name = str(seed)
+    config.opt_level, before = 2 if seed % OPTIMISED_EVERY == 0 else 0, config.opt_level
     try:
         return judge(load(program.script(), name), program.dtype, passes_off=seed % PASSES_OFF_EVERY == 0)
     finally:
+        config.opt_level = before
         forget(name)
 
 

@@ -94,9 +94,7 @@ class Watch:
         place = f"after call {self.calls}: gradient"
         wanted = [x for x in _tensors(inputs) if x.requires_grad]
         loss = _scalar(result)
-        if loss is None or not wanted:
-            self.facts.append(Fact(place, "requires_grad", False))
-            return
+        self.facts.append(Fact(place, "requires_grad", loss is not None))
         for k in range(1, order + 1):
             found = self._attempt(place, functools.partial(_gradients, loss, wanted))
             self._note(f"{place} of order {k}", [g.detach() for g in found])
