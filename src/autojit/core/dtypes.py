@@ -10,6 +10,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from autojit.core.epoch import note_switch
 from autojit.core.errors import UsageError
 
 _KIND_ORDER = {"bool": 0, "uint": 1, "int": 1, "float": 2, "float8": 2, "complex": 3}
@@ -190,6 +191,7 @@ def set_default_dtype(d: DType) -> None:
     if not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, not {d}")
     _Default.dtype = d
+    note_switch("default dtype", d)
 
 
 def dtype_of_number(value: object) -> DType:

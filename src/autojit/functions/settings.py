@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autojit.core.epoch import note_switch
 from autojit.core.errors import UsageError
 from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
@@ -55,6 +56,7 @@ def set_float32_matmul_precision(precision: str) -> None:
         )
         return
     _precision = precision
+    note_switch("float32 matmul precision", precision)
 
 
 def get_deterministic_debug_mode() -> int:

@@ -9,7 +9,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from autojit.jit.function import JitFunction, eager, jit
+from autojit.jit.eager_mode import eager
+from autojit.jit.function import JitFunction, jit
 from autojit.jit.scripting import (
     Future,
     annotate,

@@ -35,14 +35,15 @@ from autojit.jit.arguments import (
 )
 from autojit.jit.calls import Call, Conflict, Fixed, Overlap
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
+from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
-from autojit.jit.guards import broken_guard, collect, hook_guards
+from autojit.jit.guards import broken_guard, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.pytree import flatten
-from autojit.jit.rebinding import Rebinding, Rebinds, Releases, Snapshot, take_changing_numbers
+from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, observed, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
@@ -52,21 +53,11 @@ from autojit.jit.verify import run_verified
 from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import Reentered
-from autojit.tensor.state import guard_epoch, set_inference, set_layers, set_trace, state
+from autojit.tensor.state import guard_epoch, set_layers, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 SPLIT_LIMIT = 4096  # decisions on one path
 RECENT_LIMIT = 4  # native steps that are asked in turn
-
-
-@contextmanager
-def eager() -> Iterator[None]:
-    """Run jitted functions line by line inside (this thread)."""
-    before, state.detour = state.detour, "eager"
-    try:
-        yield
-    finally:
-        state.detour = before
 
 
 class JitFunction:
@@ -182,6 +173,7 @@ class JitFunction:
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
+        drawn = carried()
         try:
             with self._alone():
                 while True:
@@ -190,9 +182,11 @@ class JitFunction:
                         if rebinding is None:
                             return self._through_python(args, kwargs)
                         rebinding.installed = None
-                        return rebinding.store(self._through_python((rebinding.values(), args, kwargs), {}))
+                        return rebinding.store(self._through_python((*rebinding.values(drawn), args, kwargs), {}))
                     except (Rebinds, Releases) as found:
                         self._take_over(found)
+                        if isinstance(found, Rebinds):
+                            drawn += [value for _, value in found.drawn]
         except Reentered:
             pass
         except Overlap as overlap:
@@ -216,18 +210,27 @@ class JitFunction:
     def _take_over(self, found: Rebinds | Releases) -> None:
         """What the function assigns anew becomes arguments and results of its steps; what it does no more, state."""
         known = () if self.rebinding is None else self.rebinding.locations
+        draws = () if self.rebinding is None else self.rebinding.draws
         if isinstance(found, Rebinds):
+            draws = (*draws, *(draw for draw, _ in found.drawn))
+            if found.locations and {place.identity for place in found.locations} <= {place.identity for place in known}:
+                raise TraceError(
+                    f"jit: {self.name} assigns to a place in a way that its steps cannot",
+                    {"places": ", ".join(place.name for place in found.locations)},
+                    "return the value, and assign it outside the step",
+                )
             known = (*known, *found.locations)
         else:
             gone = {place.identity for place in found.locations}
             known = tuple(place for place in known if place.identity not in gone)
             self._released |= gone
-        self.rebinding = Rebinding(self.function, known, self._released) if known else None
+        is_wrapped = bool(known or draws) or (isinstance(found, Rebinds) and not found.locations)
+        self.rebinding = Rebinding(self.function, known, draws, self._released) if is_wrapped else None
         self.roots.clear()
         self.open_numbers.clear()
         self._entries = [None] * 4
         self._recent = [() for _ in self._entries]
-        self.counts.note(f"{found.why}: {', '.join(place.name for place in found.locations)}")
+        self.counts.note(f"{found.why}: {', '.join(found.names())}")
 
     def _through_python(self, args: Any, kwargs: Any) -> Any:
         call = Call(args, kwargs)
@@ -281,7 +284,7 @@ class JitFunction:
             self.gathering.note(step, call.leaves)
             self._install(step, call.leaves, call.epoch)
         if step.capture.modes_left is not None:
-            _set_modes(step.capture.modes_left)
+            set_modes(step.capture.modes_left)
         return result
 
     def _mode(self) -> int:
@@ -384,31 +387,30 @@ class JitFunction:
         trace = call.trace = Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift)
         made = make_leaves(trace, call.leaves, self.open_numbers.of(call.tree), call.bound, call.shapes)
         args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
-        objects = [(f"argument {k}", leaf.original) for k, leaf in enumerate(made) if leaf.kind == "object"]
         rebinding = self.rebinding
-        collector = collect(self.function, objects, frozenset() if rebinding is None else rebinding.identities)
-        snapshot, changed = Snapshot(collector), []
+        baked = {f"argument {k}": leaf.original for k, leaf in enumerate(made) if leaf.kind in ("object", "bound")}
+        observer, snapshot = observed(self.function, rebinding, baked)
         modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
             set_trace(trace)
             with recording(trace):
-                with traced_math(bool(call.sizes) or any(leaf.kind == "number" for leaf in made)):
+                has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
+                with traced_math(has_numbers), observer.observing():
                     result = (rebinding or self.function)(*args, **kwargs)
-                changed = snapshot.take_back()
-                if changed:
-                    raise Rebinds(changed)
-                if rebinding is not None and rebinding.idle:
-                    raise Releases(rebinding.idle)
+                snapshot.check(rebinding)
                 outputs, output_tree = flatten(result)
                 output_tree = with_plain_keys(output_tree)
-                capture = Capture(trace, made, call.tree, outputs, output_tree, collector.guards, collector.kept)
+                capture = Capture(
+                    trace, made, call.tree, outputs, output_tree, observer.all_guards(), [*observer.outside.values()]
+                )
+            capture.unguarded = observer.unguarded
             if modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference
         finally:
             snapshot.take_back()  # after an error too
             set_trace(None)
             set_layers(layers)
-            _set_modes(modes)
+            set_modes(modes)
             trace.restore()
             snapshot.restore_hooks()
         capture.guards += hook_guards([*trace.reached, *(entry.leaf for entry in trace.grads.values())])
@@ -461,11 +463,6 @@ class JitFunction:
         if self.newest is None:
             raise TraceError(f"jit: {self.name} has not been called yet")
         return self.newest
-
-
-def _set_modes(modes: tuple[bool, bool]) -> None:
-    state.grad_enabled, inference = modes
-    set_inference(inference)
 
 
 def jit(function: Callable[..., Any] | None = None, *, verify: str | None = None, dynamic: bool | None = None) -> Any:

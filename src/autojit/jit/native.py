@@ -17,7 +17,7 @@ from autojit.core.config import config
 from autojit.ir.concrete import concrete, is_open, symbols_of
 from autojit.jit.arguments import ArgumentLeaf, Packed, copied_for
 from autojit.jit.effects import uninterrupted
-from autojit.jit.guards import same
+from autojit.jit.guards import Guard, same
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.pytree import flatten
 from autojit.jit.step_gradients import GradResult
@@ -43,6 +43,7 @@ from autojit.runtime.entry_spec import (
     TensorArgument,
     WordGuard,
 )  # fmt: skip
+from autojit.runtime.executable import data_address
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import guard_epoch
@@ -67,7 +68,7 @@ class NativeStep:
         capture = step.capture
         args, self.kwargs_tree = capture.argument_tree.children
         self.is_nested = any(c.kind is not None for c in (*args.children, *self.kwargs_tree.children))
-        self.listed = [g for g in capture.guards if g.native is None and not g.by_epoch]
+        self.listed = [g for g in capture.guards if not (g.by_epoch or _is_native(g))]
         self.identities = _identities(capture.arguments)
         self.firsts = [  # for Python, where native code would compare too many pairs
             (k, leaf.twin if leaf.kind == "twin" else k)
@@ -92,6 +93,7 @@ class NativeStep:
         self.guard_places: dict[int, int] = {}
         self.grad_places: dict[int, GradResult] = {}
         self._made_for = int(step.segment.bindings[0]), int(capture.following.count[0])
+        self.word_places: dict[int, tuple[int, int]] = {}  # place -> guard, which of its words
         self.sizes: dict[str, int] = {}  # the values of open sizes that were asked about last
         with step.segment.gate.held():
             self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
@@ -232,8 +234,17 @@ class NativeStep:
             value = guard.read()
             if same(value, guard.expected):
                 self.entry.set_expected(place, value)
+        words = {place: self._words(number)[k].expected for place, (number, k) in self.word_places.items()}
+        if all(guard.holds() for guard in self.step.capture.guards if _has_words(guard)):
+            for place, word in words.items():
+                self.entry.set_expected(place, word)
         for place, grad in self.grad_places.items():
             self.entry.set_expected(place, grad.before)
+
+    def _words(self, number: int) -> list[WordGuard]:
+        native = self.step.capture.guards[number].native
+        assert native is not None and not isinstance(native, CellGuard | DictGuard)
+        return native.words()
 
     # -- the call described
 
@@ -365,11 +376,18 @@ class NativeStep:
             if grad.entry.was_read or grad.result is None:
                 self.grad_places[len(guards)] = grad
                 guards.append(SlotGuard(grad.leaf, "_grad", grad.before))
+        known: set[int] = set()  # words that stand for several reads
         for number, guard in enumerate(self.step.capture.guards):
             if isinstance(guard.native, CellGuard | DictGuard):
                 self.guard_places[len(guards)] = number
                 value = guard.read()
                 guards.append(guard.native._replace(expected=value if same(value, guard.expected) else guard.expected))
+            elif _has_words(guard):
+                for k, word in enumerate(self._words(number)):
+                    if data_address(word.counter) not in known:
+                        known.add(data_address(word.counter))
+                        self.word_places[len(guards)] = number, k
+                        guards.append(word)
         return guards
 
 
@@ -378,6 +396,17 @@ REFUSED = Refusal.SLOW
 
 def _refuse(*args: Any, **kwargs: Any) -> Refusal:
     return REFUSED
+
+
+def _has_words(guard: Guard) -> bool:
+    """Whether a guard is words in memory that stand for what Python reads."""
+    return guard.native is not None and not isinstance(guard.native, CellGuard | DictGuard)
+
+
+def _is_native(guard: Guard) -> bool:
+    """Whether the entry point can tell that a guard holds."""
+    native = guard.native
+    return isinstance(native, CellGuard | DictGuard) or (native is not None and bool(native.words()))
 
 
 def _baked(leaf: ArgumentLeaf) -> Argument:

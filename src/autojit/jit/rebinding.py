@@ -8,17 +8,22 @@ as tensors of one element and stay part of the step, so a counter costs one capt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from operator import is_
-from types import CellType
+from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from autojit.jit.arguments import BAKED, leaf_names
-from autojit.jit.guards import CONTAINER_LIMIT, Collector, same
+from autojit.jit.guards import same
+from autojit.jit.observed_calls import Deferred, Draw
+from autojit.jit.observer import Observer, active
 from autojit.jit.open_numbers import number_kind
+from autojit.jit.places import Location
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
@@ -32,56 +37,23 @@ if TYPE_CHECKING:
 VALUES_BEFORE = 4  # of a number, until it counts as changing
 
 
-@dataclass(frozen=True, eq=False)
-class Location:
-    """What can be assigned: a key of a dictionary (of attributes, of globals), an item of a list, an attribute, a cell.
-
-    A tensor as the holder stands for whether it requires gradients.
-    """
-
-    name: str
-    holder: Any
-    key: Any = None
-    is_counted: bool = False  # whether steps that baked its value in look at the guard epoch only
-
-    @property
-    def identity(self) -> tuple[int, Any]:
-        return id(self.holder), self.key
-
-    def read(self) -> Any:
-        if isinstance(self.holder, CellType):
-            return self.holder.cell_contents
-        if isinstance(self.holder, Tensor):
-            return self.holder._requires_grad
-        if isinstance(self.holder, dict | list | type):
-            return _table(self.holder).get(self.key, MISSING)
-        return getattr(self.holder, self.key, MISSING)
-
-    def write(self, value: Any) -> None:
-        if isinstance(self.holder, CellType):
-            self.holder.cell_contents = value
-        elif isinstance(self.holder, Tensor):
-            self.holder._requires_grad = value
-        elif value is MISSING and self.read() is MISSING:
-            return
-        elif isinstance(self.holder, dict | list):
-            if value is MISSING:
-                del self.holder[self.key]
-            else:
-                self.holder[self.key] = value
-        elif value is MISSING:
-            delattr(self.holder, self.key)
-        else:
-            setattr(self.holder, self.key, value)
-
-
 class Rebinds(BaseException):  # nothing that a capture tries in vain, so no Exception
     """A capture found places that the function assigns to; they hold again what they held."""
 
-    def __init__(self, locations: Sequence[Location], why: str = "assigned by the function") -> None:
+    def __init__(
+        self,
+        locations: Sequence[Location],
+        why: str = "assigned by the function",
+        drawn: Sequence[tuple[Draw, Any]] = (),
+    ) -> None:
         super().__init__()
         self.locations = locations
         self.why = why
+        self.drawn = drawn  # hidden inputs that are not arguments of the steps yet, and their values for this call
+
+    def names(self) -> list[str]:
+        """What they are called."""
+        return [*(place.name for place in self.locations), *(f"drawn at {draw.source}" for draw, _ in self.drawn)]
 
 
 class Releases(BaseException):
@@ -91,6 +63,10 @@ class Releases(BaseException):
         super().__init__()
         self.locations = locations
         self.why = "assigned no more"
+
+    def names(self) -> list[str]:
+        """What they are called."""
+        return [place.name for place in self.locations]
 
 
 def take_changing_numbers(captures: Captures) -> None:
@@ -142,33 +118,51 @@ class Finished(NamedTuple):
 
 
 class Snapshot:
-    """What the places that a function reaches held before it ran."""
+    """What the places that a capture writes held before it ran."""
 
-    def __init__(self, collector: Collector) -> None:
-        self.counted = collector.counted
-        self.of_own = collector.of_own  # of a lazy layer, say: what it learns about itself, it learns once
-        self.tables = [(name, holder, dict(_table(holder))) for name, holder in collector.tables]
-        tensors = collector.tensors
-        self.hooks = [(t, None if t._leaf_hooks is None else tuple(map(dict, t._leaf_hooks))) for t in tensors]
-        self.single: list[tuple[Location, Any]] = [
-            (Location("requires_grad of a tensor", t), t._requires_grad) for t in tensors if t.is_leaf
-        ]
-        for guard in collector.guards:
-            if guard.held_by is not None:
-                self.single.append((Location(guard.name, *guard.held_by), guard.expected))
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self._hooks: list[tuple[Tensor, Any]] = []
+        self._flags: list[tuple[Tensor, bool]] = []
+        observer.on_tensor = self._keep
+
+    def _keep(self, t: Tensor) -> None:
+        hooks = t._leaf_hooks
+        self._hooks.append((t, None if hooks is None else tuple(map(dict, hooks))))
+        if t.is_leaf:
+            self._flags.append((t, t._requires_grad))
+
+    def check(self, rebinding: Rebinding | None) -> None:
+        """After the function has run: whether its steps have all the arguments and results that they need.
+
+        Raises:
+            Rebinds: there are more places that the step can take over, hidden inputs, or calls to make afterwards.
+            Releases: there are fewer.
+            TraceError: it did what cannot be done again at every call.
+        """
+        observer = self.observer
+        changed = self.take_back()
+        observer.contents.check_unchanged()
+        if changed or observer.drawn:
+            raise Rebinds(changed, drawn=observer.drawn)
+        if observer.deferred and rebinding is None:
+            raise Rebinds((), "done after every call: what the function appends or prints")
+        if rebinding is not None and rebinding.idle:
+            raise Releases(rebinding.idle)
 
     def take_back(self) -> list[Location]:
         """Put back what the function has changed; the places that a step can take over."""
         found: dict[tuple[int, Any], Location] = {}
+        counted = self.observer.counted.tables
         for location, before in self._changes():
             if location.identity not in found and _is_data(location.read()) and (before is MISSING or _is_data(before)):
-                found[location.identity] = replace(location, is_counted=id(location.holder) in self.counted)
+                found[location.identity] = replace(location, is_counted=id(location.holder) in counted)
                 location.write(before)
         return list(found.values())
 
     def restore_hooks(self) -> None:
         """Leaf hooks that the function registered while it was captured would stay for every later capture."""
-        for t, before in self.hooks:
+        for t, before in self._hooks:
             if before is None:
                 t._leaf_hooks = None
             elif t._leaf_hooks is not None:
@@ -177,36 +171,42 @@ class Snapshot:
                     hooks.update(kept)
 
     def _changes(self) -> Iterable[tuple[Location, Any]]:
-        for location, before in self.single:
-            holder = location.holder
-            if type(holder) is dict and holder.get(location.key, MISSING) is before:
-                continue  # most places
-            if isinstance(holder, Tensor) and not holder.is_leaf:
-                continue  # an in-place change gave it a history
+        for t, flag in self._flags:
+            if t.is_leaf and t._requires_grad is not flag:  # else an in-place change gave it a history
+                yield Location("requires_grad of a tensor", t), flag
+        for location, before in list(self.observer.written.values()):
             if not same(location.read(), before):
                 yield location, before
-        for name, holder, before in self.tables:
-            table = _table(holder)
+        counted = self.observer.counted
+        for name, table, before in counted.tables.values():
             if _is_untouched(table, before):
                 continue  # most tables
-            if isinstance(holder, list) and len(table) != len(before):
-                continue  # it grows with every call
             for key in dict.fromkeys((*table, *before)):
+                if (id(table), key) in self.observer.rebound:
+                    continue  # the step's own argument, put there for the capture
                 old, new = before.get(key, MISSING), table.get(key, MISSING)
-                if not same(new, old) and (id(holder) not in self.of_own or key == "training" or _is_traced(new)):
-                    yield Location(f"{name}.{key}" if isinstance(key, str | int) else name, holder, key), old
+                if not same(new, old) and (id(table) not in counted.of_own or key == "training" or _is_traced(new)):
+                    yield Location(f"{name}.{key}" if isinstance(key, str | int) else name, table, key), old
+
+
+def observed(
+    function: Callable[..., Any], rebinding: Rebinding | None, baked: Mapping[str, Any]
+) -> tuple[Observer, Snapshot]:
+    """The observer of a capture that begins: what exists is the function, what it is bound to, and ``baked``."""
+    observer = Observer(frozenset() if rebinding is None else rebinding.identities)
+    snapshot = Snapshot(observer)
+    if isinstance(function, MethodType):
+        observer.enter(function.__self__, "self")
+    observer.enter(function, getattr(function, "__name__", type(function).__name__))
+    for name, value in baked.items():
+        observer.enter(value, name)
+    return observer, snapshot
 
 
 def _is_untouched(table: Mapping[Any, Any], before: Mapping[Any, Any]) -> bool:
     """Whether two tables hold the very same items in the same order: quick to see for those that nobody touched."""
     same_keys = len(table) == len(before) and all(map(is_, table, before))
     return same_keys and all(map(is_, table.values(), before.values()))
-
-
-def _table(holder: Any) -> Mapping[Any, Any]:
-    if isinstance(holder, list):
-        return dict(enumerate(holder[:CONTAINER_LIMIT]))
-    return vars(holder) if isinstance(holder, type) else holder
 
 
 def _is_traced(value: Any) -> bool:
@@ -220,36 +220,55 @@ def _is_data(value: Any) -> bool:
 
 
 class Rebinding:
-    """``function`` with ``locations`` as arguments and results: ``(values, args, kwargs)`` -> ``(result, values)``."""
+    """``function`` with ``locations`` and ``draws`` as arguments, and with what it leaves as results.
+
+    ``(values, draws, args, kwargs)`` -> ``(result, values, calls to make now)``.
+    """
 
     def __init__(
         self,
         function: Callable[..., Any],
         locations: Sequence[Location],
+        draws: Sequence[Draw] = (),
         released: frozenset[tuple[int, Any]] = frozenset(),
     ) -> None:
         self.function = function
         self.locations = tuple(locations)
+        self.draws = tuple(draws)
         self.identities = frozenset(location.identity for location in locations)
         self.released = released  # places that were state for a while; they stay from now on
         self.idle: list[Location] = []  # places to which the function did not assign when it was captured last
         self.installed: NativeStep | None = None  # whose guards have just been verified
 
     def leaf_names(self, tree: TreeSpec) -> list[str]:
-        """What messages call the leaves of ``(values, args, kwargs)``."""
-        values, args, kwargs = tree.children[0].children
+        """What messages call the leaves of ``(values, draws, args, kwargs)``."""
+        values, draws, args, kwargs = tree.children[0].children
         places = zip(self.locations, values.children, strict=True)
         names = [location.name for location, value in places for _ in range(value.count)]
+        drawn = zip(self.draws, draws.children, strict=True)
+        names += [f"what is drawn at {draw.source}" for draw, value in drawn for _ in range(value.count)]
         return [*names, *leaf_names(self.function, TreeSpec(tuple, (args, kwargs)))]
 
-    def values(self) -> tuple[Any, ...]:
-        """What the places hold now, as arguments of the step."""
-        return tuple([_mapped(location.read(), _entering) for location in self.locations])
+    def values(self, drawn: list[Any]) -> tuple[Any, Any]:
+        """What the places hold now and what is drawn, as arguments of the step.
 
-    def __call__(self, values: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        ``drawn``: what was drawn for this call before; the rest is added.
+        """
+        values = tuple([_mapped(location.read(), _entering) for location in self.locations])
+        drawn += [draw.make() for draw in self.draws[len(drawn) :]]
+        return values, tuple([_mapped(value, _entering) for value in drawn])
+
+    def __call__(self, values: Sequence[Any], draws: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The function called with these values in their places; the places are left as they were."""
+        observer = active.observer
+        if observer is None:  # an eager run: it is given the same draws, and its calls are made by ``store``
+            observer = Observer(self.identities)
+            with observer.observing():
+                observer.enter(self.function)
+                return self(values, draws, args, kwargs)
         before = [location.read() for location in self.locations]
         given = [_mapped(value, _entered) for value in values]
+        observer.given = list(zip(self.draws, [_mapped(value, _entered) for value in draws], strict=True))
         try:
             for location, value in zip(self.locations, given, strict=True):
                 location.write(value)
@@ -264,11 +283,12 @@ class Rebinding:
             for location, value in zip(self.locations, before, strict=True):
                 location.write(value)
                 _note_flag(location)
-        return result, tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
+        left = tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
+        return result, left, tuple(observer.deferred)
 
-    def store(self, found: tuple[Any, Sequence[Any]]) -> Any:
-        """Put the values a step gave into their places; its result."""
-        result, values = found
+    def store(self, found: tuple[Any, Sequence[Any], Sequence[Deferred]]) -> Any:
+        """Put the values a step gave into their places and make its calls; its result."""
+        result, values, deferred = found
         epoch = int(guard_epoch[0])
         is_counted = False
         for location, value in zip(self.locations, values, strict=True):
@@ -281,19 +301,22 @@ class Rebinding:
             bump_guard_epoch()  # other steps may have baked the old ones in; this one has them as arguments
             if self.installed is not None and int(guard_epoch[0]) == epoch + 1:
                 self.installed.entry.set_expected(0, epoch + 1)
+        for call in deferred:
+            call.function(*call.args, **call.kwargs)
         return result
 
     @staticmethod
     def finishing(slow: Callable[..., Any]) -> Callable[..., Finished]:
         """Where the native step goes when it refuses: a call with the user's arguments, which stores by itself."""
-        return lambda values, args, kwargs: Finished(slow(*args, **kwargs))
+        return lambda values, draws, args, kwargs: Finished(slow(*args, **kwargs))
 
     def around(self, native: NativeStep) -> Callable[..., Any]:
         """The native step as a function of the user's arguments."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             epoch = int(guard_epoch[0])
-            found = native.call(self.values(), args, kwargs)
+            with carrying([]) as drawn:
+                found = native.call(*self.values(drawn), args, kwargs)
             if type(found) is Finished:
                 return found.result
             self.installed = native if int(guard_epoch[0]) == epoch else None
@@ -301,6 +324,31 @@ class Rebinding:
 
         self.installed = native
         return run
+
+
+class _Carried(threading.local):
+    """What this thread has drawn for a call that a native step may refuse."""
+
+    drawn: list[Any] | None = None
+
+
+_carried = _Carried()
+
+
+@contextmanager
+def carrying(drawn: list[Any]) -> Iterator[list[Any]]:
+    """``drawn`` belongs to the call inside, whoever runs it in the end."""
+    before, _carried.drawn = _carried.drawn, drawn
+    try:
+        yield drawn
+    finally:
+        _carried.drawn = before
+
+
+def carried() -> list[Any]:
+    """What has been drawn for the call that begins, which takes it over."""
+    drawn, _carried.drawn = _carried.drawn, None
+    return [] if drawn is None else drawn
 
 
 def _are_the_same_tensors(old: Any, new: Any) -> bool:

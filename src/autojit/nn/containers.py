@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, cast, overload
 
+from autojit.core.counted_dict import CountedDict
 from autojit.core.user_warnings import warn
 from autojit.nn.module import Module, _addindent
 from autojit.nn.parameter import Parameter
@@ -64,7 +65,9 @@ class Sequential(Module):
 
     def _renumber(self) -> None:
         if all(name.isdigit() for name in self._modules):
-            self.__dict__["_modules"] = {str(place): module for place, module in enumerate(self._modules.values())}
+            self.__dict__["_modules"] = CountedDict(
+                (str(place), part) for place, part in enumerate(self._modules.values())
+            )
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -91,7 +94,7 @@ class Sequential(Module):
             raise IndexError(f"Index out of range: {index}")
         modules = list(self)
         modules.insert(index if index >= 0 else index + len(self), module)
-        self.__dict__["_modules"] = {}
+        self.__dict__["_modules"] = CountedDict()
         return self.extend(modules)
 
     def pop(self, key: int | slice) -> Any:
@@ -135,7 +138,7 @@ class ModuleList(Module):
         self._replace(modules)
 
     def _replace(self, modules: Iterable[Module]) -> None:
-        self.__dict__["_modules"] = {}
+        self.__dict__["_modules"] = CountedDict()
         self.extend(modules)
 
     def __len__(self) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 import autojit as aj
+from autojit.core.counted_dict import CountedDict, counted
 from autojit.core.source import enter, leave
 from autojit.core.tracebacks import trim
 from autojit.nn.conversion import ConversionMixin
@@ -79,10 +80,10 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
             )
         state = self.__dict__
         state["training"] = True
-        state["_parameters"] = {}
-        state["_buffers"] = {}
+        state["_parameters"] = CountedDict()
+        state["_buffers"] = CountedDict()
         state["_non_persistent_buffers_set"] = set()
-        state["_modules"] = {}
+        state["_modules"] = CountedDict()
         for kind in HOOK_KINDS:
             state[kind] = {}
 
@@ -151,7 +152,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         elif not self._replaces_member(name, value):
             old = self.__dict__.get(name, _ABSENT)
             object.__setattr__(self, name, value)
-            if old is not _ABSENT and not _is_same(old, value):
+            if hasattr(type(self), name) if old is _ABSENT else not _is_same(old, value):
                 bump_guard_epoch()
 
     def _forget(self, name: str, keep: str, what: str) -> None:
@@ -209,6 +210,9 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if kind in state:
+                self.__dict__[kind] = counted(state[kind])
 
     # ---- registration
 

@@ -7,6 +7,7 @@ excludes other Pythons, free-threaded builds and future layouts without a list o
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 import sys
 import sysconfig
@@ -87,6 +88,69 @@ def attributes_offset(cls: type) -> int:
 def cell_content_address(cell: Any) -> int:
     """Address of the pointer to a closure cell's content."""
     return id(cell) + CELL_CONTENT_OFFSET
+
+
+@cache
+def _type_version_offset() -> int:
+    """Offset of a class's version tag: the word that an assignment to the class changes, and nothing else; 0: unknown.
+
+    Found by assigning to a probe class and its base several times. Each time the tag is taken away, and the next
+    look-up through the class gives it another.
+    """
+    if not layout_is_known():
+        return 0
+    base = type("Base", (), {})
+    probe = type("Probe", (base,), {})
+    candidates = set(range(_TYPE_WORDS))
+    seen: list[list[int]] = []
+    for k in range(4):
+        assigned: Any = base if k % 2 else probe
+        assigned.mark = k
+        candidates &= {n for n in range(_TYPE_WORDS) if word_at(id(probe) + 8 * n) == 0}
+        operator.attrgetter("mark")(probe)
+        seen.append([word_at(id(probe) + 8 * n) for n in range(_TYPE_WORDS)])
+    found = [n for n in candidates if len({words[n] for words in seen}) == 4]
+    return 8 * found[0] if len(found) == 1 else 0
+
+
+_TYPE_WORDS = 56  # of the type object, at least 8 bytes each
+
+
+def type_version(cls: type) -> Any:
+    """A class's version tag as an int64 array of one element over the class's own memory; None where there is none.
+
+    Keep the class while the array is used.
+    """
+    offset = _type_version_offset()
+    if not offset:
+        return None
+    getattr(cls, "__init__", None)  # a look-up gives a class without a tag one
+    found = words_at(id(cls) + offset, 1)
+    return found if found[0] else None
+
+
+def words_at(address: int, count: int) -> Any:
+    """Words of somebody's memory as an int64 array, which does not keep the owner alive."""
+    return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(address))
+
+
+@cache
+def _code_offset() -> int:
+    """Offset of a function's code, defaults and keyword defaults, which are neighbours; 0: they are not."""
+    if not layout_is_known():
+        return 0
+
+    def probe(x: int = 12345, *, y: int = 54321) -> None: ...
+
+    held = [id(probe.__code__), id(probe.__defaults__), id(probe.__kwdefaults__)]
+    places = range(16, 16 * 8, 8)
+    return next((at for at in places if [word_at(id(probe) + at + 8 * k) for k in range(3)] == held), 0)
+
+
+def function_words(function: Any) -> Any:
+    """The addresses of a function's code, defaults and keyword defaults (0: none), as ``words_at``; None: unknown."""
+    offset = _code_offset()
+    return words_at(id(function) + offset, 3) if offset else None
 
 
 def _containers_fit() -> bool:

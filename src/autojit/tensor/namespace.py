@@ -9,6 +9,7 @@ import numpy as np
 
 from autojit.core import dtypes
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, promote_with_number
+from autojit.core.epoch import note_switch
 from autojit.tensor.promotion import NUMBERS
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -100,6 +101,7 @@ def set_warn_always(b: bool) -> None:
     if not isinstance(b, bool):
         raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
     _warns_always = b
+    note_switch("warn always", b)
 
 
 def is_warn_always_enabled() -> bool:
@@ -122,6 +124,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """
     global _deterministic, _only_warns
     _deterministic, _only_warns = bool(mode), bool(warn_only)
+    note_switch("deterministic algorithms", (_deterministic, _only_warns))
 
 
 def are_deterministic_algorithms_enabled() -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.config import config
+from autojit.core.epoch import bump_guard_epoch, guard_epoch
 from autojit.core.errors import out_of_memory
 
 if TYPE_CHECKING:
@@ -203,15 +204,6 @@ def become(x: Any, seen: Any) -> None:
             layer.become(x, seen)
 
 
-guard_epoch = np.zeros(1, np.int64)
-"""Counts changes of anything a trace may have baked in; native code compares it by address."""
-
-
-def bump_guard_epoch() -> None:
-    """Say that Python state which a trace may have read has changed."""
-    guard_epoch[0] += 1
-
-
 def is_tracing() -> bool:
     """Whether this thread is capturing a step."""
     return state.trace is not None
@@ -259,3 +251,25 @@ def quietly(function: Any, *arguments: Any) -> Any:
             raise
     with np.errstate(all="ignore"):
         return function(*arguments)
+
+
+__all__ = [
+    "Layer",
+    "State",
+    "become",
+    "below",
+    "bump_guard_epoch",
+    "carry",
+    "detour_of_modes",
+    "grad_mode",
+    "guard_epoch",
+    "holders",
+    "is_tracing",
+    "made_like",
+    "outside_trace",
+    "quietly",
+    "set_inference",
+    "set_layers",
+    "set_trace",
+    "state",
+]

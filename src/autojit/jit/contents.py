@@ -1,0 +1,359 @@
+"""What is inside containers that exist outside a capture: single items, lengths, or all of it.
+
+Reads that name an item guard that item. Whatever walks a container, compares it, or hands it to code that cannot be
+observed has read all of it: its items by identity (numbers and strings by value), and those of the containers in it.
+"""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.errors import TraceError
+from autojit.core.source import here
+from autojit.jit.guards import PRIMITIVES, same
+from autojit.jit.observed_functions import is_module, is_own_class, is_user_class
+from autojit.jit.places import Location
+from autojit.runtime.entry_spec import MISSING
+from autojit.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from autojit.jit.observer import Observer
+
+ITEMS_LIMIT = 1 << 16  # of a container that Python compares before every call: about 1 ms
+BYTES_LIMIT = 1 << 22  # of an array: about 0.5 ms
+DEPTH_LIMIT = 16
+_ALL = object()  # the key of "everything in it"
+_LENGTH = object()
+_BASES: tuple[type, ...] = (
+    dict, list, tuple, set, frozenset, deque, array, bytearray, memoryview, np.ndarray, MappingProxyType,
+    type({}.keys()), type({}.values()), type({}.items()),
+)  # fmt: skip
+CONTAINERS: frozenset[type] = frozenset((*_BASES, OrderedDict))
+
+
+class Contents:
+    """The containers of one capture."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.pending: set[int] = set()  # ids of containers that something will be added to after the call
+        self._before: dict[int, tuple[Any, Any]] = {}  # by id: container, and what was in it
+        self._whole: set[int] = set()
+
+    def is_one(self, value: Any) -> bool:
+        """Whether an object is a container from outside."""
+        if id(value) not in self.observer.outside or not isinstance(value, _BASES):
+            return False
+        return not is_own_class(type(value)) or (
+            isinstance(value, dict) and type(value).__getitem__ is dict.__getitem__
+        )
+
+    # -- reads
+
+    def item(self, container: Any, key: Any) -> Any:
+        """``container[key]``."""
+        observer = self.observer
+        kind = type(container)
+        if is_own_class(kind) and (not isinstance(container, dict) or kind.__getitem__ is not dict.__getitem__):
+            return observer.enter(container[key])
+        where = f"{observer.name_of(container)}[{_shown(key)}]"
+        if isinstance(container, dict) and kind.__getitem__ is dict.__getitem__:
+            return self._key(container, key, where)
+        if isinstance(container, list) and kind.__getitem__ is list.__getitem__ and isinstance(key, int):
+            self._check_settled(container)
+            value, place = container[key], operator.index(key)
+            if observer.is_of_step(container, place):
+                return value
+            observer.note(container, place, where, lambda: _at(container, place), value, held=True)
+            return observer.enter(value, where)
+        if isinstance(container, _BASES) and not is_user_class(kind):
+            self.whole(container, deep=False)
+        value = container[key]
+        if isinstance(value, list | tuple) and isinstance(key, slice):
+            for part in value:
+                observer.enter(part)
+            return value
+        return observer.enter(value, where)
+
+    def _key(self, table: Any, key: Any, where: str) -> Any:
+        observer = self.observer
+        self._check_settled(table)
+        is_there = dict.__contains__(table, key)
+        try:
+            value = table[key]
+        except KeyError:
+            self._note_key(table, key, where, MISSING)
+            raise
+        if not is_there:  # a default was made for it
+            if dict.__contains__(table, key):
+                observer.note_write(Location(where, table, key), MISSING)
+            else:
+                self._note_key(table, key, where, MISSING)
+            return value
+        if isinstance(key, _NAMING) and observer.is_of_step(table, key):
+            return value
+        self._note_key(table, key, where, value)
+        return observer.enter(value, where)
+
+    def _note_key(self, table: Any, key: Any, where: str, value: Any) -> None:
+        if isinstance(key, _NAMING):
+            self.observer.note_key(table, key, where, value)
+        else:
+            self.whole(table, deep=False)
+
+    def get(self, table: Any, key: Any, default: Any = None) -> Any:
+        """``table.get(key, default)``."""
+        return self.item(table, key) if self.asked_for(table, key) else default
+
+    def asked_for(self, container: Any, item: Any) -> bool | None:
+        """``item in container``, for a dictionary from outside; None for others, which are read as a whole."""
+        if not self.is_one(container):
+            return None
+        if isinstance(container, dict) and isinstance(item, _NAMING):
+            self._check_settled(container)
+            found = dict.__contains__(container, item)
+            name = f"{_shown(item)} in {self.observer.name_of(container)}"
+            read = lambda: dict.__contains__(container, item)
+            self.observer.note(container, (_LENGTH, item), name, read, found)
+            return found
+        self.whole(container)
+        return None
+
+    def length(self, container: Any) -> None:
+        """``len(container)``."""
+        if not self.is_one(container):
+            return
+        if isinstance(container, np.ndarray):
+            self.whole(container)
+        elif not isinstance(container, tuple):
+            self._check_settled(container)
+            name = f"len({self.observer.name_of(container)})"
+            self.observer.note(container, _LENGTH, name, lambda: len(container), len(container))
+
+    def iterated(self, value: Any) -> Any:
+        """Something that is about to be walked."""
+        if id(value) not in self.observer.outside:
+            return value
+        if self.is_one(value):
+            self.whole(value, deep=False)
+        elif hasattr(type(value), "__next__") and not is_own_class(type(value)):
+            raise TraceError(
+                "jit: the step walks an iterator that exists outside it, which goes on from call to call",
+                {"iterator": f"{self.observer.name_of(value)} ({type(value).__name__})", "at": here()},
+                "take the items outside the step and pass them as arguments, or take them one by one with next()",
+            )
+        return value
+
+    def looked_at(self, value: Any) -> None:
+        """Something whose truth, text or order is about to be taken."""
+        if self.is_one(value):
+            self.whole(value)
+
+    def escape(self, value: Any, depth: int = 0) -> None:
+        """Something that goes into code that cannot be observed."""
+        kind = type(value)
+        if kind in _PLAIN or isinstance(value, Tensor) or depth > 3:
+            return
+        if isinstance(value, _BASES):
+            if is_own_class(kind):
+                return
+            if id(value) in self.observer.outside:
+                self.whole(value)
+            elif isinstance(value, list | tuple | dict):
+                for part in list(value.values()) if isinstance(value, dict) else value:
+                    self.escape(part, depth + 1)
+        elif callable(value):
+            self.observer.observe(value)
+            owner = getattr(value, "__self__", None)
+            if owner is not None and self.is_one(owner):
+                self.whole(owner)
+        elif id(value) in self.observer.outside:
+            self.object(value)
+
+    def escape_masks(self, key: Any) -> None:
+        """Arrays of bools by which a tensor is indexed: NumPy counts what they choose."""
+        for part in key if isinstance(key, tuple) else (key,):
+            if isinstance(part, list) or (isinstance(part, np.ndarray) and part.dtype == np.bool_):
+                self.escape(part)
+
+    def object(self, value: Any, depth: int = 0) -> None:
+        """Everything an instance of a user's class has."""
+        if not is_module(value) and is_user_class(type(value)):
+            table = getattr(value, "__dict__", None)
+            if isinstance(table, dict):
+                observer, keys = self.observer, tuple(table)
+                observer.names.setdefault(id(table), observer.name_of(value))
+                read: Callable[[], Any] = lambda: tuple(
+                    [table.get(key, MISSING) for key in keys]
+                )  # code of others may keep more there
+                observer.note(table, _ALL, f"attributes of {observer.name_of(value)}", read, read())
+                self._parts_of(table, True, depth)
+
+    def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None:
+        """All of a container from outside has been read; ``deep``: also what is in the containers in it."""
+        observer = self.observer
+        self._check_settled(value)
+        if depth > DEPTH_LIMIT:
+            raise self._refusal(value, "lies too deep")
+        is_known = id(value) in self._whole
+        if is_known and not deep:
+            return
+        if not is_known:
+            self._whole.add(id(value))
+            if not isinstance(value, tuple | frozenset):
+                keys = self._own_keys(value)
+                self._check_size(value)
+                expected = _snapshot(value, keys)
+                self._before.setdefault(id(value), (value, _snapshot(value, frozenset())))
+                name = f"contents of {observer.name_of(value)}"
+                observer.note(value, _ALL, name, lambda: _snapshot(value, keys), expected)
+        self._parts_of(value, deep, depth)
+
+    def _parts_of(self, value: Any, deep: bool, depth: int) -> None:
+        observer = self.observer
+        for place, part in _parts(value):
+            observer.enter(part, f"{observer.name_of(value)}[{_shown(place)}]")
+            if deep and isinstance(part, _BASES) and id(part) not in self._whole and not is_own_class(type(part)):
+                self.whole(part, deep, depth + 1)
+            elif deep and not isinstance(part, (*PRIMITIVES, Tensor)) and id(part) not in self._whole:
+                self._whole.add(id(part))
+                self.object(part, depth + 1)
+
+    def _own_keys(self, value: Any) -> frozenset[Any]:
+        """Keys of a container that are the step's: its arguments, or what it has written."""
+        places = (*self.observer.rebound, *self.observer.written)
+        return frozenset(key for holder, key in places if holder == id(value))
+
+    def _check_size(self, value: Any) -> None:
+        if isinstance(value, np.ndarray) and value.nbytes > BYTES_LIMIT:
+            raise self._refusal(value, f"has {value.nbytes} bytes")
+        if not isinstance(value, np.ndarray) and len(value) > ITEMS_LIMIT:
+            raise self._refusal(value, f"has {len(value)} items")
+
+    def _refusal(self, value: Any, why: str) -> TraceError:
+        return TraceError(
+            "jit: the step reads all of a container that is too large to be compared before every call",
+            {"container": f"{self.observer.name_of(value)} ({type(value).__name__}) {why}", "at": here()},
+            "pass it as an argument, or keep it in a tensor: aj.tensor(...) outside the step",
+        )
+
+    def _check_settled(self, value: Any) -> None:
+        if id(value) in self.pending:
+            raise TraceError(
+                "jit: the step reads a container to which it has added something",
+                {"container": f"{self.observer.name_of(value)} ({type(value).__name__})", "at": here()},
+                "collect in a list of the step's own, and return it",
+            )
+
+    # -- writes
+
+    def changing(self, container: Any, key: Any, change: Callable[[], None]) -> None:
+        """Assign to an item, or delete it."""
+        if not self.is_one(container):
+            change()
+            return
+        kind = type(container)
+        name = f"{self.observer.name_of(container)}[{_shown(key)}]"
+        is_plain = is_own_class(kind) or kind.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
+        if isinstance(container, dict) and is_plain:
+            before = dict.get(container, key, MISSING)
+            change()
+            self.observer.note_write(Location(name, container, key), before)
+        elif isinstance(container, list) and isinstance(key, int) and 0 <= operator.index(key) < len(container):
+            length, before = len(container), container[key]
+            change()
+            if len(container) == length:
+                self.observer.note_write(Location(name, container, operator.index(key)), before)
+        else:
+            self.keep(container)
+            change()
+
+    def keep(self, container: Any) -> None:
+        """Remember what is in a container before code that may change it runs."""
+        self._check_size(container)
+        self._before.setdefault(id(container), (container, _snapshot(container, frozenset())))
+
+    def check_unchanged(self) -> None:
+        """TraceError for a container that the step has changed in a way that cannot be done again at every call."""
+        written = self.observer.written
+        for container, before in self._before.values():
+            keys = frozenset(key for holder, key in (*written, *self.observer.rebound) if holder == id(container))
+            now = _snapshot(container, keys)
+            if not same(now, before) and not same(now, _without(before, keys)):
+                name = f"{self.observer.name_of(container)} ({type(container).__name__})"
+                self.restore(container, before)
+                raise TraceError(
+                    "jit: the step changes a container that exists outside it",
+                    {"container": name},
+                    "return what is to be stored and change the container outside the step; "
+                    "append, extend, add, and assignments to single items are done at every call",
+                )
+
+    @staticmethod
+    def restore(container: Any, before: Any) -> None:
+        """Give a list, dictionary or set back what it held."""
+        if isinstance(container, dict):
+            kept = dict(zip(before[0], before[1], strict=True))
+            container.clear()
+            container.update(kept)
+        elif isinstance(container, list | deque):
+            container.clear()
+            container.extend(before)
+        elif isinstance(container, set):
+            container.clear()
+            container.update(before)
+        elif isinstance(container, np.ndarray) and container.flags.writeable:
+            container[...] = before
+
+
+_NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known
+_PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
+
+
+def _snapshot(value: Any, without: frozenset[Any]) -> Any:
+    """What is in a container, for ``same``; ``without`` some keys."""
+    if isinstance(value, dict | MappingProxyType):
+        pairs = [(k, v) for k, v in value.items() if not without or k not in without]
+        return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
+    if isinstance(value, np.ndarray):
+        return value.copy() if type(value) is np.ndarray else np.array(value)
+    if isinstance(value, set):
+        return frozenset(value)
+    if isinstance(value, memoryview | bytearray | array):
+        return bytes(value)
+    items = tuple(value)
+    return (len(items), *(x for k, x in enumerate(items) if k not in without)) if without else items
+
+
+def _without(before: Any, keys: frozenset[Any]) -> Any:
+    if not keys or isinstance(before, np.ndarray | frozenset | bytes):
+        return before
+    if len(before) == 2 and isinstance(before[0], tuple) and isinstance(before[1], tuple):
+        pairs = [(k, v) for k, v in zip(*before, strict=True) if k not in keys]
+        return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
+    return (len(before), *(x for k, x in enumerate(before) if k not in keys))
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]]:
+    """The items of a container with their keys; also the keys that are objects."""
+    if isinstance(value, np.ndarray | bytearray | memoryview | array):
+        return []
+    if isinstance(value, dict | MappingProxyType):
+        keys = [(k, k) for k in value if not isinstance(k, PRIMITIVES)]
+        return [*value.items(), *keys]
+    return list(enumerate(value))
+
+
+def _at(items: list[Any], place: int) -> Any:
+    return items[place] if -len(items) <= place < len(items) else MISSING
+
+
+def _shown(key: Any) -> str:
+    return repr(key) if isinstance(key, PRIMITIVES) else type(key).__name__

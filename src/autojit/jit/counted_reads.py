@@ -1,0 +1,87 @@
+"""Reads that need no guard of their own: modules and optimisers count their changes in the guard epoch.
+
+What autojit's own layers and optimisers read of themselves is read by code that is not observed. So a module that a
+capture meets is guarded with all its parts (flags and numbers of its layers, parameters, buffers, submodules, hooks),
+an optimiser with its parameters and options. Every assignment to them counts one up, and natively that one number is
+compared.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from autojit.jit.guards import PRIMITIVES, Guard
+from autojit.jit.observed_functions import MODULE_HOOKS, is_own_class
+from autojit.runtime.entry_spec import MISSING
+
+if TYPE_CHECKING:
+    from autojit.jit.observer import Observer
+
+
+class CountedReads:
+    """Modules and optimisers that one capture has met.
+
+    ``tables``: the dictionaries in which they keep what they are made of, by id, with a name and what each held.
+    """
+
+    def __init__(self, rebound: frozenset[tuple[int, Any]]) -> None:
+        self.rebound = rebound
+        self.guards: list[Guard] = []
+        self.tables: dict[int, tuple[str, dict[Any, Any], dict[Any, Any]]] = {}
+        self.of_own: set[int] = set()  # ids of the tables of autojit's own layers
+
+    def module(self, module: Any, name: str, observer: Observer) -> None:
+        """Guard a module and all its parts."""
+        for path, part in module.named_modules():
+            if id(vars(part)) not in self.tables:
+                self._part(part, f"{name}.{path}" if path else name, observer)
+
+    def _part(self, part: Any, where: str, observer: Observer) -> None:
+        observer.outside[id(part)] = part
+        observer.names.setdefault(id(part), where)
+        table = vars(part)
+        is_own = is_own_class(type(part))
+        for kept in (table, part._parameters, part._buffers):
+            self._keep(where, kept)
+            if is_own:
+                self.of_own.add(id(kept))
+        for attribute, value in table.items():
+            if is_own and (id(table), attribute) not in self.rebound and isinstance(value, PRIMITIVES):
+                read = functools.partial(dict.get, table, attribute, MISSING)
+                guard = Guard(f"{where}.{attribute}", read, value, None, True)
+                guard.held_by = table, attribute
+                self.guards.append(guard)
+            elif type(value) is dict and not attribute.startswith("_") and not is_own:
+                self._keep(f"{where}.{attribute}", value)
+        members = functools.partial(_members, part, self.rebound)
+        self.guards.append(Guard(f"members of {where}", members, members(), None, True))
+        for p in part._parameters.values():
+            if p is not None:
+                observer.enter(p)
+        observer.note_class_of(part)
+        if not is_own:
+            observer.note_key(table, "forward", f"{where}.forward", table.get("forward", MISSING))
+
+    def optimizer(self, optimizer: Any, name: str, observer: Observer) -> None:
+        """Guard an optimiser: its own snapshot, and for users' classes also what they keep for parameters."""
+        read = optimizer._guard_snapshot
+        self.guards.append(Guard(f"{name} (parameters and options)", read, read(), None, True))
+        for p in (p for group in optimizer.param_groups for p in group["params"]):
+            observer.enter(p)
+        if not (optimizer._is_followed or is_own_class(type(optimizer))):
+            self._keep(name, vars(optimizer))
+            observer.note_key(vars(optimizer), "state", f"{name}.state", optimizer.state)
+            observer.outside.setdefault(id(optimizer.state), optimizer.state)
+            observer.names.setdefault(id(optimizer.state), f"{name}.state")
+
+    def _keep(self, name: str, table: dict[Any, Any]) -> None:
+        self.tables[id(table)] = name, table, dict(table)
+
+
+def _members(part: Any, rebound: frozenset[tuple[int, Any]]) -> tuple[Any, ...]:
+    """What a module holds, and the numbers of its hooks and of those of all modules."""
+    tables = (part._parameters, part._buffers, part._modules)
+    held = [t[key] for t in tables for key in t if not rebound or (id(t), key) not in rebound]
+    hooks = [tuple(vars(part).get(kind, ())) for kind in MODULE_HOOKS]
+    return (*held, *hooks, tuple(getattr(part, "_hooks_of_all", ())))

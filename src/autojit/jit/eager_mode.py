@@ -1,0 +1,24 @@
+"""``autojit.eager()``: jitted functions run line by line; and the modes that a step leaves switched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autojit.tensor.state import set_inference, state
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Run jitted functions line by line inside (this thread)."""
+    before, state.detour = state.detour, "eager"
+    try:
+        yield
+    finally:
+        state.detour = before
+
+
+def set_modes(modes: tuple[bool, bool]) -> None:
+    """Set the thread's gradient mode and inference mode."""
+    state.grad_enabled, inference = modes
+    set_inference(inference)

@@ -1,0 +1,349 @@
+"""Code objects that report what they read: the same instructions with calls of hooks around those that look outside.
+
+How to read: ``instrumented`` is the door; ``_SITES`` says for every kind of instruction that reads, writes or hands on
+Python state what stands before, instead of and after it; ``code_assembly.py`` puts the pieces together.
+
+A hook is called with what the instruction has on the stack (one object, or a tuple of several) and a constant. Which
+hooks there are, and what they mean, is ``Hooks``; this module knows bytecode and nothing of guards.
+
+Own assembler, not the ``bytecode`` package, which takes three times as long to read and write code that it leaves as it
+is, and 30 ms to be imported (docs/design/recorded_reads.md): rewriting is part of the first compiled step.
+"""
+
+from __future__ import annotations
+
+import opcode
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, NamedTuple
+
+from autojit.jit.code_assembly import OP, UNTOUCHED, Assembler, Instruction, Site, decoded, emit, op_bytes
+
+_VERSION = sys.version_info[:2]
+_NULL_FIRST = _VERSION < (3, 13)  # the stack of a call is (NULL, callable, arguments); later (callable, NULL, ...)
+_EXTRA_STACK = 6  # what the longest inserted sequence needs above the instruction's own operands
+
+
+class Hooks(NamedTuple):
+    """What instrumented code calls. Every hook gets (operands, constant) and gives what stands in their place."""
+
+    attribute: Callable[[Any, str], Any]
+    """object, name: the attribute."""
+    super_attribute: Callable[[Any, str], Any]
+    """(super, class, self), name: the attribute."""
+    global_: Callable[[Any, str], Any]
+    """value, name: the value of a global or builtin."""
+    cell: Callable[[Any, str], Any]
+    """(value, cell), name: the value of a variable of an enclosing function."""
+    item: Callable[[Any, None], Any]
+    """(container, key): the item."""
+    iterated: Callable[[Any, None], Any]
+    """something that is about to be walked: itself."""
+    looked_at: Callable[[Any, None], Any]
+    """something whose truth or text is about to be taken: itself."""
+    two: Callable[[Any, None], Any]
+    """(left, right) of an operator: (right, left)."""
+    contains: Callable[[Any, None], Any]
+    """(item, container): (container, item)."""
+    called: Callable[[Any, int], Any]
+    """(callable, *arguments), 0: the same in reverse; 1 with (callable, arguments, keywords) as they are unpacked."""
+    set_attribute: Callable[[Any, str], Any]
+    """(value, object), name: stores."""
+    delete_attribute: Callable[[Any, str], Any]
+    """object, name: deletes."""
+    set_item: Callable[[Any, None], Any]
+    """(value, container, key): stores."""
+    delete_item: Callable[[Any, None], Any]
+    """(container, key): deletes."""
+    set_global: Callable[[Any, str], Any]
+    """value, name: the value, about to be stored."""
+    set_cell: Callable[[Any, str], Any]
+    """(value, cell), name: the value, about to be stored."""
+
+
+class _Writer:
+    """Makes sites for one code object, and collects the constants that they use."""
+
+    def __init__(self, code: CodeType, hooks: Hooks, constants: list[Any]) -> None:
+        self.code = code
+        self.hooks = hooks
+        self.constants = constants
+        self._place: dict[Any, int] = {}
+        self._called_at: set[int] = set()
+        self.instructions = decoded(code)
+        self.targets = {i.target for i in self.instructions}
+        kinds = len(code.co_varnames), len(code.co_cellvars), len(code.co_freevars)
+        self.first_free = kinds[0] + kinds[1] - len(set(code.co_varnames) & set(code.co_cellvars))
+
+    def constant(self, value: Any) -> int:
+        """The number of a constant."""
+        key = id(value) if not isinstance(value, str) else value
+        if key not in self._place:
+            self._place[key] = len(self.constants)
+            self.constants.append(value)
+        return self._place[key]
+
+    def call(self, hook: Any, info: Any = None) -> bytes:
+        """Replace the top of the stack by ``hook(top, info)``."""
+        load = op_bytes("LOAD_CONST", self.constant(hook))
+        null = op_bytes("PUSH_NULL")
+        found = (load + null if _NULL_FIRST else null + load) + op_bytes("SWAP", 3)
+        found += op_bytes("LOAD_CONST", self.constant(info))
+        if _VERSION < (3, 12):
+            found += op_bytes("PRECALL", 2)
+        return found + op_bytes("CALL", 2)
+
+    def gathered(self, count: int, hook: Any, info: Any = None) -> bytes:
+        """Replace the ``count`` topmost objects by ``hook`` of their tuple."""
+        return op_bytes("BUILD_TUPLE", count) + self.call(hook, info)
+
+    def passed_on(self, count: int, hook: Any, info: Any = None) -> bytes:
+        """Show the ``count`` topmost objects to ``hook``, which gives them (in reverse) or others for them."""
+        return self.gathered(count, hook, info) + op_bytes("UNPACK_SEQUENCE", count)
+
+    def site(self, place: int) -> Site:
+        """What surrounds an instruction."""
+        instruction = self.instructions[place]
+        make = _SITES.get(instruction.op)
+        return UNTOUCHED if make is None else make(self, instruction, place)
+
+    def name(self, arg: int) -> str:
+        return self.code.co_names[arg]
+
+
+def _as_callable() -> bytes:
+    """The value on top becomes the callable of a call that follows."""
+    return op_bytes("PUSH_NULL") + (op_bytes("SWAP", 2) if _NULL_FIRST else b"")
+
+
+def _load_attribute(w: _Writer, i: Instruction, place: int) -> Site:
+    has_flag = _VERSION >= (3, 12)
+    name = w.name(i.arg >> 1 if has_flag else i.arg)
+    found = w.call(w.hooks.attribute, name)
+    return Site(found + (_as_callable() if has_flag and i.arg & 1 else b""), False)
+
+
+def _load_method(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(w.call(w.hooks.attribute, w.name(i.arg)) + _as_callable(), False)
+
+
+def _load_super(w: _Writer, i: Instruction, place: int) -> Site:
+    found = w.gathered(3, w.hooks.super_attribute, w.name(i.arg >> 2))
+    return Site(found + (_as_callable() if i.arg & 1 else b""), False)
+
+
+def _load_global(w: _Writer, i: Instruction, place: int) -> Site:
+    name = w.name(i.arg >> 1)
+    call = w.call(w.hooks.global_, name)
+    if _NULL_FIRST or not i.arg & 1:
+        return Site(after=call)
+    return Site(emit(i.op, i.arg & ~1) + call + op_bytes("PUSH_NULL"), False)
+
+
+def _load_name(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(after=w.call(w.hooks.global_, w.name(i.arg)))
+
+
+def _cell_of(w: _Writer, i: Instruction) -> bytes:
+    return op_bytes("LOAD_CLOSURE" if "LOAD_CLOSURE" in OP and OP["LOAD_CLOSURE"] < 256 else "LOAD_FAST", i.arg)
+
+
+def _free_name(w: _Writer, i: Instruction) -> str | None:
+    place = i.arg - w.first_free
+    return w.code.co_freevars[place] if place >= 0 else None
+
+
+def _load_deref(w: _Writer, i: Instruction, place: int) -> Site:
+    name = _free_name(w, i)
+    return UNTOUCHED if name is None else Site(after=_cell_of(w, i) + w.gathered(2, w.hooks.cell, name))
+
+
+def _store_deref(w: _Writer, i: Instruction, place: int) -> Site:
+    name = _free_name(w, i)
+    return UNTOUCHED if name is None else Site(_cell_of(w, i) + w.gathered(2, w.hooks.set_cell, name))
+
+
+def _instead(count: int, hook: str, is_pushed: bool = True) -> Callable[[_Writer, Instruction, int], Site]:
+    """An instruction done by a hook that gets ``count`` operands."""
+
+    def site(w: _Writer, i: Instruction, place: int) -> Site:
+        call = w.gathered(count, getattr(w.hooks, hook)) if count > 1 else w.call(getattr(w.hooks, hook))
+        return Site(call if is_pushed else call + op_bytes("POP_TOP"), False)
+
+    return site
+
+
+def _before(hook: str) -> Callable[[_Writer, Instruction, int], Site]:
+    """The topmost operand is shown to a hook."""
+    return lambda w, i, place: Site(w.call(getattr(w.hooks, hook)))
+
+
+def _before_two(hook: str) -> Callable[[_Writer, Instruction, int], Site]:
+    return lambda w, i, place: Site(w.passed_on(2, getattr(w.hooks, hook)))
+
+
+def _store_attribute(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(w.gathered(2, w.hooks.set_attribute, w.name(i.arg)) + op_bytes("POP_TOP"), False)
+
+
+def _delete_attribute(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(w.call(w.hooks.delete_attribute, w.name(i.arg)) + op_bytes("POP_TOP"), False)
+
+
+def _store_global(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(w.call(w.hooks.set_global, w.name(i.arg)))
+
+
+def _import_from(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(op_bytes("COPY", 1) + w.call(w.hooks.attribute, w.name(i.arg)) + op_bytes("POP_TOP"))
+
+
+_DECIDED = frozenset(OP[name] for name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_NOT", "LOAD_CONST"))
+
+
+def _truth(w: _Writer, i: Instruction, place: int) -> Site:
+    is_reached_otherwise = i.start in w.targets
+    if place and not is_reached_otherwise and w.instructions[place - 1].op in _DECIDED:
+        return UNTOUCHED  # a bool, mostly
+    return Site(w.call(w.hooks.looked_at))
+
+
+def _binary(w: _Writer, i: Instruction, place: int) -> Site:
+    if i.arg == _SUBSCRIPT:
+        return Site(w.gathered(2, w.hooks.item), False)
+    return Site(w.passed_on(2, w.hooks.two))
+
+
+def _subscript_operator() -> int:
+    names = [symbol for _, symbol in opcode._nb_ops]  # type: ignore[attr-defined]
+    return names.index("[]") if "[]" in names else -1
+
+
+_SUBSCRIPT = _subscript_operator()  # of BINARY_OP, from 3.14 on
+
+
+def _call_shown(w: _Writer, count: int, kind: int) -> bytes:
+    """Show callable and arguments of a call, which are on the stack, to the hook."""
+    hook = w.hooks.called
+    if _NULL_FIRST:
+        return w.passed_on(count + 1, hook, kind)
+    # (callable, NULL or self, arguments): the callable is copied up and, shown, put back
+    found = op_bytes("BUILD_TUPLE", count) + op_bytes("COPY", 3) + op_bytes("SWAP", 2) + op_bytes("BUILD_TUPLE", 2)
+    found += w.call(_Apart(hook), kind) + op_bytes("UNPACK_SEQUENCE", 2)
+    return found + op_bytes("SWAP", 4) + op_bytes("POP_TOP") + op_bytes("UNPACK_SEQUENCE", count)
+
+
+class _Apart:
+    """``called`` for interpreters that keep something between the callable and its arguments."""
+
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+
+    def __call__(self, operands: Any, kind: Any) -> Any:
+        function, arguments = operands
+        *rest, function = self.hook((function, *arguments), kind)
+        return function, tuple(rest)
+
+
+def _call(w: _Writer, i: Instruction, place: int) -> Site:
+    """Before the instruction that names the keywords: what it says counts for the next call."""
+    name = opcode.opname[i.op]
+    if name == "KW_NAMES":
+        rest = (x for x in w.instructions[place + 1 :] if x.op in _CALLS)
+        w._called_at.add(place + 1)
+        return Site(_call_shown(w, next(rest).arg, 0))
+    if place in w._called_at or (name == "CALL" and "PRECALL" in OP):
+        return UNTOUCHED
+    return Site(_call_shown(w, i.arg + (name == "CALL_KW"), 0))  # whose topmost operand names the keywords
+
+
+_CALLS = frozenset(OP[name] for name in ("CALL", "PRECALL") if name in OP)
+
+
+def _call_unpacked(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(_call_shown(w, 1 + (i.arg & 1), 1)) if _NULL_FIRST else UNTOUCHED
+
+
+def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
+    by_name: dict[str, Callable[[_Writer, Instruction, int], Site]] = {
+        "LOAD_ATTR": _load_attribute,
+        "LOAD_METHOD": _load_method,
+        "LOAD_SUPER_ATTR": _load_super,
+        "LOAD_GLOBAL": _load_global,
+        "LOAD_NAME": _load_name,
+        "LOAD_DEREF": _load_deref,
+        "STORE_DEREF": _store_deref,
+        "STORE_ATTR": _store_attribute,
+        "DELETE_ATTR": _delete_attribute,
+        "STORE_GLOBAL": _store_global,
+        "IMPORT_FROM": _import_from,
+        "BINARY_SUBSCR": _instead(2, "item"),
+        "STORE_SUBSCR": _instead(3, "set_item", False),
+        "DELETE_SUBSCR": _instead(2, "delete_item", False),
+        "BINARY_SLICE": _instead(3, "item"),
+        "STORE_SLICE": _instead(4, "set_item", False),
+        "BINARY_OP": _binary,
+        "COMPARE_OP": _before_two("two"),
+        "CONTAINS_OP": _before_two("contains"),
+        "KW_NAMES": _call,
+        "PRECALL": _call,
+        "CALL": _call,
+        "CALL_KW": _call,
+        "CALL_FUNCTION_EX": _call_unpacked,
+        "TO_BOOL": _truth,
+        "UNARY_NOT": _truth,
+    }
+    by_name |= dict.fromkeys(
+        ("GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE"),
+        _before("iterated"),
+    )
+    by_name |= dict.fromkeys(("GET_YIELD_FROM_ITER", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN"), _before("iterated"))
+    by_name |= dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE"), _format)
+    if "TO_BOOL" not in OP:
+        jumps = (name for name in OP if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name))
+        by_name |= dict.fromkeys(jumps, _truth)
+    return {OP[name]: site for name, site in by_name.items() if name in OP}
+
+
+def _format(w: _Writer, i: Instruction, place: int) -> Site:
+    if opcode.opname[i.op] == "FORMAT_VALUE" and i.arg & 4:  # the format stands above the value
+        return Site(w.passed_on(2, w.hooks.two))
+    return Site(w.call(w.hooks.looked_at))
+
+
+_SITES = _sites()
+
+
+def _nested(constants: tuple[Any, ...], hooks: Hooks) -> Iterator[Any]:
+    for constant in constants:
+        yield instrumented(constant, hooks) if isinstance(constant, CodeType) else constant
+
+
+def instrumented(code: CodeType, hooks: Hooks) -> CodeType:
+    """The same code, which calls ``hooks`` wherever it reads or writes what is not its own.
+
+    Time O(instructions). Names, lines, columns and the flow of control are as before.
+    """
+    constants = list(_nested(code.co_consts, hooks))
+    writer = _Writer(code, hooks, constants)
+    sites = [writer.site(k) for k in range(len(writer.instructions))]
+    made = Assembler(code, writer.instructions, sites)
+    return code.replace(
+        co_code=made.text(),
+        co_consts=(*constants, _MARK),
+        co_linetable=made.lines(),
+        co_exceptiontable=made.exceptions(),
+        co_stacksize=code.co_stacksize + _EXTRA_STACK,
+    )
+
+
+def is_instrumented(code: CodeType) -> bool:
+    """Whether ``instrumented`` made this code."""
+    return bool(code.co_consts) and code.co_consts[-1] is _MARK
+
+
+_MARK = object()
+
+
+__all__ = ["Hooks", "instrumented", "is_instrumented"]

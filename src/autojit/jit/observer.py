@@ -1,0 +1,413 @@
+"""The observer: what users' code reads and writes outside during one capture, recorded as it happens.
+
+How to read: instrumented code (``instrumented_code.py``) calls hooks (``read_hooks.py``), which go to the thread's
+``Observer``. The observer knows by identity which objects existed before the
+capture: whatever is read from one of them is another. A read of such an object becomes a guard; a write is noted with
+what was there before; an object that goes into code which cannot be observed is guarded with all its contents.
+Containers and modules of autojit's own are not looked into here: they count their changes (``counted_reads.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+from autojit.core.epoch import switches
+from autojit.core.source import here, relay
+from autojit.jit.contents import CONTAINERS, Contents
+from autojit.jit.counted_reads import CountedReads
+from autojit.jit.guards import PRIMITIVES, ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard
+from autojit.jit.instrumented_code import is_instrumented
+from autojit.jit.observed_calls import ObservedCalls
+from autojit.jit.observed_functions import (
+    ObservedFunctions,
+    is_module,
+    is_own_class,
+    is_user_class,
+    is_user_module,
+    is_user_names,
+    own_code,
+)
+from autojit.jit.places import Location, cell_content
+from autojit.jit.read_hooks import HOOKS, active
+from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
+from autojit.tensor.tensor import Tensor
+
+_PLAIN = frozenset((*PRIMITIVES, Tensor, BuiltinFunctionType, range, slice, type(Ellipsis), type(NotImplemented)))
+
+
+class Observer(ObservedCalls):
+    """Reads and writes of one capture.
+
+    Args:
+        rebound: places (id of the holder, key) that are arguments of the step already: neither is a read of them a
+            guard nor a write of them news.
+    """
+
+    def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset()) -> None:
+        super().__init__()
+        self.rebound = rebound
+        self.guards: list[Guard] = []
+        self.written: dict[tuple[int, Any], tuple[Location, Any]] = {}  # places, and what they held
+        self.unguarded: list[str] = []
+        self.outside: dict[int, Any] = {}  # by id: what existed before; kept, so that no other object gets the id
+        self.names: dict[int, str] = {}  # what messages call them
+        self.on_tensor: Callable[[Tensor], None] = lambda t: None  # told of every concrete tensor when it is first met
+        self.counted = CountedReads(rebound)
+        self.contents = Contents(self)
+        self._read: set[Any] = set()
+        self._switches = switches()
+        self._functions = ObservedFunctions(HOOKS)
+
+    # -- what exists outside
+
+    def enter(self, value: Any, name: str = "") -> Any:
+        """``value`` exists outside: what is read from it is guarded. The value."""
+        kind = type(value)
+        if kind in _PLAIN or id(value) in self.outside:
+            if kind is Tensor and id(value) not in self.outside:
+                self._enter_tensor(value)
+            return value
+        self.outside[id(value)] = value
+        if name:
+            self.names.setdefault(id(value), name)
+        if isinstance(value, Tensor):
+            self._enter_tensor(value)
+        elif isinstance(value, CellType):
+            return value
+        elif is_module(value):
+            self.counted.module(value, name or kind.__name__, self)
+        elif hasattr(kind, "_guard_snapshot"):
+            self.counted.optimizer(value, name or kind.__name__, self)
+        if kind not in CONTAINERS:
+            self._functions.behind(value, self._met)
+            if isinstance(value, FunctionType):
+                self._enter_function(value)
+                self._note_code(value)
+            elif isinstance(value, MethodType) and isinstance(value.__func__, FunctionType):
+                self._note_code(value.__func__)
+            elif not isinstance(value, type | MethodType) and is_user_class(kind):
+                self.note(value, _CLASS, f"type({self.name_of(value)})", lambda: type(value), kind, TypeGuard(value))
+                self.note_class_of(value)
+        return value
+
+    def observe(self, value: Any) -> None:
+        """Something callable is about to run that may have been made inside: its functions report what they read."""
+        plain = getattr(value, "__func__", value) if type(value) is MethodType else value
+        if isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                if callable(part) and not isinstance(part, Tensor):
+                    self.observe(part)
+        elif type(plain) is FunctionType:
+            if not self._functions.is_made_inside(plain):
+                self.enter(plain)
+        elif id(plain) not in self.outside and not isinstance(plain, BuiltinFunctionType):
+            self._functions.behind(plain, lambda part: None)
+
+    def is_made_inside(self, function: FunctionType) -> bool:
+        """See ``ObservedFunctions``."""
+        return self._functions.is_made_inside(function)
+
+    def note_class_of(self, value: Any) -> None:
+        """The methods that Python looks up by itself, in the class."""
+        cls = type(value)
+        if is_user_class(cls):
+            self.note(cls, _CLASS, f"methods of {cls.__name__}", lambda: _special(cls), _special(cls), ClassGuard(cls))
+
+    def _note_code(self, function: FunctionType) -> None:
+        if is_instrumented(function.__code__):
+            read: Callable[[], Any] = lambda: (own_code(function), function.__defaults__, function.__kwdefaults__)
+            self.note(function, _CLASS, f"code of {function.__name__}", read, read(), CodeGuard(function))
+
+    def _met(self, part: Any) -> None:
+        if isinstance(part, FunctionType):
+            self.outside.setdefault(id(part), part)
+            self._enter_function(part)
+        elif not isinstance(part, type | property | staticmethod | classmethod):
+            self.enter(part)
+
+    def _enter_tensor(self, t: Tensor) -> None:
+        self.outside[id(t)] = t
+        if t._array is not None:
+            self.on_tensor(t)
+        if t._leaf_hooks is not None:
+            self._functions.behind(t, self._met)
+
+    def _enter_function(self, function: FunctionType) -> None:
+        for cell in function.__closure__ or ():
+            self.outside.setdefault(id(cell), cell)
+        for k, value in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
+            self.enter(value, f"default {k} of {function.__name__}")
+
+    def is_of_step(self, holder: Any, key: Any) -> bool:
+        """Whether what a place holds comes from the step: its argument, or what it has assigned."""
+        identity = id(holder), key
+        return identity in self.rebound or identity in self.written
+
+    def name_of(self, value: Any) -> str:
+        """What a user would call an object."""
+        if isinstance(value, ModuleType | type | FunctionType):
+            return str(value.__name__)
+        return self.names.get(id(value)) or type(value).__name__
+
+    # -- reads
+
+    def note(
+        self,
+        holder: Any,
+        key: Any,
+        name: str,
+        read: Callable[[], Any],
+        value: Any,
+        native: CellGuard | DictGuard | WordsGuard | None = None,
+        held: bool = False,
+    ) -> None:
+        """A place outside was read and held ``value``; what it holds is outside too."""
+        identity = id(holder), key
+        if identity in self._read or self.is_of_step(holder, key):
+            return
+        self._read.add(identity)
+        guard = Guard(name, read, value, native, source=here())
+        if held:
+            guard.held_by = holder, key
+        self.outside.setdefault(id(holder), holder)
+        self.guards.append(guard)
+
+    def attribute(self, obj: Any, name: str) -> Any:
+        """``obj.name``."""
+        kind = type(obj)
+        if kind is Tensor or kind in CONTAINERS:
+            return getattr(obj, name)
+        table = _table(obj)
+        before = MISSING if table is None else table.get(name, MISSING)
+        try:
+            value = getattr(obj, name)
+        except AttributeError:
+            self._note_attribute(obj, name, before, MISSING)
+            raise
+        if self.is_of_step(obj if table is None else table, name):
+            return value
+        if table is not None and before is MISSING and table.get(name, MISSING) is not MISSING:
+            self.note_write(Location(f"{self.name_of(obj)}.{name}", table, name), MISSING)  # a cached property
+            return value
+        return self._note_attribute(obj, name, before, value)
+
+    def _note_attribute(self, obj: Any, name: str, held: Any, value: Any) -> Any:
+        """Guard an attribute that was read; ``held``: what the object's own dictionary had."""
+        kind = type(obj)
+        where = f"{self.name_of(obj)}.{name}"
+        if kind is ModuleType or isinstance(obj, ModuleType):
+            if not is_user_module(obj):
+                return self._enter_if_observable(value)
+            self.note_key(vars(obj), name, where, value)
+            return self.enter(value, where)
+        if isinstance(obj, type):
+            self._note_class(obj, name)
+            return self.enter(value, where) if value is not MISSING and is_user_class(obj) else value
+        if kind is super:
+            cls, after = obj.__self_class__, obj.__thisclass__
+            read: Callable[[], Any] = lambda: _static(cls, name, after)
+            self.note(cls, (after, name), f"super({after.__name__}).{name}", read, read(), ClassGuard(cls))
+            return value
+        if id(obj) not in self.outside:
+            self._note_class(kind, name)
+            return value
+        if isinstance(obj, Tensor):
+            return self.enter(value, where)
+        if is_own_class(kind) or (is_module(obj) and held is MISSING):  # these count their changes
+            table = _table(obj)
+            if table is not None and (
+                held is not MISSING if is_own_class(kind) else _static(kind, name) is not MISSING
+            ):
+                self.note_key(table, name, where, held)
+            self._note_class(kind, name)
+            return self.enter(value, where)
+        self._note_of_instance(obj, name, where, held, value)
+        return self.enter(value, where)
+
+    def _note_of_instance(self, obj: Any, name: str, where: str, held: Any, value: Any) -> None:
+        kind = type(obj)
+        member = _static(kind, name)
+        if isinstance(member, MemberDescriptorType | GetSetDescriptorType):
+            if name not in ("__dict__", "__weakref__"):
+                self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value, held=True)
+            return
+        table = _table(obj)
+        is_data = member is not MISSING and hasattr(type(member), "__set__")
+        if table is not None and not is_data:
+            self.note_key(table, name, where, held)
+        if held is MISSING or is_data:
+            self._note_class(kind, name)
+        if table is None and member is MISSING and value is not MISSING:
+            self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value)
+
+    def note_key(self, table: dict[Any, Any], key: Any, where: str, value: Any) -> None:
+        native = DictGuard(table, key, value) if type(key) is str and type(table) is dict else None
+        read = lambda: dict.get(table, key, MISSING)
+        self.note(table, key, where, read, value, native, held=native is None)
+
+    def _note_class(self, cls: type, name: str) -> None:
+        """A name was looked up in a class: users' classes may be patched."""
+        if not is_user_class(cls) or (name.startswith("__") and name.endswith("__")):
+            return
+        self.note(cls, name, f"{cls.__name__}.{name}", lambda: _static(cls, name), _static(cls, name), ClassGuard(cls))
+
+    def _enter_if_observable(self, value: Any) -> Any:
+        """What a library's module holds is constant; functions that users put behind it are observed."""
+        kind = type(value)
+        if not isinstance(value, ModuleType | type | BuiltinFunctionType) and not is_own_class(kind):
+            self.enter(value)
+        return value
+
+    def global_(self, value: Any, name: str) -> Any:
+        """A global of the innermost observed frame (two calls up), which holds ``value``."""
+        frame = sys._getframe(2)
+        table = frame.f_globals
+        if self.is_of_step(table, name) or name in _class_body(frame):
+            return value
+        if (id(table), name) not in self._read and (name in table or is_user_names(table)):
+            self.note_key(table, name, f"global {name}", table.get(name, MISSING))
+        return self.enter(value, name)
+
+    def cell(self, value: Any, cell: Any, name: str) -> Any:
+        """A variable of an enclosing function."""
+        if id(cell) not in self.outside or self.is_of_step(cell, None):
+            return value
+        self.note(cell, None, name, lambda: cell_content(cell), value, CellGuard(cell, value))
+        return self.enter(value, name)
+
+    def item(self, container: Any, key: Any) -> Any:
+        """``container[key]``."""
+        if isinstance(container, Tensor):
+            self.contents.escape_masks(key)
+            return container[key]
+        if id(container) not in self.outside:
+            return container[key]
+        return self.contents.item(container, key)
+
+    # -- writes
+
+    def note_write(self, location: Location, before: Any) -> None:
+        if location.identity in self.rebound or location.identity in self.written:
+            return
+        self.outside.setdefault(id(location.holder), location.holder)
+        self.written[location.identity] = location, before
+
+    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
+        """``obj.name = value``."""
+        self._changing_attribute(obj, name, lambda: setattr(obj, name, value))
+
+    def delete_attribute(self, obj: Any, name: str) -> None:
+        """``del obj.name``."""
+        self._changing_attribute(obj, name, lambda: delattr(obj, name))
+
+    def _changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
+        is_class = isinstance(obj, type)
+        if isinstance(obj, Tensor) or not (is_class or isinstance(obj, ModuleType) or id(obj) in self.outside):
+            change()
+            return
+        if is_module(obj) and id(vars(obj)) in self.counted.tables:
+            change()  # its tables are compared as a whole
+            return
+        holder = obj if is_class else _table(obj)
+        if holder is not None:
+            before = vars(obj).get(name, MISSING)
+            change()
+            if vars(obj).get(name, MISSING) is not before:
+                self.note_write(Location(f"{self.name_of(obj)}.{name}", holder, name), before)
+                return
+        elif isinstance(_static(type(obj), name), MemberDescriptorType):
+            before = getattr(obj, name, MISSING)
+            change()
+            self.note_write(Location(f"{self.name_of(obj)}.{name}", obj, name), before)
+        else:
+            change()
+
+    def set_item(self, container: Any, key: Any, value: Any) -> None:
+        """``container[key] = value``."""
+        self.contents.changing(container, key, lambda: container.__setitem__(key, value))
+
+    def delete_item(self, container: Any, key: Any) -> None:
+        """``del container[key]``."""
+        self.contents.changing(container, key, lambda: container.__delitem__(key))
+
+    def set_global(self, name: str) -> None:
+        """A global of the innermost observed frame is about to be assigned."""
+        table = sys._getframe(2).f_globals
+        self.note_write(Location(f"global {name}", table, name), table.get(name, MISSING))
+
+    def set_cell(self, cell: Any, name: str) -> None:
+        """A variable of an enclosing function is about to be assigned."""
+        if id(cell) in self.outside:
+            self.note_write(Location(name, cell), cell_content(cell))
+
+    # -- the capture
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Users' functions that this thread runs inside report to this observer."""
+        before = active.observer
+        active.observer = self
+        try:
+            yield
+        finally:
+            active.observer = before
+            self._functions.release()
+
+    def all_guards(self) -> list[Guard]:
+        """What the capture has read, in the order in which it was read; what is counted last."""
+        return [*self.guards, *self.counted.guards, Guard("global switches", switches, self._switches, None, True)]
+
+
+_CLASS = object()  # the key of what an object is
+
+
+def _special(cls: type) -> tuple[Any, ...]:
+    """Names and functions of a class and its bases that no code names when they are called."""
+    found = [
+        (name, member)
+        for base in cls.__mro__
+        if is_user_class(base)
+        for name, member in vars(base).items()
+        if isinstance(member, FunctionType) and (name == "forward" or name[:2] == name[-2:] == "__")
+    ]
+    return tuple(sum(found, ()))
+
+
+def _static(cls: type, name: str, after: type | None = None) -> Any:
+    """What a class or a base (``after`` one of them) has under a name, without asking it."""
+    bases = cls.__mro__ if after is None else cls.__mro__[cls.__mro__.index(after) + 1 :]
+    return next((vars(base)[name] for base in bases if name in vars(base)), MISSING)
+
+
+def _table(obj: Any) -> dict[str, Any] | None:
+    """The dictionary of an object's own attributes."""
+    try:
+        table = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def _class_body(frame: Any) -> Any:
+    return frame.f_locals if not frame.f_code.co_flags & 0x2 else ()
+
+
+for _relay in (*vars(Observer).values(), *vars(ObservedCalls).values(), *vars(Contents).values()):
+    if isinstance(_relay, FunctionType):
+        relay(_relay)  # messages speak of the function that is read or called
+
+
+__all__ = ["Observer", "active"]

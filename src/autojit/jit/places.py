@@ -1,0 +1,75 @@
+"""Places: what Python code can assign to, named so that it can be read and written again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import CellType
+from typing import Any
+
+from autojit.core.counted_dict import CountedDict
+from autojit.runtime.entry_spec import MISSING
+from autojit.tensor.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Location:
+    """What can be assigned: a key of a dictionary (of attributes, of globals), an item of a list, an attribute, a cell.
+
+    A tensor as the holder stands for whether it requires gradients.
+    """
+
+    name: str
+    holder: Any
+    key: Any = None
+    is_counted: bool = False  # whether steps that baked its value in look at the guard epoch only
+
+    @property
+    def identity(self) -> tuple[int, Any]:
+        return id(self.holder), self.key
+
+    def read(self) -> Any:
+        if isinstance(self.holder, CellType):
+            return cell_content(self.holder)
+        if isinstance(self.holder, Tensor):
+            return self.holder._requires_grad
+        if isinstance(self.holder, dict | list | type):
+            return table_of(self.holder).get(self.key, MISSING)
+        return getattr(self.holder, self.key, MISSING)
+
+    def write(self, value: Any) -> None:
+        if isinstance(self.holder, CellType):
+            self.holder.cell_contents = value
+        elif isinstance(self.holder, Tensor):
+            self.holder._requires_grad = value
+        elif value is MISSING and self.read() is MISSING:
+            return
+        elif type(self.holder) is CountedDict:  # who writes here counts by himself
+            if value is MISSING:
+                dict.__delitem__(self.holder, self.key)
+            else:
+                dict.__setitem__(self.holder, self.key, value)
+        elif isinstance(self.holder, dict | list):
+            if value is MISSING:
+                del self.holder[self.key]
+            else:
+                self.holder[self.key] = value
+        elif value is MISSING:
+            delattr(self.holder, self.key)
+        else:
+            setattr(self.holder, self.key, value)
+
+
+def table_of(holder: Any) -> Mapping[Any, Any]:
+    """A holder's keys and values: of a list its positions, of a class its own attributes."""
+    if isinstance(holder, list):
+        return dict(enumerate(holder))
+    return vars(holder) if isinstance(holder, type) else holder
+
+
+def cell_content(cell: Any) -> Any:
+    """What a closure cell holds; MISSING while it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING

@@ -1,0 +1,166 @@
+"""The hooks of instrumented code: they tell the thread's observer, or just do the instruction if there is none."""
+
+from __future__ import annotations
+
+import threading
+from types import BuiltinFunctionType
+from typing import Any
+
+import numpy as np
+
+from autojit.core.source import relay
+from autojit.jit.guards import PRIMITIVES
+from autojit.jit.instrumented_code import Hooks
+from autojit.tensor.tensor import Tensor
+
+
+class _Active(threading.local):
+    """The capture that this thread observes."""
+
+    observer: Any = None  # an ``Observer``
+
+
+active = _Active()
+_PLAIN = frozenset((*PRIMITIVES, Tensor, BuiltinFunctionType, range, slice, type(Ellipsis), type(NotImplemented)))
+
+
+def _attribute(obj: Any, name: str) -> Any:
+    observer = active.observer
+    return getattr(obj, name) if observer is None else observer.attribute(obj, name)
+
+
+def _super_attribute(operands: Any, name: str) -> Any:
+    kind, *arguments = operands
+    return _attribute(kind(*arguments), name)
+
+
+def _global(value: Any, name: str) -> Any:
+    observer = active.observer
+    return value if observer is None else observer.global_(value, name)
+
+
+def _cell(operands: Any, name: str) -> Any:
+    observer = active.observer
+    value, cell = operands
+    return value if observer is None else observer.cell(value, cell, name)
+
+
+def _item(operands: Any, _: Any) -> Any:
+    container, key = operands if len(operands) == 2 else (operands[0], slice(*operands[1:]))
+    observer = active.observer
+    return container[key] if observer is None else observer.item(container, key)
+
+
+def _iterated(value: Any, _: Any) -> Any:
+    observer = active.observer
+    return value if observer is None else observer.contents.iterated(value)
+
+
+def _looked_at(value: Any, _: Any) -> Any:
+    observer = active.observer
+    if observer is not None and type(value) not in _PLAIN:
+        observer.contents.looked_at(value)
+    return value
+
+
+def _two(operands: Any, _: Any) -> Any:
+    observer = active.observer
+    left, right = operands
+    if observer is not None:
+        if type(left) not in _PLAIN and not _is_read_by_step(left, right):
+            observer.contents.looked_at(left)
+        if type(right) not in _PLAIN and not _is_read_by_step(right, left):
+            observer.contents.looked_at(right)
+    return right, left
+
+
+def _is_read_by_step(operand: Any, other: Any) -> bool:
+    """Whether an operand is an array that the op of a tensor takes in as state: its changes are followed."""
+    return isinstance(other, Tensor) and isinstance(operand, np.ndarray)
+
+
+def _contains(operands: Any, _: Any) -> Any:
+    item, container = operands
+    observer = active.observer
+    if observer is not None:
+        observer.contents.asked_for(container, item)
+    return container, item
+
+
+def _called(operands: Any, kind: Any) -> Any:
+    observer = active.observer
+    return operands[::-1] if observer is None else observer.called(operands, kind)[::-1]
+
+
+def _set_attribute(operands: Any, name: str) -> None:
+    observer = active.observer
+    value, obj = operands
+    if observer is None:
+        setattr(obj, name, value)
+    else:
+        observer.set_attribute(obj, name, value)
+
+
+def _delete_attribute(obj: Any, name: str) -> None:
+    observer = active.observer
+    if observer is None:
+        delattr(obj, name)
+    else:
+        observer.delete_attribute(obj, name)
+
+
+def _set_item(operands: Any, _: Any) -> None:
+    value, container, *rest = operands
+    key = rest[0] if len(rest) == 1 else slice(*rest)
+    observer = active.observer
+    if observer is None:
+        container[key] = value
+    else:
+        observer.set_item(container, key, value)
+
+
+def _delete_item(operands: Any, _: Any) -> None:
+    container, key = operands
+    observer = active.observer
+    if observer is None:
+        del container[key]
+    else:
+        observer.delete_item(container, key)
+
+
+def _set_global(value: Any, name: str) -> Any:
+    observer = active.observer
+    if observer is not None:
+        observer.set_global(name)
+    return value
+
+
+def _set_cell(operands: Any, name: str) -> Any:
+    observer = active.observer
+    if observer is not None:
+        observer.set_cell(operands[1], name)
+    return operands[0]
+
+
+HOOKS = Hooks(
+    attribute=_attribute,
+    super_attribute=_super_attribute,
+    global_=_global,
+    cell=_cell,
+    item=_item,
+    iterated=_iterated,
+    looked_at=_looked_at,
+    two=_two,
+    contains=_contains,
+    called=_called,
+    set_attribute=_set_attribute,
+    delete_attribute=_delete_attribute,
+    set_item=_set_item,
+    delete_item=_delete_item,
+    set_global=_set_global,
+    set_cell=_set_cell,
+)
+for _hook in HOOKS:
+    relay(_hook)  # messages speak of the function that is read or called
+
+__all__ = ["HOOKS", "active"]

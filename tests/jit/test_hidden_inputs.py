@@ -1,0 +1,143 @@
+"""What Python fetches or does besides tensors happens at every call: random numbers, iterators, lists, prints."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+
+
+def both(make: Callable[[], Callable[[aj.Tensor], Any]], calls: int = 6) -> tuple[list[Any], list[Any], Any]:
+    """What the calls of a function give, eagerly and compiled, each from the same start."""
+    found = []
+    step: Any = None
+    for compile_with in (lambda f: f, aj.jit):
+        random.seed(3)
+        np.random.seed(3)
+        step = compile_with(make())
+        found.append([_plain(step(aj.full((2,), float(k)))) for k in range(calls)])
+    return found[0], found[1], step
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().numpy().tolist() if isinstance(value, aj.Tensor) else value
+
+
+DRAWING: dict[str, Callable[[], Callable[[aj.Tensor], Any]]] = {
+    "random.random": lambda: lambda x: x * random.random(),
+    "random.uniform": lambda: lambda x: x + random.uniform(1, 2) * random.gauss(0, 1),
+    "random.Random": lambda: (lambda own: lambda x: x * own.randint(1, 100))(random.Random(5)),
+    "np.random.rand": lambda: lambda x: x + np.random.rand(2).sum() + np.random.normal(),
+    "np.random.Generator": lambda: (lambda own: lambda x: x + own.standard_normal(2))(np.random.default_rng(1)),
+    "permutations": lambda: lambda x: x * aj.tensor(np.random.permutation(2)),
+    "next": lambda: (lambda items: lambda x: x * next(items))(iter(range(100))),
+    "a generator": lambda: (lambda items: lambda x: x * next(items))(k * k for k in range(100)),
+    "decided by draws": lambda: lambda x: x if random.random() < 0.5 else -x,
+    "in a loop": lambda: lambda x: sum(x * random.random() for _ in range(3)),
+    "in a helper": lambda: (lambda helper: lambda x: x * helper())(lambda: random.random() + random.random()),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_what_is_drawn_is_drawn_at_every_call_in_eagers_order(name: str) -> None:
+    eager, compiled, step = both(DRAWING[name])
+    np.testing.assert_allclose(compiled, eager, rtol=1e-6)
+    assert step.stats()["captures"] <= 4, step.explain()
+    assert len({str(value) for value in compiled}) > 1
+
+
+def test_a_draw_of_a_step_that_has_to_be_captured_anew_is_not_lost() -> None:
+    scale = {"v": 1.0}
+
+    def run(compile_with: Callable[..., Any]) -> list[float]:
+        random.seed(1)
+        step = compile_with(lambda x: x * random.random() * scale["v"])
+        found = []
+        for k in range(8):
+            scale["v"] = float(k // 2 + 1)
+            found.append(step(aj.ones(1)).item())
+        return found
+
+    np.testing.assert_allclose(run(aj.jit), run(lambda f: f), rtol=1e-6)
+
+
+def test_clocks_are_read_at_every_call() -> None:
+    step = aj.jit(lambda x: x.double() * 0 + time.perf_counter())
+    times = [step(aj.ones(1)).item() for _ in range(4)]
+    assert times == sorted(times) and len(set(times)) == 4
+
+
+def test_lists_outside_grow_by_the_values_of_each_call() -> None:
+    def run(compile_with: Callable[..., Any]) -> tuple[Any, ...]:
+        losses: list[Any] = []
+        last: deque[Any] = deque(maxlen=3)
+        log: dict[str, Any] = {}
+        seen: set[Any] = set()
+
+        def step(x: aj.Tensor) -> aj.Tensor:
+            loss = (x * x).sum()
+            losses.append(loss.item())
+            losses.extend([loss, x.detach()])
+            last.append(loss.item())
+            seen.add("a")
+            log["loss"] = loss.item()
+            log["count"] = log.get("count", 0) + 1
+            return loss
+
+        jitted = compile_with(step)
+        for k in range(6):
+            jitted(aj.full((2,), float(k)))
+        if compile_with is aj.jit:
+            assert jitted.stats()["captures"] <= 4, jitted.explain()
+        return [_plain(v) for v in losses], list(last), log, seen
+
+    assert run(aj.jit) == run(lambda f: f)
+
+
+def test_prints_happen_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
+    def step(x: aj.Tensor) -> aj.Tensor:
+        y = x.sum()
+        print("sum", y.item(), end=";")
+        print(y.detach())
+        return y
+
+    said = []
+    for run in (step, aj.jit(step)):
+        for k in range(3):
+            run(aj.full((2,), float(k)))
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+def _read_file(x: aj.Tensor) -> aj.Tensor:
+    with open("/dev/null") as file:
+        return x + len(file.read())
+
+
+STORED: list[Any] = [1.0]
+ITEMS = iter(range(10))
+REFUSED: dict[str, tuple[Callable[[aj.Tensor], Any], str]] = {
+    "files": (_read_file, "open"),
+    "seeds": (lambda x: (random.seed(1), x)[1], "seed"),
+    "shuffling": (lambda x: (random.shuffle(STORED), x)[1], "shuffle"),
+    "walking an iterator": (lambda x: sum(x * k for k in ITEMS), "iterator"),
+    "reading what was added": (lambda x: (STORED.append(x.sum().item()), x * len(STORED))[1], "added"),
+    "taking from a list": (lambda x: x * STORED.pop(), "changes a container"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_done_at_every_call_is_refused_at_the_first(name: str) -> None:
+    function, word = REFUSED[name]
+    before = list(STORED)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=f"(?s){word}.*fix"):
+            aj.jit(function)(aj.ones(2))
+    assert before == STORED
