@@ -17,12 +17,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
 
 from autojit.testing.fuzz.campaign import judge_seed
 from autojit.testing.mutants.attempt import SEEN, UNSEEN
 from autojit.testing.mutants.targets import FAMILIES, ROOT, Target, every_mutation
 
-BASELINE_PROGRAMS = 120
+BASELINE_PROGRAMS = 150
 
 
 @dataclass
@@ -63,10 +65,39 @@ def sample_mutants(count: int | None, seed: int, families: Sequence[str] = ()) -
     return chosen
 
 
-def make_baseline(programs: int = BASELINE_PROGRAMS) -> dict[int, str]:
-    """Verdicts of the unmutated product, of the programs on which both modes agree."""
-    verdicts = {seed: judge_seed(seed).kind for seed in range(programs)}
-    return {seed: kind for seed, kind in verdicts.items() if kind in ("agrees", "refused", "eager error")}
+class Reached(NamedTuple):
+    """A program on which both modes agree, and the product's functions that it runs."""
+
+    kind: str
+    functions: frozenset[str]  # "passes/simplify.py:_where"
+
+
+def make_baseline(programs: int = BASELINE_PROGRAMS) -> dict[int, Reached]:
+    """Verdicts of the unmutated product, and what each program reaches: no other program can see a mutant."""
+    found: dict[int, Reached] = {}
+    start = len(str(ROOT)) + 1
+    for seed in range(programs):
+        reached: set[str] = set()
+
+        def note(frame: FrameType, event: str, _: Any, reached: set[str] = reached) -> None:
+            if event == "call" and frame.f_code.co_filename.startswith(str(ROOT)):
+                reached.add(f"{frame.f_code.co_filename[start:]}:{frame.f_code.co_qualname.split('.<locals>')[0]}")
+
+        sys.setprofile(note)
+        try:
+            kind = judge_seed(seed).kind
+        finally:
+            sys.setprofile(None)
+        if kind in ("agrees", "refused", "eager error"):
+            found[seed] = Reached(kind, frozenset(reached))
+    return found
+
+
+def _reaching(target: Target, baseline: dict[int, Reached]) -> dict[int, str]:
+    """The programs that run the mutated function, those that run little else first."""
+    name = f"{target.path}:{target.mutation.function}"
+    seeds = sorted((len(r.functions), seed) for seed, r in baseline.items() if name in r.functions)
+    return {seed: baseline[seed].kind for _, seed in seeds}
 
 
 def run_mutants(targets: Sequence[Target], seconds: float, workers: int, loud: bool = False) -> Outcome:
@@ -74,11 +105,10 @@ def run_mutants(targets: Sequence[Target], seconds: float, workers: int, loud: b
     began = time.monotonic()
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="autojit-mutants-") as folder:
-        path = Path(folder) / "baseline.json"
-        path.write_text(json.dumps(make_baseline()), encoding="utf-8")
+        baseline = make_baseline()
 
         def attempt(target: Target) -> tuple[Target, str]:
-            return target, _run(target, path, seconds)
+            return target, _run(target, _reaching(target, baseline), Path(folder), seconds)
 
         with ThreadPoolExecutor(workers) as pool:
             for target, why in pool.map(attempt, targets):
@@ -94,19 +124,21 @@ def run_mutants(targets: Sequence[Target], seconds: float, workers: int, loud: b
     return outcome
 
 
-def _run(target: Target, baseline: Path, seconds: float) -> str:
+def _run(target: Target, programs: dict[int, str], folder: Path, seconds: float) -> str:
     """Why a mutant was killed, "" when it was not."""
     script = Path(__file__).with_name("attempt.py")
-    text = baseline.with_name(f"{target.identity.replace('/', '_').replace(':', '_')}.txt")
+    name = target.identity.replace("/", "_").replace(":", "_")
+    text, verdicts = folder / f"{name}.txt", folder / f"{name}.json"
     text.write_text(target.text(), encoding="utf-8")
-    arguments = [target.family, target.module, str(ROOT / target.path), str(text), str(baseline), str(seconds)]
+    verdicts.write_text(json.dumps(programs), encoding="utf-8")
+    arguments = [target.family, target.module, str(ROOT / target.path), str(text), str(verdicts), str(seconds)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])}
     try:
         done = subprocess.run(
             [sys.executable, str(script), *arguments],
             capture_output=True,
             text=True,
-            timeout=20 * seconds + 120,
+            timeout=60 * seconds + 300,
             env=environment,
             check=False,
         )
