@@ -172,7 +172,8 @@ _LAZY_MODULES = frozenset(
         "types",
         "distributions",
         "sparse",
-        "data",
+        "compat",
+        "custom",
     }
 )
 _LAZY_NAMES = {
@@ -233,7 +234,8 @@ def _found(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The names that are here and those that are imported when they are first used."""
-    return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES, *_NETWORK_FUNCTIONS, *_functions.PLACES})
+    later = (*_LAZY_NAMES, *_LAZY_MODULES, *_NETWORK_FUNCTIONS, *_functions.PLACES, "__version__")
+    return sorted({*globals(), *later} - {"Any", "annotations"})
 
 
 __all__ = [  # the lines with ``globals`` add every function of ``autojit.tensor`` and the names of ``tensor.legacy``

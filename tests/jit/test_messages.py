@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import pydoc
 import subprocess
 import sys
 import traceback
@@ -292,3 +294,73 @@ def test_lack_of_memory_for_other_sizes_of_a_step_names_the_op_and_its_line() ->
     assert str(error).startswith("mul: out of memory")
     assert _line_of(outer, 1) in str(error)
     step(aj.ones(4))
+
+
+def test_explain_fits_a_screen_and_has_a_line_per_object() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.norm, self.scale = nn.Linear(4, 4), nn.LayerNorm(4), 0.5
+
+        def forward(self, x: Any) -> Any:
+            return x + self.norm(self.linear(x).relu()) * self.scale
+
+    model = nn.Sequential(*[Block() for _ in range(12)])
+    optimizer = aj.optim.Adam(model.parameters())
+    settings = {"weight": 2.0}
+
+    @aj.jit
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(x).square().mean() * settings["weight"]
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    def called() -> Any:
+        return [step(aj.ones(n, 4)) for n in (3, 3, 5, 7)]
+
+    called()
+    settings["weight"] = 3.0
+    called()
+    model.eval()
+    called()
+    text = step.explain()
+    lines = text.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) < 160
+    assert "  model: 48 parameters, 37 modules, evaluating" in lines
+    assert "  optimizer: Adam of 48 parameters, 1 group" in lines
+    assert "settings['weight']: 2.0 -> 3.0" in text
+    assert f"{_line_of(called, 1)}" in text
+    assert " native, " in text
+    verbose = step.explain(verbose=True)
+    assert "model.11.scale == 0.5" in verbose
+    assert len(verbose.splitlines()) > 100
+
+
+def test_explain_says_why_calls_go_through_python_and_what_is_not_compared() -> None:
+    def chosen(x: Any) -> Any:
+        return x * 2 if x.sum() > 0 else x
+
+    step = aj.jit(chosen)
+    step(aj.ones(2))
+    assert "1 by Python (Python decides between its parts)" in step.explain()
+    assert _line_of(chosen, 1) in step.explain()
+    plain = aj.jit(lambda x: x * 2)
+    for _ in range(4):
+        plain(aj.ones(2))
+    assert "3 native, 1 by Python" in plain.explain()
+    assert "not guarded" not in plain.explain()
+    plain.last_step().capture.unguarded.append("time.time() at train.py:7")
+    assert "read, not guarded\n  time.time() at train.py:7" in plain.explain()
+
+
+def test_help_and_dir_are_about_what_the_user_sees() -> None:
+    page = pydoc.plain(pydoc.render_doc(aj.jit))
+    assert "autojit.jit - jit(function=None, *, verify=None, dynamic=None" in page
+    assert "Compile a function of tensors" in page
+    assert "dynamic" in inspect.signature(aj.jit).parameters
+    for name in dir(aj):
+        assert getattr(aj, name, aj) is not aj or name == "autojit", name
+    assert {"nn", "jit", "compile", "vmap", "linalg", "scan", "conv2d", "custom", "__version__"} <= set(dir(aj))

@@ -5,6 +5,7 @@ The package is itself callable: ``autojit.jit`` is the decorator whether or not 
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -41,4 +42,14 @@ class _CallableModule(ModuleType):
         return jit(*args, **kwargs)
 
 
-sys.modules[__name__].__class__ = _CallableModule
+def _speak_of_jit(module: Any) -> None:
+    """``help(autojit.jit)`` is about the function that a call of this module is."""
+    signature = inspect.signature(jit)
+    module.__class__ = _CallableModule
+    module.__signature__ = signature
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    shown = signature.replace(parameters=plain, return_annotation=inspect.Signature.empty)
+    module.__doc__ = f"jit{shown}\n\n{inspect.getdoc(jit)}\n\nBesides, in this package: TorchScript's entry points."
+
+
+_speak_of_jit(sys.modules[__name__])

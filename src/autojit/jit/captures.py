@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from autojit.core.errors import TraceError
+from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.jit.step import Capture, CompiledStep, Decision
 
 REASONS_KEPT = 20
@@ -23,12 +24,21 @@ class JitStats:
     capture_s: float = 0.0
     compile_s: float = 0.0
     reasons: list[str] = field(default_factory=list)
+    _places: dict[str, SourceLocation] = field(default_factory=dict)  # of the calls that met them
 
     def note(self, reason: str) -> None:
         """Remember why a capture could not be used."""
         if reason not in self.reasons:
             self.reasons.append(reason)
+            self._places[reason] = here()
+        for gone in self.reasons[:-REASONS_KEPT]:
+            del self._places[gone]
         del self.reasons[:-REASONS_KEPT]
+
+    def told_at(self, reason: str) -> str:
+        """The user's line whose call met a reason first."""
+        place = self._places.get(reason, UNKNOWN)
+        return "" if place is UNKNOWN else f" (call at {place})"
 
 
 @dataclass(eq=False)

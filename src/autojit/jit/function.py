@@ -442,9 +442,9 @@ class JitFunction:
         """Counters: captures, calls through Python, native calls, splits, fallbacks (ops called back), seconds."""
         return statistics(self)
 
-    def explain(self) -> str:
-        """What was captured, the state it updates, guards, splits, fallbacks, and why it was captured again."""
-        return explain_function(self)
+    def explain(self, verbose: bool = False) -> str:
+        """One screen: what was captured, how it is called, what it reads, why it was captured again; or every guard."""
+        return explain_function(self, verbose)
 
     def show(self, stage: str = "graph") -> str:
         """The text of a stage of the last captured step: "graph", "adjoint", "schedule", "llvm" or "asm"."""

@@ -447,18 +447,29 @@ def _may_be_equal(shape: Sequence[int], other: ArgumentLeaf) -> bool:
 
 def can_be_native(step: CompiledStep) -> bool:
     """Whether native code can do everything a call changes."""
-    arguments = step.capture.arguments
-    return (
-        step.is_whole
-        and not step.is_differentiable
-        and step.effects.is_plain
-        and not _counts_results(step)
-        and not step.segment.copies_in
-        and not step.segment.copies_out
-        and not step.compiled.lowered.fallbacks
-        and all(leaf.grad_value is None for leaf in arguments)
-        and all(leaf.is_leaf or not leaf.requires_grad for leaf in arguments)
-    )
+    return why_not_native(step) is None
 
 
-__all__ = ["REFUSED", "NativeStep", "can_be_native"]
+def why_not_native(step: CompiledStep) -> str | None:
+    """What a call of a step needs Python for; None: nothing."""
+    arguments, segment = step.capture.arguments, step.segment
+    if not step.is_whole:
+        return "Python decides between its parts"
+    if step.is_differentiable:
+        return "its results can be differentiated by the caller"
+    if not step.effects.is_plain:
+        return "it replaces tensors, gradients or histories that the caller sees"
+    if _counts_results(step):
+        return "sizes of its results are counted"
+    if segment.copies_in or segment.copies_out:
+        return "state is not in contiguous memory"
+    if step.compiled.lowered.fallbacks:
+        return "ops are called back"
+    if any(leaf.grad_value is not None for leaf in arguments):
+        return "arguments have gradients that it reads"
+    if any(not leaf.is_leaf and leaf.requires_grad for leaf in arguments):
+        return "arguments have a history"
+    return None
+
+
+__all__ = ["REFUSED", "NativeStep", "can_be_native", "why_not_native"]

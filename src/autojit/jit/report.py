@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from autojit.core.sizes import evaluate
 from autojit.ir.text import print_graph
 from autojit.jit.captures import nodes_of
 from autojit.jit.guards import shown
+from autojit.jit.native import why_not_native
+from autojit.jit.read_objects import read_objects
 from autojit.jit.step import CompiledStep, Decision
 from autojit.schedule.text import print_schedule
 
@@ -56,43 +59,99 @@ def memory_of(step: CompiledStep) -> dict[str, int]:
     }
 
 
-def explain_function(function: JitFunction) -> Page:
-    """A page about a jitted function."""
+MOST_STEPS = 4  # of each part of the page, so that it fits a screen of 40 lines
+MOST_OBJECTS = 6
+MOST_LINES = 2
+MOST_UNGUARDED = 3
+MOST_REASONS = 5
+
+
+def explain_function(function: JitFunction, verbose: bool = False) -> Page:
+    """A page about a jitted function: one screen, or everything."""
     stats = function.stats()
+    steps = function.steps()
     lines = [
         f"{function.name}: {function.counts.captures} capture(s), {stats['splits']} split(s), "
-        f"{stats['fallbacks']} fallback(s)"
+        f"{stats['fallbacks']} fallback(s), {stats['native_calls']} native call(s), {stats['python_calls']} by Python"
     ]
-    for step in function.steps():
-        lines += _explain_step(step)
-    if function.counts.reasons:
-        lines.append("captured again because")
-        lines += [f"  {reason}" for reason in function.counts.reasons]
+    for step in steps if verbose else steps[-MOST_STEPS:]:
+        lines += _explain_step(step) if verbose else _summarize_step(function, step)
+    if not verbose:
+        lines += _counted(len(steps) - MOST_STEPS, "more step(s)", "  ")
+        lines += _part("reads", read_objects(function, steps), MOST_OBJECTS, "object(s)")
+    unguarded = list(dict.fromkeys(text for step in steps for text in step.capture.unguarded))
+    lines += _part("read, not guarded", unguarded, len(unguarded) if verbose else MOST_UNGUARDED, "place(s)")
+    reasons = [f"{reason}{function.counts.told_at(reason)}" for reason in function.counts.reasons]
+    shown = reasons if verbose else reasons[-MOST_REASONS:]
+    if shown:
+        lines += ["captured again because", *(f"  {_one_line(reason)}" for reason in shown)]
+        lines += _counted(len(reasons) - len(shown), "earlier reason(s)", "  ")
         lines.append("  to avoid it: pass changing values as tensors, or keep them constant between calls")
+    if not verbose:
+        lines.append("explain(verbose=True) lists every guard, split and size")
     return Page("\n".join(lines))
+
+
+def _part(title: str, rows: Sequence[str], most: int, what: str) -> list[str]:
+    if not rows:
+        return []
+    return [title, *(f"  {_one_line(row)}" for row in rows[:most]), *_counted(len(rows) - most, f"more {what}", "  ")]
+
+
+def _counted(number: int, what: str, indent: str) -> list[str]:
+    return [f"{indent}... {number} {what}"] if number > 0 else []
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _summarize_step(function: JitFunction, step: CompiledStep) -> list[str]:
+    """Inputs; calls with the reason why they are not native; what runs and what is updated; what Python decides."""
+    compiled = step.compiled
+    native = sum(one.entry.calls() for one in function.natives if one.step is step)
+    reason = why_not_native(step) if step.entry is None else None
+    calls = f"{native} native, {step.calls} by Python" + (f" ({reason})" if reason else "")
+    fallbacks = f", called back: {', '.join(compiled.lowered.fallbacks)}" if compiled.lowered.fallbacks else ""
+    lines = [
+        _headline(step),
+        f"  calls      {calls}",
+        f"  runs       {len(compiled.lowered.entries)} kernels, {_how_called(step)}{fallbacks}",
+        f"  state      {len(step.entries)} tensors, {len(step.effects.written)} updated in place, "
+        f"{len(step.effects.gradients.all)} gradients; arena {memory_of(step)['arena_bytes']} bytes",
+    ]
+    decided = _decided(step)
+    return [*lines, *decided[:MOST_LINES], *_counted(len(decided) - MOST_LINES, "more split(s) and size(s)", "  ")]
+
+
+def _headline(step: CompiledStep) -> str:
+    return f"step({', '.join(str(leaf.value.type) for leaf in step.capture.arguments if leaf.value is not None)})"
+
+
+def _decided(step: CompiledStep) -> list[str]:
+    lines = [f"  split      {s.value.type} == {s.outcome!s:.40} at {s.source}" for s in step.trace.splits]
+    return lines + [f"  sizes      {guard} at {source}" for guard, source in step.trace.size_guards]
 
 
 def _explain_step(step: CompiledStep) -> list[str]:
     compiled = step.compiled
-    inputs = ", ".join(str(leaf.value.type) for leaf in step.capture.arguments if leaf.value is not None)
     modified = step.effects.written
     elapsed = ", ".join(f"{name} {1e3 * s:.1f} ms" for name, s in compiled.elapsed_s.items())
     lines = [
-        f"step({inputs})",
+        _headline(step),
         f"  graph      {len(step.graph.nodes)} nodes captured, {len(compiled.graph.nodes)} after passes",
         f"  kernels    {len(compiled.lowered.entries)}, {_how_called(step)}",
         f"  state      {len(step.entries)} tensors, {len(modified)} updated in place, "
         f"{len(step.effects.gradients.all)} gradients",
         f"  memory     arena {compiled.schedule.memory.peak_bytes} bytes",
         f"  compile    {elapsed}",
-        f"  entry      {'native' if step.entry is not None else 'Python'}",
+        f"  entry      {'native' if step.entry is not None else f'Python ({why_not_native(step)})'}",
     ]
     if compiled.lowered.fallbacks:
         lines.append(f"  fallbacks  ops called back from the step: {', '.join(compiled.lowered.fallbacks)}")
-    lines += [f"  split      {s.value.type} == {s.outcome!s:.40} at {s.source}" for s in step.trace.splits]
-    lines += [f"  sizes      {guard} at {source}" for guard, source in step.trace.size_guards]
+    lines += _decided(step)
     lines.append(f"  guards     {len(step.capture.guards)}")
-    lines += [f"    {guard.name} == {shown(guard.expected)}" for guard in step.capture.guards[:40]]
+    lines += [f"    {guard.name} == {shown(guard.expected)}" for guard in step.capture.guards]
     return lines
 
 
