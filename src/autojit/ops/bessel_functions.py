@@ -96,7 +96,7 @@ def _i_scaled(order: int) -> Callable[[Doubles], Doubles]:
 
     def far(x: Doubles) -> Doubles:
         even, odd = _asymptotic(order, x)
-        return np.asarray((even - odd) / np.sqrt(2.0 * math.pi * x))
+        return np.asarray((even - odd) / (math.sqrt(2.0 * math.pi) * np.sqrt(x)))  # 2 pi x may be too large
 
     return lambda x: _piecewise(x, _FAR, near, far)
 
@@ -114,7 +114,7 @@ def _j(order: int) -> Callable[[Doubles], Doubles]:
 
     def far(x: Doubles) -> Doubles:
         p, q, (cosine, sine) = _phases(order, x)
-        return np.where(np.isinf(x), 0.0, (p * cosine - q * sine) / np.sqrt(math.pi * x))
+        return np.where(np.isinf(x), 0.0, (p * cosine - q * sine) / (math.sqrt(math.pi) * np.sqrt(x)))
 
     return lambda x: _piecewise(x, _FAR, near, far)
 
@@ -159,17 +159,17 @@ def _y(order: int) -> Callable[[Doubles], Doubles]:
 
     def far(x: Doubles) -> Doubles:
         p, q, (cosine, sine) = _phases(order, x)
-        return np.where(np.isinf(x), 0.0, (p * sine + q * cosine) / np.sqrt(math.pi * x))
+        return np.where(np.isinf(x), 0.0, (p * sine + q * cosine) / (math.sqrt(math.pi) * np.sqrt(x)))
 
     def tiny(x: Doubles) -> Doubles:
-        found = 2 * (np.log(x / 2) + _EULER) / math.pi if order == 0 else -2 / (math.pi * x)
+        found = 2 * (np.log(x) - math.log(2) + _EULER) / math.pi if order == 0 else -2 / math.pi / x
         return np.where(x == 0, -np.inf, found)
 
     return lambda x: _piecewise(x, 1e-9, tiny, lambda z: _piecewise(z, _FAR, near, far))
 
 
 def _k_series(order: int, x: Doubles) -> Doubles:
-    quarter, logarithm = x * x / 4.0, np.log(x / 2.0) + _EULER
+    quarter, logarithm = x * x / 4.0, np.log(x) - math.log(2.0) + _EULER  # half of the least number is 0
     total, power, harmonic = np.zeros_like(x), np.ones_like(x), 0.0
     for k in range(16):
         if k:
@@ -194,7 +194,7 @@ def _k_scaled(order: int) -> Callable[[Doubles], Doubles]:
 
     def beyond(x: Doubles) -> Doubles:
         even, odd = _asymptotic(order, x)
-        return np.asarray((even + odd) * np.sqrt(math.pi / (2.0 * x)))
+        return np.asarray((even + odd) * (math.sqrt(math.pi / 2.0) / np.sqrt(x)))
 
     return lambda x: _piecewise(x, 1.0, near, lambda y: _piecewise(y, _FAR, far, beyond))
 

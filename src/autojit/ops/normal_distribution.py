@@ -1,7 +1,7 @@
 """The scaled complementary error function, the quantile of the normal distribution, the Hurwitz zeta function.
 
-Evaluated in float64 by NumPy. Greatest errors found against SciPy, over some thousand random points each: erfcx 8 ulp
-(below 0 it grows with ``x**2``, as that of ``exp(x**2)`` does), ndtri 6 ulp, zeta 20 ulp.
+Evaluated in float64 by NumPy. Greatest errors found against SciPy, over some thousand random points each: erfcx 8 ulp,
+ndtri 6 ulp, zeta 20 ulp.
 
 Sources: erfcx: Chebyshev series of ``(1 + 2 x) erfcx(x)`` in ``(x - 3.75) / (x + 3.75)``, the form of Shepherd and
 Laframboise, Mathematics of Computation 36, 1981, its coefficients computed with mpmath; ndtri: by the inverse error
@@ -50,7 +50,15 @@ def _erfcx(x: Doubles) -> Doubles:
     with np.errstate(all="ignore"):
         t = np.where(np.isinf(size), 1.0, (size - _SPLIT) / (size + _SPLIT))
         found = np.polynomial.chebyshev.chebval(t, _CHEBYSHEV) / (1.0 + 2.0 * size)
-        return np.where(x < 0, 2.0 * np.exp(x * x) - found, found)
+        return np.where(x < 0, 2.0 * _exponential_of_square(x) - found, found)
+
+
+def _exponential_of_square(x: Doubles) -> Doubles:
+    """``exp(x**2)``, with what rounding the square leaves out: the exponential makes it ``x**2`` times as large."""
+    head = x.astype(np.float32).astype(np.float64)  # 24 bits, whose square is exact
+    square = x * x
+    rest = (x - head) * (x + head) + (head * head - square)
+    return np.asarray(np.exp(square) * (1.0 + np.where(np.isfinite(rest), rest, 0.0)))
 
 
 def _ndtri(p: Doubles) -> Doubles:

@@ -11,14 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit import ops
+from autojit.core.dtypes import float32, float64
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import full_like
 from autojit.tensor.functions_elementwise import log1p, where
-from autojit.tensor.functions_special import erfc, lgamma
+from autojit.tensor.functions_special import erfc, lgamma, sinc_near_zero
 from autojit.tensor.inplace import in_place_method
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import floating, floating_together
+from autojit.tensor.tensor import type_of
 
 
 @with_out
@@ -56,7 +58,27 @@ def ndtr(input: Tensor) -> Tensor:
         >>> aj.special.ndtr(aj.tensor([0.0, -40.0], dtype=aj.float64))
         tensor([0.5000, 0.0000], dtype=autojit.float64)
     """
-    return 0.5 * erfc(floating(input, "ndtr") * -math.sqrt(0.5))
+    given = floating(input, "ndtr")
+    dtype = type_of(given).dtype
+    x = given if dtype is float64 else given.to(float64)  # what rounding x sqrt(1/2) leaves out grows with x**2
+    t = x * -_ROOT_HALF
+    near = where(x.abs() < _FAR, x, 0.0).detach()
+    rest = _rounded_off(near, near * -_ROOT_HALF)
+    found: Tensor = 0.5 * erfc(t) - (t.detach().square().neg().exp() / _ROOT_PI) * rest
+    return found if dtype is float64 else found.to(dtype)
+
+
+_ROOT_HALF, _ROOT_PI = math.sqrt(0.5), math.sqrt(math.pi)
+_ROOT_HALF_HEAD = 0.707106769084930419921875  # 24 bits, so that products with 24 bits of another number are exact
+_ROOT_HALF_TAIL = 1.210161710447897e-08  # the next 53 bits
+_FAR = 40.0  # ndtr is 0 or 1 beyond
+
+
+def _rounded_off(x: Tensor, t: Tensor) -> Tensor:
+    """``-x sqrt(1/2) - t`` for the rounded product ``t``."""
+    head = x.to(float32).to(float64)
+    tail = x - head
+    return -((head * _ROOT_HALF_HEAD + t) + (head * _ROOT_HALF_TAIL + tail * _ROOT_HALF))  # type: ignore[no-any-return]
 
 
 @with_out
@@ -122,8 +144,7 @@ def _bessel(name: str, kind: str, doc: str) -> Callable[..., Tensor]:
 
 
 def _spherical(x: Tensor) -> Tensor:
-    small = where(x.abs() < 0.5, x, 0.0).square()
-    series = 1 - small / 6 * (1 - small / 20 * (1 - small / 42 * (1 - small / 72 * (1 - small / 110))))
+    series = sinc_near_zero(where(x.abs() < 0.5, x, 0.0).square())
     is_end = x.isinf()
     away = where((x.abs() < 0.5) | is_end, 1.0, x)
     found: Tensor = where(x.abs() < 0.5, series, where(is_end, 0.0, away.sin() / away))

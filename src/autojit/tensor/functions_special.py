@@ -51,13 +51,13 @@ def sinc(input: Tensor) -> Tensor:
     sine = where(is_odd, -rest.sin(), rest.sin())
     is_near = whole.eq(0) & (x.detach().abs() < 0.25)
     away = div(sine, where(is_near, 1.0, x * math.pi))
-    return cast(where(is_near, _sinc_near_zero(where(is_near, rest, 0.0).square()), away), dtype)
+    return cast(where(is_near, sinc_near_zero(where(is_near, rest, 0.0).square()), away), dtype)
 
 
 _SINC_TERMS = tuple((2 * k + 2) * (2 * k + 3) for k in range(9))  # z**18 / 19! is 1e-19 at pi / 4
 
 
-def _sinc_near_zero(square: Tensor) -> Tensor:
+def sinc_near_zero(square: Tensor) -> Tensor:
     """``sin(z) / z`` of ``z**2`` by its series, whose derivatives of all orders are series, too."""
     found: Any = 1.0
     for divisor in reversed(_SINC_TERMS):
