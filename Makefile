@@ -45,6 +45,10 @@ test: $(VENV)/installed-test ## the whole test suite, doctests and the code of d
 test-machines: $(VENV)/installed-test ## what numbers decide, as on other machines: BLAS, registers, threads, versions (ARGS="--short")
 	$(BIN)/python tools/test_machines.py --workers $(WORKERS) $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(VENV)/installed-test ## random programs in changing environments, eager against compiled (ARGS="--seconds 600")
+	$(BIN)/python -m autojit.testing.fuzz --workers $(WORKERS) $(ARGS)
+
 .PHONY: rows
 rows: $(VENV)/installed-test ## how many rows of the autograd reference hold, eager and compiled
 	$(BIN)/python -m autojit.testing.rows --quiet

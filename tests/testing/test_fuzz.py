@@ -9,9 +9,11 @@ import pytest
 
 import autojit as aj
 from autojit.testing.fuzz import check, sample, sample_array
+from autojit.testing.fuzz.campaign import judge_seed
 from autojit.testing.fuzz.generate import generate
 from autojit.testing.fuzz.program import Block, Program
 from autojit.testing.fuzz.running import load, run
+from autojit.testing.fuzz.showing import report
 from autojit.testing.fuzz.shrink import judge_program, shrink
 from autojit.testing.fuzz.verdicts import judge
 
@@ -23,6 +25,15 @@ def test_a_seed_gives_one_program() -> None:
 def test_most_programs_run_eagerly_to_their_end() -> None:
     runs = [run(load(generate(seed).script(), str(seed)), "eager") for seed in range(40)]
     assert sum(seen.error is None and seen.broken is None for seen in runs) > 0.8 * len(runs)
+
+
+SMOKE = (200, 201, 202, 203, 204, 207, 208, 209, 210, 211, 212, 213)
+
+
+def test_random_programs_agree() -> None:
+    """A glance; the campaign is ``make fuzz``."""
+    found = {seed: verdict for seed in SMOKE if (verdict := judge_seed(seed)).is_finding}
+    assert not found, "\n".join(f"seed {seed}: {report(verdict)}" for seed, verdict in found.items())
 
 
 PLANTED = Program(
