@@ -44,6 +44,7 @@ class Shared:
         self.counting = threading.Lock()
         self.lock = threading.Lock()
         self.made: dict[Any, Any] = {}
+        self.helper = Helper()
         self.weight = aj.nn.Parameter(aj.ones(5))
         table, count, weight = self.table, self.count, self.weight
 
@@ -287,6 +288,28 @@ def draws(shared: Shared) -> Act:
     return act
 
 
+class Helper:
+    """An object whose method steps call, and threads call as it is."""
+
+    factor = 3.0
+
+    def scale(self, x: Any) -> Any:
+        parts = {"scaled": x * self.factor, "moved": x + self.factor}
+        return sum(parts[name] for name in parts)
+
+
+def observed(shared: Shared) -> Act:
+    """A method runs as plain Python while other threads capture it."""
+    helper = shared.helper
+
+    def act(k: int) -> None:
+        x, values = vector(k)
+        expect(helper.scale(x), values * 3 + values + 3)
+        expect(aj.jit(lambda t: helper.scale(t) + k)(x), values * 3 + values + 3 + k)
+
+    return act
+
+
 def threads(shared: Shared) -> Act:
     def act(k: int) -> None:
         aj.set_num_threads(1 + k % 3)
@@ -298,7 +321,7 @@ def threads(shared: Shared) -> Act:
 
 ACTORS = (
     first_call, guard, sizes, numbers, clear, fork, errors, kept, same, eager, verified, told, counts, backward,
-    first_backward, draws, threads,
+    first_backward, draws, observed, threads,
 )  # fmt: skip
 
 
