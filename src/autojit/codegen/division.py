@@ -149,7 +149,8 @@ def integer_power(emit: InstructionEmitter, base: Scalar, exponent: Scalar) -> S
         return result
     odd = emit.ne(emit.bitwise_and(exponent, 1), 0)
     unit = emit.select(odd, base, emit.one(base))
-    inverse = emit.select(emit.le(emit.abs(base), 1), emit.select(emit.eq(base, 0), base, unit), emit.zero(base))
+    is_unit = emit.logical_or(emit.eq(base, 1), emit.eq(base, -1))  # not by |base|: the least number has none
+    inverse = emit.select(is_unit, unit, emit.zero(base))
     return emit.select(emit.lt(exponent, 0), inverse, result)
 
 

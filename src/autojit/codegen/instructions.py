@@ -310,22 +310,29 @@ class InstructionEmitter(ABC):
     def shift_left(self, a: Value, b: Value) -> Scalar:
         """a << b; 0 when b is negative or not below the width, as NumPy has it."""
         a, b = self._pair(a, b)
-        shifted = self._shift("shl", a, b)
-        return shifted if b.is_literal else self.select(self._in_width(b), shifted, self.zero(a))
+        if b.is_literal:
+            return self._shift("shl", a, b) if self._is_in_width(b) else self.zero(a)
+        return self.select(self._in_width(b), self._shift("shl", a, b), self.zero(a))
 
     def shift_right(self, a: Value, b: Value) -> Scalar:
         """a >> b, arithmetic for signed a; a count out of range shifts everything but the sign out."""
         a, b = self._pair(a, b)
         if a.dtype.kind != "int":
-            shifted = self._shift("lshr", a, b)
-            return shifted if b.is_literal else self.select(self._in_width(b), shifted, self.zero(a))
-        if not b.is_literal:
-            b = self.select(self._in_width(b), b, self.constant(8 * a.dtype.size_bytes - 1, b.dtype))
-        return self._shift("ashr", a, b)
+            if b.is_literal:
+                return self._shift("lshr", a, b) if self._is_in_width(b) else self.zero(a)
+            return self.select(self._in_width(b), self._shift("lshr", a, b), self.zero(a))
+        last = self.constant(8 * a.dtype.size_bytes - 1, b.dtype)
+        if b.is_literal:
+            return self._shift("ashr", a, b if self._is_in_width(b) else last)
+        return self._shift("ashr", a, self.select(self._in_width(b), b, last))
 
     def _shift(self, opcode: str, a: Scalar, b: Scalar) -> Scalar:
-        assert not b.is_literal or 0 <= int(b.text) < 8 * a.dtype.size_bytes, f"shift count {b.text}"
         return self._binary(opcode, a, b)
+
+    @staticmethod
+    def _is_in_width(count: Scalar) -> bool:
+        """Whether a literal is a count of bits that LLVM shifts by."""
+        return 0 <= int(count.text) < 8 * count.dtype.size_bytes
 
     def _in_width(self, count: Scalar) -> Scalar:
         kind = register_type(count.dtype)

@@ -15,6 +15,7 @@ from autojit.tensor.factories import arange
 from autojit.tensor.functions_elementwise import clamp, exp, floor, log, log1p, minimum, where, xlogy
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.random import bernoulli, rand
+from autojit.tensor.requirements import require
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
@@ -118,8 +119,12 @@ class Geometric(_OfProbability):
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._take(probs, logits)
         super().__init__(self._given.shape, validate_args=validate_args)
+        if not self._validate_args or probs is None:
+            return
         is_wrong = self.probs <= 0
-        if self._validate_args and probs is not None and is_known(is_wrong) and is_wrong.any():
+        if not is_known(is_wrong):
+            require(lambda: ~is_wrong, "Expected parameter probs of Geometric to be positive", "value")
+        elif is_wrong.any():
             raise ValueError(
                 f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} "
                 f"to be positive but found invalid values:\n{self.probs}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from autojit.autograd import grad
@@ -10,6 +11,7 @@ from autojit.distributions import constraints
 from autojit.distributions.constraints import Constraint
 from autojit.distributions.parameters import is_known
 from autojit.tensor.functions_elementwise import exp
+from autojit.tensor.requirements import require
 from autojit.tensor.size import Size
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
@@ -44,9 +46,12 @@ class Distribution:
     def _check_parameters(self) -> None:
         for name, constraint in self.arg_constraints.items():
             value = self.__dict__.get(name)
-            if constraints.is_dependent(constraint) or not isinstance(value, Tensor) or not is_known(value):
+            if constraints.is_dependent(constraint) or not isinstance(value, Tensor):
                 continue
-            if not constraint.check(value).all():
+            if not is_known(value):
+                said = f"Expected parameter {name} of {type(self).__name__} to satisfy the constraint {constraint!r}"
+                require(partial(constraint.check, value), said, "value")
+            elif not constraint.check(value).all():
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
                     f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
@@ -176,10 +181,13 @@ class Distribution:
 
     def _require_support(self, value: Tensor) -> None:
         support = self.support
-        if support is None or not is_known(value):
+        if support is None:
             return
         valid = support.check(value)
-        if is_known(valid) and not valid.all():
+        if not is_known(valid):
+            said = f"Expected value argument to be within the support ({support!r}) of {type(self).__name__}"
+            require(lambda: valid, said, "value")
+        elif not valid.all():
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
                 f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"

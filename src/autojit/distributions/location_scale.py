@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 from autojit.distributions import constraints
 from autojit.distributions.distribution import Distribution, ExponentialFamily
-from autojit.distributions.parameters import EULER_CONSTANT, broadcast_all, is_known
+from autojit.distributions.parameters import EULER_CONSTANT, broadcast_all
 from autojit.tensor.functions_elementwise import abs as absolute
 from autojit.tensor.functions_elementwise import atan, clamp, exp, expm1, log, log1p, sign, tan, where
 from autojit.tensor.functions_special import erf, erfinv
 from autojit.tensor.namespace import finfo
 from autojit.tensor.random import rand, randn
+from autojit.tensor.requirements import require
 from autojit.tensor.tensor import Tensor
 
 _REAL_AND_POSITIVE = {"loc": constraints.real, "scale": constraints.positive}
@@ -234,8 +235,8 @@ class Uniform(Distribution):
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
         is_ordered = self.low < self.high
-        if self._validate_args and is_known(is_ordered) and not is_ordered.all():
-            raise ValueError("Uniform is not defined when low>= high")
+        if self._validate_args:
+            require(lambda: is_ordered, "Uniform is not defined when low>= high", "value")
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:

@@ -20,6 +20,7 @@ from autojit.tensor.functions_shape import broadcast_shapes, cat, diag_embed
 from autojit.tensor.functions_special import digamma, lgamma
 from autojit.tensor.namespace import finfo
 from autojit.tensor.random import randn
+from autojit.tensor.requirements import require
 from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
@@ -82,7 +83,13 @@ class Wishart(ExponentialFamily):
         batch = broadcast_shapes(tuple(matrix.shape[:-2]), tuple(freedom.shape))
         self.df = freedom.expand(batch)
         rows = matrix.shape[-1]
-        if is_known(self.df):
+        if not is_known(self.df):
+            require(
+                lambda: self.df > rows - 1,
+                f"Value of df expected to be greater than ndim - 1 = {rows - 1}.",
+                "argument",
+            )
+        else:
             if bool((self.df <= rows - 1).any()):
                 raise ArgumentError(f"Value of df={df} expected to be greater than ndim - 1 = {rows - 1}.")
             if bool((self.df < rows).any()):

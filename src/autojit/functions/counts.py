@@ -9,6 +9,7 @@ from autojit.distributions.count_sampling import binomial_counts, poisson_counts
 from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import broadcast_tensors
 from autojit.tensor.random import Generator
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.tensor import type_of
 
 __all__ = ["binomial", "poisson"]
@@ -34,11 +35,14 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return binomial_counts(n, p, generator).to(type_of(count).dtype)  # type: ignore[no-any-return]
 
 
+_NEGATIVE_RATE = "invalid Poisson rate, expected rate to be non-negative"
+
+
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Counts of events that come at the rates of the elements.
 
     Raises:
-        RuntimeError: a rate is negative, where it is known, or the dtype is no float.
+        RuntimeError: a rate is negative, or the dtype is no float.
 
     Example:
         >>> import autojit as aj
@@ -48,7 +52,9 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     rates: Any = input._array
     if type_of(input).dtype.kind != "float":
         raise UnsupportedError(f'"poisson_cpu" not implemented for {type_of(input).dtype}', {"input": input})
-    if rates is not None and (rates < 0).any():
-        raise UsageError("invalid Poisson rate, expected rate to be non-negative", {"input": input})
+    if not is_known(input):
+        require(lambda: ~(input < 0), _NEGATIVE_RATE)
+    elif (rates < 0).any():
+        raise UsageError(_NEGATIVE_RATE, {"input": input})
     drawn = poisson_counts(input.detach(), generator)
     return drawn + input * 0 if input.requires_grad else drawn

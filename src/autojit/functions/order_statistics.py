@@ -16,7 +16,7 @@ from autojit.tensor.functions_elementwise import clamp, maximum, minimum
 from autojit.tensor.functions_reduction import sort
 from autojit.tensor.out_arguments import with_out
 from autojit.tensor.promotion import cast
-from autojit.tensor.state import state
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.tensor import type_of
 
 __all__ = ["nanquantile"]
@@ -68,9 +68,13 @@ def _require_points(x: Tensor, points: Tensor) -> None:
         raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(points).ndim}-D tensor")
     if type_of(points).dtype is not type_of(x).dtype:
         raise UsageError("quantile() q tensor must be same dtype as the input tensor", {"input": x, "q": points})
-    values = points._array
-    if state.trace is None and values is not None and not np.all((values >= 0) & (values <= 1)):
-        raise UsageError("quantile() q values must be in the range [0, 1]", {"q": points})
+    if not is_known(points):
+        require(lambda: (points >= 0) & (points <= 1), _OUTSIDE_RANGE)
+    elif not np.all((points._array >= 0) & (points._array <= 1)):
+        raise UsageError(_OUTSIDE_RANGE, {"q": points})
+
+
+_OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"
 
 
 def _between(ordered: Tensor, place: Tensor, last: Tensor, interpolation: str) -> Tensor:

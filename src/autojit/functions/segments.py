@@ -17,6 +17,7 @@ from autojit.tensor.functions_indexing import searchsorted
 from autojit.tensor.functions_reduction import cumsum
 from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.promotion import cast
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.tensor import type_of
 
 __all__ = ["_segment_reduce", "segment_reduce"]
@@ -92,17 +93,28 @@ def _ends(
             f"a reduction along axis {along}, but got {list(type_of(given).shape)}",
             {"data": data},
         )
-    values = found[1]._array
-    if lengths is not None and not unsafe and values is not None:
-        if (values < 0).any():
-            raise ArgumentError("segment_reduce(): lengths contains negative value!")
-        if (np.sum(values, -1) != type_of(data).shape[along]).any():
-            raise UsageError(
-                "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when "
-                "!unsafe.",
-                {"data": data, "lengths": lengths},
-            )
+    if lengths is not None and not unsafe:
+        _require_lengths(data, found[1], along)
     return found
+
+
+def _require_lengths(data: Tensor, lengths: Tensor, along: int) -> None:
+    extent = type_of(data).shape[along]
+    if not is_known(lengths):
+        require(lambda: lengths >= 0, _NEGATIVE_LENGTH, "argument")
+        require(lambda: lengths.sum(-1) == extent, _OTHER_SUM)
+        return
+    values: Any = lengths._array
+    if (values < 0).any():
+        raise ArgumentError(_NEGATIVE_LENGTH)
+    if (np.sum(values, -1) != extent).any():
+        raise UsageError(_OTHER_SUM, {"data": data, "lengths": lengths})
+
+
+_NEGATIVE_LENGTH = "segment_reduce(): lengths contains negative value!"
+_OTHER_SUM = (
+    "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
+)
 
 
 def _folded(data: Tensor, ends: Tensor, along: int, fold: str, start: float) -> Tensor:

@@ -47,6 +47,11 @@ class Node:
     def output(self) -> Value:
         return self.outputs[0]
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the node is computed where nothing reads its outputs: for an effect, or for what it may refuse."""
+        return self.op.has_effect or self.op.may_refuse(*[v.type for v in self.inputs])
+
 
 # what a frozen dataclass does by ``object.__setattr__`` takes twice as long
 _set_op: Any = Node.__dict__["op"].__set__

@@ -138,6 +138,15 @@ class Op:
     def is_differentiable(self) -> bool:
         return not hasattr(type(self).vjp, "not_differentiable")
 
+    refuses: ClassVar[bool] = False
+
+    def may_refuse(self, *types: TensorType) -> bool:
+        """Whether the op may be an error for its operands' elements: it is then computed where nothing reads it, too.
+
+        An op that is lowered to code then has ``failure(number)``, the error behind a number that its code reports.
+        """
+        return self.refuses
+
     @property
     def shown_name(self) -> str:
         """What users know the op by."""

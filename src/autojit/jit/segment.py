@@ -43,11 +43,12 @@ class Write:
 
 
 def needed_nodes(nodes: Sequence[Node], wanted: Sequence[Value], given: Mapping[Value, Any]) -> tuple[Node, ...]:
-    """The nodes that ``wanted`` needs when the values in ``given`` are there already, and those with an effect."""
+    """The nodes that ``wanted`` needs when the values in ``given`` are there already, and those that stay unread."""
     live = {v for v in wanted if v not in given}
     kept: list[Node] = []
     for node in reversed(nodes):
-        if node.op.has_effect or not live.isdisjoint(node.outputs):
+        is_there = node.outputs[0] in given and not node.op.has_effect
+        if (node.is_kept and not is_there) or not live.isdisjoint(node.outputs):
             kept.append(node)
             live.update(v for v in node.inputs if v not in given)
     return tuple(reversed(kept))

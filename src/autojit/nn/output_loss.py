@@ -17,6 +17,7 @@ from autojit.nn.linear import Linear
 from autojit.nn.loss import _WeightedLoss
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import is_tracing
 
 
@@ -98,7 +99,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         is_batched = target_.ndim > 0
         input = input_ if is_batched else input_.unsqueeze(0)
         target = target_ if is_batched else target_.unsqueeze(0)
-        if not is_tracing() and bool(((target < 0) | (target >= self.n_classes)).any()):
+        if not is_known(target):
+            allowed = f"Target values should be in [0, {self.n_classes - 1}]"
+            require(lambda: (target >= 0) & (target < self.n_classes), allowed)
+        elif bool(((target < 0) | (target >= self.n_classes)).any()):
             raise UsageError(
                 f"Target values should be in [0, {self.n_classes - 1}], but values in range [{target.min().item()}, "
                 f"{target.max().item()}] were found. ",

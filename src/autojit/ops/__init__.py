@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from autojit.ops.random_positions import *
     from autojit.ops.reflections import *
     from autojit.ops.reinterpret import *
+    from autojit.ops.requirements import *
     from autojit.ops.scan_steps import *
     from autojit.ops.scans import *
     from autojit.ops.scattering import *
@@ -69,7 +70,7 @@ _LATER = [  # those first that more programs use
     "fused_arrays", "formula", "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions",
     "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors",
     "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite", "reflections",
-    "airy_functions", "control_flow", "scan_steps", "while_sweeps",
+    "airy_functions", "control_flow", "scan_steps", "while_sweeps", "requirements",
 ]  # fmt: skip
 
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from autojit.core.dtypes import int32
+from autojit.core.errors import UsageError
+from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import div, mul, neg, sub
@@ -67,13 +70,18 @@ class Round(Step):
         return emit.round(x)
 
 
+def division_by_zero() -> Exception:
+    """The error of a whole number divided by zero: torch's, a RuntimeError."""
+    return UsageError("ZeroDivisionError: integer division or remainder by zero")
+
+
 def _checked(function: Ufunc) -> Ufunc:
     """The function, refusing integer division by zero as torch does; 2-byte floats are computed in float32."""
     wide = widened(function)
 
     def divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
         if y.dtype.kind in "iu" and x.size and not y.all():
-            raise RuntimeError("ZeroDivisionError: integer division or remainder by zero")
+            raise division_by_zero()
         return wide(x, y)
 
     return divide
@@ -97,13 +105,29 @@ class Quotient(Pointwise, abstract=True):
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
         return None, None
 
+    def may_refuse(self, *types: TensorType) -> bool:
+        return types[1].dtype.kind != "float"
+
+    def failure(self, number: int) -> Exception:
+        """The error of a zero divisor (``number``: which of the op's failures; there is one)."""
+        return division_by_zero()
+
+    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+        if y.dtype.kind != "float" and not (y.is_literal and int(y.text)):
+            emit.failures.append(emit.cast(emit.eq(y, emit.zero(y)), int32))
+        return self.divide(emit, x, y)
+
+    def divide(self, emit: Any, x: Any, y: Any) -> Any:
+        """The op where the divisor is not zero."""
+        raise NotImplementedError(self.name)
+
 
 class FloorDivide(Quotient):
     """``floor(x / y)``, exact even where ``x / y`` rounds."""
 
     ufunc = staticmethod(_checked(np.floor_divide))
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Any, x: Any, y: Any) -> Any:
         return emit.floor_div(x, y)
 
 
@@ -112,7 +136,7 @@ class TruncDivide(Quotient):
 
     ufunc = staticmethod(_checked(_trunc_divide))
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Any, x: Any, y: Any) -> Any:
         return emit.trunc_div(x, y)
 
 
@@ -142,7 +166,7 @@ class Remainder(Rest):
     def quotient(self, x: Any, y: Any) -> Any:
         return floor_divide(x, y)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Any, x: Any, y: Any) -> Any:
         return emit.remainder(x, y)
 
 
@@ -154,7 +178,7 @@ class Fmod(Rest):
     def quotient(self, x: Any, y: Any) -> Any:
         return trunc_divide(x, y)
 
-    def lower(self, emit: Any, x: Any, y: Any) -> Any:
+    def divide(self, emit: Any, x: Any, y: Any) -> Any:
         return emit.fmod(x, y)
 
 

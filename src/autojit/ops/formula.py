@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Formula", "Step", "formulas"]
 
+_NUMBER_BITS = 16  # of an op's own number of a failure
+
 Step = tuple[Op, tuple[int, ...], tuple[TensorType, ...]]
 """An op, the numbers of the values it reads, the types of its results, which get the next numbers."""
 
@@ -82,10 +84,24 @@ class Formula(EqualByText, Elementwise):
 
     def lower(self, emit: Any, *scalars: Any) -> Any:
         known: dict[Value, Any] = dict(zip(self.body.inputs, scalars, strict=True))
-        for node in self.body.nodes:
+        for place, node in enumerate(self.body.nodes):
             args = [known[v] for v in node.inputs] if node.inputs else [()]
+            before = len(emit.failures)
             known[node.outputs[0]] = node.op.lower(emit, *args)  # type: ignore[attr-defined]
+            for at in range(before, len(emit.failures)):
+                number = emit.failures[at]
+                told = emit.add(number, emit.constant(place << _NUMBER_BITS, number.dtype))
+                emit.failures[at] = emit.select(emit.eq(number, 0), number, told)
         return known[self.body.outputs[0]]
+
+    def may_refuse(self, *types: TensorType) -> bool:
+        return any(node.is_kept for node in self.body.nodes)
+
+    def failure(self, number: int) -> Exception:
+        """The error of the op of the body whose place is above its own number in ``number``."""
+        op: Any = self.body.nodes[number >> _NUMBER_BITS].op
+        found: Exception = op.failure(number & (1 << _NUMBER_BITS) - 1)
+        return found
 
     @staticmethod
     def samples(dtype: DType) -> Samples:

@@ -53,6 +53,9 @@ class MatrixOp(Structured, abstract=True):
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         return bind(self, *batch_all(args, batched))
 
+    def may_refuse(self, *types: TensorType) -> bool:
+        return self.name in ("inv", "solve", "triangular_solve", "cholesky")
+
     def _require_square(self, x: TensorType) -> None:
         require_matrix(self.name, x)
         if x.shape[-1] != x.shape[-2]:
@@ -448,8 +451,7 @@ def solve(a: Operand, b: Operand, left: bool = True) -> Any:
 def triangular_solve(a: Operand, b: Operand, upper: bool, left: bool = True, unit: bool = False) -> Any:
     """torch.linalg.solve_triangular: ``a @ x = b`` (or ``x @ a = b``) reading one triangle of ``a``."""
     if not left:
-        x = triangular_solve(adjoint_matrix(a), adjoint_matrix(b), not upper, True, unit)
-        return adjoint_matrix(x)
+        return adjoint_matrix(triangular_solve(adjoint_matrix(a), adjoint_matrix(b), not upper, True, unit))
     return bind(TriangularSolve(upper, unit), *_same_batch(a, b))
 
 
@@ -457,8 +459,7 @@ def cholesky_solve(b: Operand, factor: Operand, upper: bool = False) -> Any:
     """``x`` with ``a @ x = b`` from the Cholesky factor of ``a``."""
     _require_one_dtype("cholesky_solve", factor, b)
     lower = adjoint_matrix(factor) if upper else factor
-    forward = triangular_solve(lower, b, upper=False)
-    return triangular_solve(adjoint_matrix(lower), forward, upper=True)
+    return triangular_solve(adjoint_matrix(lower), triangular_solve(lower, b, upper=False), upper=True)
 
 
 def cholesky_inverse(factor: Operand, upper: bool = False) -> Any:
@@ -495,5 +496,4 @@ def _require_one_dtype(op: str, a: Any, b: Any) -> None:
 
 def _same_batch(a: Any, b: Any) -> tuple[Any, Any]:
     lead = broadcast_shapes(a.spec.shape[:-2], b.spec.shape[:-2], op="linalg.solve")
-    left = broadcast_to(a, (*lead, *a.spec.shape[-2:]))
-    return left, broadcast_to(b, (*lead, *b.spec.shape[-2:]))
+    return broadcast_to(a, (*lead, *a.spec.shape[-2:])), broadcast_to(b, (*lead, *b.spec.shape[-2:]))

@@ -66,6 +66,9 @@ class LuPivots(MatrixOp):
         require_matrix("lu_factor", a)
         return a.with_shape((*a.shape[:-2], min(a.shape[-2:]))).with_dtype(int32)
 
+    def may_refuse(self, *types: TensorType) -> bool:
+        return self.is_checked
+
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         count = min(a.shape[-2:])
         pivots = np.zeros((int(np.prod(a.shape[:-2])), count), np.int32)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from autojit.core.sizes import typical
+from autojit.core.sizes import is_symbolic, typical
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.inline import inline
@@ -73,10 +73,12 @@ class _Hoisting:
         self.lasts = list(op.body.outputs[:first])
         self.results = list(op.body.outputs[first:])
         self.is_counted = hangs_on_counts(self.nodes)
+        self.runs = not is_symbolic(op.length) and op.length > 0  # what may refuse does so outside as well as inside
 
     def _stays(self, node: Node) -> bool:
         """Whether a node must run in every step."""
-        return node.op.has_effect or node.op.is_random or self.is_counted(node)
+        is_effect = node.op.has_effect or (node.is_kept and not self.runs)
+        return is_effect or node.op.is_random or self.is_counted(node)
 
     def run(self) -> list[Value]:
         """Record what is hoisted and the scan that is left; the values of the scan's outputs."""

@@ -33,7 +33,7 @@ def inline_values(graph: Graph, definitions: dict[Value, Node], kinds: Mapping[N
 
 def _is_expansion(node: Node, definitions: dict[Value, Node], inline: set[Value]) -> bool:
     op = node.op
-    if not isinstance(op, Elementwise) or not op.is_cheap:
+    if not isinstance(op, Elementwise) or not op.is_cheap or node.is_kept:  # what may refuse looks at every element
         return False
     size = typical(prod(node.outputs[0].type.shape))
     read = 0

@@ -56,7 +56,8 @@ def _is_elementwise(node: Node, kinds: Mapping[Node, Kind]) -> bool:
 
 
 def _is_cheap(node: Node | None, kinds: Mapping[Node, Kind]) -> bool:
-    return node is not None and _is_elementwise(node, kinds) and node.op.is_cheap  # type: ignore[attr-defined]
+    is_small = node is not None and _is_elementwise(node, kinds) and node.op.is_cheap  # type: ignore[attr-defined]
+    return is_small and not node.is_kept  # type: ignore[union-attr]
 
 
 def _are_apart(slices: Sequence[Node]) -> bool:

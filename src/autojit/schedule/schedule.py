@@ -194,6 +194,9 @@ class Scheduler:
     def _stored_values(self, fuser: Fuser, units: list[Group | Node | None]) -> set[Value]:
         stored = set(self.outputs)
         stored.update(c.source for c in self.copies)
+        kept = {v for node in self.graph.nodes if node.is_kept for v in node.outputs}
+        if kept:  # computed for what the op may refuse: stored where nothing reads it
+            stored |= kept.difference(v for node in self.graph.nodes for v in node.inputs) & fuser.owner.keys()
         for unit in units:
             if isinstance(unit, Group):
                 stored.update(v for v in unit.buffers if v in fuser.owner)

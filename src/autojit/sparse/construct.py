@@ -17,6 +17,7 @@ from autojit.tensor.factories import arange, as_tensor, zeros
 from autojit.tensor.functions_indexing import searchsorted
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.promotion import cast
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import outside_trace
 from autojit.tensor.tensor import type_of, wrap
 
@@ -179,8 +180,13 @@ def _check_inside(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> No
             f"{list(type_of(values).shape[1:])}",
             {"values": values, "size": shape},
         )
-    array = indices._array
-    if array is None or not array.size:
+    if not is_known(indices):
+        extents = as_tensor([[int(extent)] for extent in shape[:n]])
+        require(lambda: indices >= 0, "found negative index")
+        require(lambda: indices < extents, "size is inconsistent with indices")
+        return
+    array: Any = indices._array
+    if not array.size:
         return
     for axis in range(n):
         low, high = int(array[axis].min()), int(array[axis].max())

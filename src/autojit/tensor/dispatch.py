@@ -363,7 +363,7 @@ def literal_of(value: object, type: TensorType) -> Tensor:
             return number(value, type.dtype)
         if is_symbolic(value) or hasattr(value, "as_operand"):
             return apply(BroadcastTo(type.shape), number(value, type.dtype))  # type: ignore[no-any-return]
-        op = Full(_plain(value), type.dtype, type.shape)
+        op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape)
         return wrap_value(state.trace.apply(op, ())[0])
     if type.shape or type.device is not CPU:
         made = wrap(np.full(type.shape, value, type.dtype.numpy))
@@ -373,14 +373,14 @@ def literal_of(value: object, type: TensorType) -> Tensor:
 
 
 def number(value: Any, dtype: DType) -> Tensor:
-    """A Python number as a 0-d constant of a dtype."""
+    """A Python number as a 0-d constant of a dtype; UsageError for a whole one that the dtype does not hold."""
     if state.trace is not None:
         if is_symbolic(value):
             made = wrap_value(state.trace.size_value(value, dtype))
         elif hasattr(value, "as_operand"):  # a number of the step
             made = wrap_value(value_of(value.as_operand().to(dtype)))
         else:
-            made = wrap_value(state.trace.apply(Full(_plain(value), dtype, ()), ())[0])
+            made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, ()), ())[0])
         made.__dict__["is_number"] = True
         return made
     key = (value, dtype) if value else (repr(value), dtype)  # 0.0 == -0.0, but they are different constants
@@ -392,19 +392,34 @@ def number(value: Any, dtype: DType) -> Tensor:
     return found
 
 
-def _exact(value: Any, dtype: DType) -> Any:
-    """A Python number as an array; negative ones wrap around in unsigned dtypes, as in C."""
-    if dtype.kind in ("int", "uint") and not isinstance(value, float | complex | np.floating):
+def wrapped_number(value: Any, dtype: DType) -> Tensor:
+    """``number``, but a whole one wraps around as in C: an operand of arithmetic and comparison, as in torch."""
+    if dtype.category == 1 and isinstance(value, int | np.integer) and -(1 << 63) <= value < 1 << 64:
         span = 1 << dtype.size_bytes * 8
-        low, high = (1 - span, span) if dtype.kind == "uint" else (-span // 2, span // 2)
-        if not low <= int(value) < high:
-            raise UsageError(
-                f"value cannot be converted to type {dtype.name} without overflow",
-                {"value": value},
-                "use a wider dtype",
-            )
-        value = int(value) % span if dtype.kind == "uint" else int(value)
-    array = quietly(np.asarray, value)
+        value = int(value) % span
+        if dtype.kind == "int" and value >= span // 2:
+            value -= span
+    return number(value, dtype)
+
+
+def in_range(value: Any, dtype: DType) -> Any:
+    """A whole number as the dtype holds it; negative ones wrap around in unsigned dtypes, as in C."""
+    if dtype.kind not in ("int", "uint") or isinstance(value, float | complex | np.floating):
+        return value
+    span = 1 << dtype.size_bytes * 8
+    low, high = (1 - span, span) if dtype.kind == "uint" else (-span // 2, span // 2)
+    if not low <= int(value) < high:
+        raise UsageError(
+            f"value cannot be converted to type {dtype.name} without overflow",
+            {"value": value},
+            "use a wider dtype",
+        )
+    return int(value) % span if dtype.kind == "uint" else int(value)
+
+
+def _exact(value: Any, dtype: DType) -> Any:
+    """A Python number as an array."""
+    array = quietly(np.asarray, in_range(value, dtype))
     return array.astype(dtype.numpy) if dtype.kind != "bool" else np.asarray(bool(value))
 
 

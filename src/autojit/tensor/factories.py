@@ -15,7 +15,7 @@ from autojit.core.sizes import as_extent, is_symbolic, size_max
 from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.device_layer import placed
-from autojit.tensor.dispatch import literal_of, mark_inference, number
+from autojit.tensor.dispatch import in_range, literal_of, mark_inference, number
 from autojit.tensor.exchange import array_of_foreign, is_foreign_array
 from autojit.tensor.functions_elementwise import clone, eq, floor_divide, where
 from autojit.tensor.functions_shape import sizes_of, stack
@@ -94,6 +94,9 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
             raise UsageError("Overflow when unpacking long")
         raise TypeError(f"new(): invalid data type '{type(np.ravel(plain)[0]).__name__ if plain.size else 'object'}'")
     wanted = dtype if dtype is not None else _literal_dtype(plain, data)
+    if wanted.category == 1 and wanted is not int64 and plain.dtype.kind in "iu" and plain.size:
+        in_range(plain.min(), wanted)  # of numbers that are written down; arrays wrap around
+        in_range(plain.max(), wanted)
     return quietly(lambda: plain.astype(wanted.numpy, copy=False))
 
 

@@ -202,8 +202,10 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if minlength < 0:
         raise UsageError("minlength should be >= 0", {"minlength": minlength})
     array = input._array if state.trace is None else None
-    if spec.ndim != 1 or (array is not None and array.size and int(array.min()) < 0):
+    if spec.ndim != 1:
         raise ShapeError(_NEGATIVE_COUNTS, {"input": input})
+    if array is not None and array.size and int(array.min()) < 0:
+        raise UsageError(_NEGATIVE_COUNTS, {"input": input})
     if weights is not None and (type_of(weights).ndim != 1 or not agree(type_of(weights).size, spec.size)):
         raise ShapeError(
             "weights should be 1-d and have the same length as input", {"weights": weights, "input": input}

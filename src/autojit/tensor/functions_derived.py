@@ -34,6 +34,7 @@ from autojit.tensor.functions_elementwise import (
     logical_or,
     mul,
     pow,
+    scaled,
     sub,
     where,
 )  # fmt: skip
@@ -44,6 +45,7 @@ from autojit.tensor.functions_special import lgamma
 from autojit.tensor.kernels import in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import as_operand, cast, floating, refuse_numbers, together
+from autojit.tensor.requirements import require
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -73,7 +75,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
         return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")  # type: ignore[no-any-return]
     product = mul(tensor1, tensor2)
-    return add(input, product if is_one(value) else mul(product, value))
+    return add(input, scaled(product, value))
 
 
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
@@ -372,9 +374,7 @@ def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> T
             f"cov(): expected {name} to have the same numel as there are observations in the input but got {t.size} != "
             f"{count}"
         )
-    values = weights._array
-    if values is not None and bool((values < 0).any()):
-        raise UsageError(f"cov(): {name} cannot be negative")
+    require(lambda: ~(weights < 0), f"cov(): {name} cannot be negative")
     return weights
 
 

@@ -13,7 +13,7 @@ from autojit.core.dtypes import bool_, complex128, float16, float32, float64, in
 from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
 from autojit.ops.elementwise_exponential import PowNumber
-from autojit.tensor.dispatch import apply, apply_single, number
+from autojit.tensor.dispatch import apply, apply_single, in_range, number
 from autojit.tensor.kernels import in_one_pass
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import (
@@ -84,11 +84,14 @@ def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
     return function
 
 
-def _scaled(other: Any, alpha: Any) -> Any:
+def scaled(other: Any, alpha: Any) -> Any:
+    """``alpha * other``, where torch's functions take the factor ``alpha`` of an operand."""
     if type(alpha) in _LITERALS and alpha == 1:  # a number of a step is 1 for this call only
         return other
     if isinstance(other, Tensor) and isinstance(alpha, float) and type_of(other).dtype.category < 2:
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
+    if isinstance(other, Tensor) and type(alpha) is int and type_of(other).dtype.category == 1:
+        alpha = number(alpha, type_of(other).dtype)  # refused where it does not fit, as no operand is
     return mul(other, alpha)
 
 
@@ -97,14 +100,14 @@ _ADD, _SUB, _MUL, _DIV = _op("add"), _op("sub"), _op("mul"), _op("div")
 
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
-    x, y = together(input, _scaled(other, alpha), "add")
+    x, y = together(input, scaled(other, alpha), "add")
     found: Tensor = apply(_ADD, x, y)
     return found
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
-    x, y = together(input, _scaled(other, alpha), "sub")
+    x, y = together(input, scaled(other, alpha), "sub")
     if type_of(x).dtype is bool_ or ((x is not input or y is not other) and _is_bool(input, other)):
         raise DTypeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported.",
@@ -186,6 +189,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
         if dtype.category < 2 and exponent < 0:  # type: ignore[operator]
             raise UsageError("Integers to negative integer powers are not allowed.")
         x = cast(input, dtype)
+        in_range(exponent, dtype)  # else refused, as a base is not
         if exponent == 1:
             return mul(x, 1)
         if exponent == 0:

@@ -14,9 +14,10 @@ from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.ops.sources import is_one
 from autojit.tensor.dispatch import number
-from autojit.tensor.functions_elementwise import add, clamp, lt, mul, sub, where
+from autojit.tensor.functions_elementwise import add, clamp, lt, scaled, sub, where
 from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
@@ -128,13 +129,13 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """``input`` with the slices of ``source`` added at positions along ``dim``."""
-    scaled = source if is_one(alpha) else mul(source, alpha)
-    if type_of(scaled).ndim == 0 and type_of(index).ndim == 1:
-        scaled = scaled.reshape(1)
+    addends = source if is_one(alpha) else scaled(source, alpha)
+    if type_of(addends).ndim == 0 and type_of(index).ndim == 1:
+        addends = addends.reshape(1)
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_add")
-        return index_add(input.reshape(1), 0, index.reshape(-1), scaled.reshape(-1)).reshape(())  # type: ignore[no-any-return]
-    return ops.index_add(input, dim, from_the_front(_line(index, "index_add"), "index_add"), scaled)  # type: ignore[no-any-return]
+        return index_add(input.reshape(1), 0, index.reshape(-1), addends.reshape(-1)).reshape(())  # type: ignore[no-any-return]
+    return ops.index_add(input, dim, from_the_front(_line(index, "index_add"), "index_add"), addends)  # type: ignore[no-any-return]
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -162,7 +163,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     none, all_ = number(False, bool_).expand(extent), number(True, bool_).expand(type_of(places).shape)
     chosen = ops.index_copy(none, 0, places, all_)
     aligned = chosen.reshape([extent if a == axis else 1 for a in range(t.ndim)])
-    return where(aligned, cast(as_operand(value), t.dtype), input)  # type: ignore[no-any-return]
+    filling = number(value, t.dtype) if isinstance(value, NUMBERS) else cast(as_operand(value), t.dtype)
+    return where(aligned, filling, input)  # type: ignore[no-any-return]
 
 
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
@@ -211,14 +213,17 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     wide = cast(mask, int64).reshape(-1)
     place = add(wide.cumsum(0), -1)
     flat = source.reshape(-1)
-    if mask._array is not None and int(mask._array.sum()) > type_of(flat).size:
-        raise UsageError(
-            "masked_scatter: Number of elements of source is less than the number of ones in mask", {"source": source}
-        )
+    if not is_known(mask):
+        require(lambda: wide.sum() <= type_of(flat).size, _FEW_ELEMENTS)
+    elif int(mask._array.sum()) > type_of(flat).size:
+        raise UsageError(_FEW_ELEMENTS, {"source": source})
     if type_of(flat).size == 0:
         return where(mask, input, input)  # type: ignore[no-any-return]
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)
     return where(mask, picked, input)  # type: ignore[no-any-return]
+
+
+_FEW_ELEMENTS = "masked_scatter: Number of elements of source is less than the number of ones in mask"
 
 
 def searchsorted(

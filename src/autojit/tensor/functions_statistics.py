@@ -35,6 +35,7 @@ from autojit.tensor.functions_views import narrow
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import shows_grad
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -241,7 +242,7 @@ def quantile(
     Shapes: ``f[..., n, ...] -> f[*q.shape, ..., ...]``. A row with a NaN gives NaN. Differentiable in both.
 
     Raises:
-        RuntimeError: ``q`` lies outside [0, 1], where its value is known, or the interpolation is unknown.
+        RuntimeError: ``q`` lies outside [0, 1], or the interpolation is unknown.
     """
     if interpolation not in _INTERPOLATIONS:
         raise UsageError(f"quantile() interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation}")
@@ -249,7 +250,7 @@ def quantile(
     axis = normalize_axis(0 if dim is None else dim, type_of(x).ndim, "quantile")
     ordered = sort(x.reshape(1) if type_of(x).ndim == 0 else x, axis).values.movedim(axis, -1)
     points = q if isinstance(q, Tensor) else number(float(q), type_of(x).dtype)
-    _require_quantiles(q, points)
+    points = _require_quantiles(q, points)
     found = _between(ordered, points.reshape(-1), interpolation)
     greatest = ordered.narrow(-1, type_of(ordered).shape[-1] - 1, 1)  # NaN sorts last
     found = where(isnan(greatest), greatest, found)
@@ -264,12 +265,21 @@ def quantile(
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _require_quantiles(q: Any, points: Tensor) -> None:
+def _require_quantiles(q: Any, points: Tensor) -> Tensor:
+    """The points, those outside [0, 1] refused; where a step will do that they are moved inside for its look-ups."""
     if isinstance(q, Tensor) and type_of(q).ndim > 1:
         raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(q).ndim}-D tensor")
-    known = None if isinstance(q, Tensor) and state.trace is not None else q._array if isinstance(q, Tensor) else q
-    if known is not None and not np.all((np.asarray(known) >= 0) & (np.asarray(known) <= 1)):
-        raise UsageError("quantile() q values must be in the range [0, 1]", {"q": points})
+    if isinstance(q, Tensor) and not is_known(q):
+        inside = (points >= 0) & (points <= 1)
+        require(lambda: inside, _OUTSIDE_RANGE)
+        return where(inside, points, 0.0)  # type: ignore[no-any-return]
+    known = np.asarray(q._array if isinstance(q, Tensor) else q)
+    if not np.all((known >= 0) & (known <= 1)):
+        raise UsageError(_OUTSIDE_RANGE, {"q": points})
+    return points
+
+
+_OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"
 
 
 def _between(ordered: Tensor, points: Tensor, interpolation: str) -> Tensor:

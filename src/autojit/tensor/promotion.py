@@ -9,7 +9,7 @@ import numpy as np
 from autojit.core.dtypes import DType, default_dtype, dtype_of_number, promote_with_number, result_type
 from autojit.ir.op import Op
 from autojit.ops.elementwise_arithmetic import Cast
-from autojit.tensor.dispatch import apply, number
+from autojit.tensor.dispatch import apply, number, wrapped_number
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 Number = bool | int | float | complex
@@ -23,6 +23,13 @@ ONLY_SECOND_NUMBER = frozenset({
 NO_NUMBER = frozenset({
     "logaddexp", "logaddexp2", "atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "nextafter", "logical_and",
     "logical_or", "logical_xor", "heaviside", "igamma", "igammac", "ldexp", "gcd", "lcm", "isclose", "complex", "polar",
+})  # fmt: skip
+
+
+# whole numbers beyond the tensor's dtype: these wrap them around as C does, others refuse them
+WRAPPING = frozenset({
+    "add", "sub", "rsub", "mul", "div", "floor_divide", "remainder", "fmod", "eq", "ne", "lt", "le", "gt", "ge", "pow",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
 })  # fmt: skip
 
 
@@ -68,13 +75,13 @@ def together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
         if isinstance(y, NUMBERS):
             return together(as_operand(x), other, what)
         dtype = promote_with_number(type_of(other).dtype, x)
-        return number(x, dtype), cast(other, dtype)
+        return (wrapped_number if what in WRAPPING else number)(x, dtype), cast(other, dtype)
     a = as_operand(x, what)
     if isinstance(y, NUMBERS):
         if what in NO_NUMBER:
             refuse_numbers(what, x, y)
         dtype = promote_with_number(type_of(a).dtype, y)
-        return cast(a, dtype), number(y, dtype)
+        return cast(a, dtype), (wrapped_number if what in WRAPPING else number)(y, dtype)
     b = as_operand(y, what)
     ta, tb = type_of(a), type_of(b)
     if ta.dtype is tb.dtype:
@@ -113,6 +120,10 @@ def floating(x: Any, what: str = "op") -> Tensor:
 
 def floating_together(x: Any, y: Any, what: str) -> tuple[Tensor, Tensor]:
     """Two operands in their promoted dtype, at least the default float."""
+    if isinstance(x, Tensor) and type(y) is int and type_of(x).dtype.category < 2:
+        y = float(y)  # exact: it would be rounded to, or wrap around in, the other's dtype on the way
+    elif isinstance(y, Tensor) and type(x) is int and type_of(y).dtype.category < 2:
+        x = float(x)
     a, b = together(x, y, what)
     if type_of(a).dtype.category >= 2:
         return a, b

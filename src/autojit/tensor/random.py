@@ -7,6 +7,7 @@ the blocks used, in place; inside a capture both are recorded, so a compiled ste
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from math import log, pi, prod
@@ -32,6 +33,7 @@ from autojit.tensor.inplace import check_writable, copy_into
 from autojit.tensor.kernels import LARGE
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import grad_mode, quietly, state
 from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
 
@@ -272,8 +274,13 @@ def _require_spread(std: Any) -> None:
     if not isinstance(std, Tensor):
         if std < 0:
             raise UsageError(f"normal expects std >= 0.0, but found std {std}")
-    elif state.trace is None and std._array is not None and (std._array < 0).any():
-        raise UsageError("normal expects all elements of std >= 0.0", {"std": std})
+    elif not is_known(std):
+        require(lambda: ~(std < 0), _NEGATIVE_SPREAD)
+    elif (std._array < 0).any():
+        raise UsageError(_NEGATIVE_SPREAD, {"std": std})
+
+
+_NEGATIVE_SPREAD = "normal expects all elements of std >= 0.0"
 
 
 def _data(parameter: Any) -> Any:
@@ -309,11 +316,9 @@ def _are_probabilities(p: Any) -> bool:
 
 def _require_probability(p: Any) -> None:
     """RuntimeError for a probability outside [0, 1], where its value is known."""
-    if isinstance(p, Tensor):
-        is_wrong = state.trace is None and p._array is not None and not quietly(_are_probabilities, p._array)
-    else:
-        is_wrong = not 0 <= p <= 1
-    if is_wrong:
+    if isinstance(p, Tensor) and not is_known(p):
+        require(lambda: (p >= 0) & (p <= 1), "bernoulli expects p to be in [0, 1]")
+    elif not (quietly(_are_probabilities, p._array) if isinstance(p, Tensor) else 0 <= p <= 1):
         raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
 
 
@@ -340,12 +345,21 @@ def _require_weights(input: Tensor, num_samples: int) -> None:
         raise UsageError("cannot sample n_sample <= 0 samples")
     if t.ndim and t.shape[-1] > _MOST_CATEGORIES:
         raise UsageError("number of categories cannot exceed 2^24")
-    if state.trace is not None or input._array is None or t.ndim not in (1, 2):
+    if t.ndim not in (1, 2):
+        return
+    if not is_known(input):
+        weights = input.detach()
+        require(lambda: (weights >= 0) & (weights < math.inf), _NO_WEIGHTS)
+        require(lambda: (weights > 0).any(-1), _NO_CHOICE)
         return
     if not (np.isfinite(input._array) & (input._array >= 0)).all():
-        raise UsageError("probability tensor contains either `inf`, `nan` or element < 0")
+        raise UsageError(_NO_WEIGHTS)
     if (input._array.astype(np.float64).sum(-1) == 0).any():
-        raise UsageError("invalid multinomial distribution (sum of probabilities <= 0)")
+        raise UsageError(_NO_CHOICE)
+
+
+_NO_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"
+_NO_CHOICE = "invalid multinomial distribution (sum of probabilities <= 0)"
 
 
 def _fill(self: Tensor, values: Tensor, method: str) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
-from autojit.nn.functional.reduction import COMMON, is_known, reduce_loss, reduced_in_one_step, resolve_reduction
+from autojit.nn.functional.reduction import COMMON, reduce_loss, reduced_in_one_step, resolve_reduction
 from autojit.ops import composites_loss
 from autojit.ops.composed import NllLoss
 from autojit.ops.composites_loss import pick
@@ -19,6 +19,7 @@ from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 
 
@@ -226,12 +227,17 @@ def binary_cross_entropy(
             {"input": input, "target": target},
             "convert the target: target.to(input.dtype)",
         )
-    if is_known(input) and not _are_probabilities(input):
-        raise UsageError("all elements of input should be between 0 and 1", {"input": input}, "pass probabilities")
+    if not is_known(input):
+        require(lambda: (input >= 0) & (input <= 1), _NO_PROBABILITIES)
+    elif not _are_probabilities(input):
+        raise UsageError(_NO_PROBABILITIES, {"input": input}, "pass probabilities")
     node = "BinaryCrossEntropyBackward0"
     if weight is None:
         return reduced_in_one_step("probability_loss", (), input, target, reduction, node=node)
     return reduce_loss(in_one_pass("probability_loss", (), input, target, node=node) * weight, reduction)
+
+
+_NO_PROBABILITIES = "all elements of input should be between 0 and 1"
 
 
 def _are_probabilities(x: Tensor) -> bool:

@@ -10,12 +10,13 @@ import autojit as aj
 from autojit.autograd import Function
 from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.user_warnings import warn
-from autojit.nn.functional.reduction import COMMON, is_known
+from autojit.nn.functional.reduction import COMMON
 from autojit.tensor import Tensor
 from autojit.tensor.composite_nodes import ADDMM, in_one_node
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import in_one_step
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
 
 
@@ -172,6 +173,10 @@ def _scaled_by_frequency(weight: Tensor, indices: Tensor) -> Tensor:
     return scaled + (weight - scaled).detach()
 
 
+_NEGATIVE_CLASS = "Class values must be non-negative."
+_LARGE_CLASS = "Class values must be smaller than num_classes."
+
+
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """1 at each class index along a new last axis. Shapes: ``i64[...] -> i64[..., num_classes]``."""
     if tensor.dtype is not aj.int64:
@@ -182,11 +187,14 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0 and tensor.numel():
         raise UsageError("num_classes should be positive")
-    if is_known(tensor) and tensor.numel():
+    if not is_known(tensor):
+        require(lambda: tensor >= 0, _NEGATIVE_CLASS)
+        require(lambda: tensor < num_classes, _LARGE_CLASS)
+    elif tensor.numel():
         if tensor.min() < 0:
-            raise UsageError("Class values must be non-negative.", {"tensor": tensor})
+            raise UsageError(_NEGATIVE_CLASS, {"tensor": tensor})
         if tensor.max() >= num_classes:
-            raise UsageError("Class values must be smaller than num_classes.", {"tensor": tensor})
+            raise UsageError(_LARGE_CLASS, {"tensor": tensor})
     found: Tensor = in_one_step("one_hot", (num_classes,), tensor)
     return found
 

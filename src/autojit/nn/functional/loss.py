@@ -13,7 +13,6 @@ from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
 from autojit.nn.functional.reduction import (
     at_hand,
-    is_known,
     promoted,
     reduce_loss,
     reduced_in_one_step,
@@ -25,6 +24,7 @@ from autojit.tensor.autocast import in_full_precision
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.promotion import all_together
+from autojit.tensor.requirements import is_known, require
 
 
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,6 +182,9 @@ def _gaussian_variance(input: Tensor, var: Tensor | float) -> Tensor:
     raise ArgumentError("var is of incorrect size")
 
 
+_NEGATIVE_VARIANCE = "var has negative entry/entries"
+
+
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -192,8 +195,10 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Negative log-likelihood of a Gaussian with the given variance, clamped from below by ``eps``."""
     variance = _gaussian_variance(input, var)
-    if is_known(variance) and bool((variance < 0).any()):
-        raise ArgumentError("var has negative entry/entries", {"var": variance})
+    if not is_known(variance):
+        require(lambda: ~(variance < 0), _NEGATIVE_VARIANCE, "argument")
+    elif bool((variance < 0).any()):
+        raise ArgumentError(_NEGATIVE_VARIANCE, {"var": variance})
     # the clamp bounds the value only; the gradient passes through, as in torch
     variance = variance + (variance.clamp(min=eps) - variance).detach()
     loss = 0.5 * (aj.log(variance) + (input - target) ** 2 / variance)

@@ -8,6 +8,7 @@ import autojit as aj
 from autojit import ops
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.dispatch import in_range
 from autojit.tensor.kernels import in_one_step
 
 _MODES = ("constant", "reflect", "replicate", "circular")
@@ -52,7 +53,7 @@ def _constant(input: Tensor, widths: list[int], value: float) -> Tensor:
         low, high = [0] * input.ndim, [0] * input.ndim
         for place in range(len(widths) // 2):
             low[-1 - place], high[-1 - place] = widths[2 * place], widths[2 * place + 1]
-        value = value if input.is_floating_point() or input.is_complex() else int(value)
+        value = value if input.is_floating_point() or input.is_complex() else in_range(int(value), input.dtype)
         found: Tensor = in_one_step("pad", (tuple(low), tuple(high), value), input, node="ConstantPadNdBackward0")
         return found
     for place in range(len(widths) // 2):

@@ -59,11 +59,6 @@ def reduced_in_one_step(
     return found
 
 
-def is_known(x: Tensor) -> bool:
-    """Whether the elements can be looked at: outside of captured steps and of batches."""
-    return state.divert is None and type(x._array) is np.ndarray
-
-
 def at_hand(input: Tensor, target: Tensor) -> bool:
     """Whether a composed op can compute the loss at once: elements at hand, not none, of one common type."""
     x, y = input._array, target._array
