@@ -17,11 +17,16 @@ from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
 
+def _kind_of(constraint: Any) -> str:
+    """What a constraint is called, without the numbers in it, which a captured step does not know."""
+    return type(constraint).__name__.strip("_").lower()
+
+
 class Distribution:
     """A family of probability distributions, one for each index of ``batch_shape``, over values of ``event_shape``.
 
-    Parameters are checked against ``arg_constraints`` and values against ``support`` where their numbers are known:
-    not while a step is captured and not along a batch of ``vmap``.
+    Parameters are checked against ``arg_constraints`` and values against ``support``; a captured step does it when it
+    runs.
     """
 
     has_rsample = False
@@ -49,7 +54,7 @@ class Distribution:
             if constraints.is_dependent(constraint) or not isinstance(value, Tensor):
                 continue
             if not is_known(value):
-                said = f"Expected parameter {name} of {type(self).__name__} to satisfy the constraint {constraint!r}"
+                said = f"Expected parameter {name} of {type(self).__name__} to satisfy the constraint {_kind_of(constraint)}"
                 require(partial(constraint.check, value), said, "value")
             elif not constraint.check(value).all():
                 raise ValueError(
@@ -185,7 +190,7 @@ class Distribution:
             return
         valid = support.check(value)
         if not is_known(valid):
-            said = f"Expected value argument to be within the support ({support!r}) of {type(self).__name__}"
+            said = f"Expected value argument to be within the support ({_kind_of(support)}) of {type(self).__name__}"
             require(lambda: valid, said, "value")
         elif not valid.all():
             raise ValueError(

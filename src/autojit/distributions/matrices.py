@@ -84,11 +84,7 @@ class Wishart(ExponentialFamily):
         self.df = freedom.expand(batch)
         rows = matrix.shape[-1]
         if not is_known(self.df):
-            require(
-                lambda: self.df > rows - 1,
-                f"Value of df expected to be greater than ndim - 1 = {rows - 1}.",
-                "argument",
-            )
+            require(lambda: self.df > rows - 1, "Value of df expected to be greater than ndim - 1.", "argument")
         else:
             if bool((self.df <= rows - 1).any()):
                 raise ArgumentError(f"Value of df={df} expected to be greater than ndim - 1 = {rows - 1}.")

@@ -13,6 +13,7 @@ import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.requirements import require
 
 _IMPOSSIBLE = -1e30
 
@@ -63,6 +64,13 @@ def ctc_loss(
     rows, longest = _rows(targets, labels, batch, blank)
     if isinstance(input_lengths, list | tuple) and any(int(n) > frames for n in input_lengths):
         raise ShapeError(f"Expected input_lengths to have value at most {frames}, but got value {max(input_lengths)}")
+    require(
+        lambda: (steps >= 0) & (steps <= frames), "Expected input_lengths to lie between 0 and the number of frames"
+    )
+    longest_row = targets.shape[1] if targets.ndim == 2 else None
+    require(lambda: labels >= 0, "Expected target_lengths to have value at least 0")
+    if longest_row is not None:
+        require(lambda: labels <= longest_row, "Expected target_lengths to be no more than there are targets in a row")
     losses = -_log_likelihood(log_probs, rows, steps, labels, longest, blank)
     losses = losses + _normalization(log_probs, steps)
     impossible = losses > -_IMPOSSIBLE / 10
