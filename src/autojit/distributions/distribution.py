@@ -54,7 +54,7 @@ class Distribution:
             if constraints.is_dependent(constraint) or not isinstance(value, Tensor):
                 continue
             if not is_known(value):
-                said = f"Expected parameter {name} of {type(self).__name__} to satisfy the constraint {_kind_of(constraint)}"
+                said = f"Expected parameter {name} of {type(self).__name__} to satisfy {_kind_of(constraint)}"
                 require(partial(constraint.check, value), said, "value")
             elif not constraint.check(value).all():
                 raise ValueError(

@@ -34,7 +34,7 @@ def nanquantile(
     Shapes: ``f[.., n, ..] -> f[*q.shape, .., ..]``.
 
     Raises:
-        RuntimeError: ``q`` lies outside [0, 1], where its value is known, the dtypes differ, or the interpolation is
+        RuntimeError: ``q`` lies outside [0, 1], the dtypes differ, or the interpolation is
             unknown.
 
     Example:

@@ -270,7 +270,7 @@ def normal(
 
 
 def _require_spread(std: Any) -> None:
-    """RuntimeError for a negative standard deviation, where its value is known."""
+    """RuntimeError for a negative standard deviation."""
     if not isinstance(std, Tensor):
         if std < 0:
             raise UsageError(f"normal expects std >= 0.0, but found std {std}")
@@ -315,7 +315,7 @@ def _are_probabilities(p: Any) -> bool:
 
 
 def _require_probability(p: Any) -> None:
-    """RuntimeError for a probability outside [0, 1], where its value is known."""
+    """RuntimeError for a probability outside [0, 1]."""
     if isinstance(p, Tensor) and not is_known(p):
         require(lambda: (p >= 0) & (p <= 1), "bernoulli expects p to be in [0, 1]")
     elif not (quietly(_are_probabilities, p._array) if isinstance(p, Tensor) else 0 <= p <= 1):
@@ -337,7 +337,7 @@ _MOST_CATEGORIES = 2**24  # torch's limit
 
 
 def _require_weights(input: Tensor, num_samples: int) -> None:
-    """RuntimeError for what cannot be drawn from; values are looked at where they are known."""
+    """RuntimeError for what cannot be drawn from."""
     t = type_of(input)
     if not t.dtype.is_floating_point:
         raise UsageError(f"multinomial only supports floating-point dtypes for input, got: {t.dtype}")
