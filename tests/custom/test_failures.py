@@ -133,3 +133,20 @@ def test_numba_is_imported_when_the_first_op_is_called_and_missing_numba_is_name
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root / "src")
     assert "Numba is not installed" in done.stdout
     assert "pip install" in done.stdout
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, aj.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("place", ["unread", "sliced", "masked"])
+def test_an_exception_is_raised_wherever_the_result_goes(place: str, wrap: Any) -> None:
+    op = aj.op(careful_root)
+
+    def run(x: Any) -> Any:
+        y = op(x)
+        return {"unread": lambda: x + 1, "sliced": lambda: y[:2], "masked": lambda: aj.where(x > 0, y, 0.0)}[place]()
+
+    bad = X.clone()
+    bad[4] = -1.0
+    step = wrap(run)
+    step(X)
+    with pytest.raises(ValueError, match="negative"):
+        step(bad)

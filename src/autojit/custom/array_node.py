@@ -111,6 +111,9 @@ class LinkedArray(Structured):
             return None
         return print_array_call(self, code, [v.type for v in node.inputs], [v.type for v in node.outputs])
 
+    def may_refuse(self, *types: TensorType) -> bool:
+        return bool(self.made.compiled.failures) or self.made.compiled.code is None
+
     def failure(self, number: int) -> Exception:
         """What to raise for the number of a failure."""
         return self.made.failure(number)

@@ -67,6 +67,9 @@ class LinkedScalar(Elementwise):
     def lower(self, emit: Any, *scalars: Any) -> Any:
         return call(emit, find(self.function).code, scalars, self.output, self.dtype)
 
+    def may_refuse(self, *types: TensorType) -> bool:
+        return bool(find(self.function).failures)
+
     def failure(self, number: int) -> Exception:
         """What to raise for the number of a failure."""
         return find(self.function).failure(number)
