@@ -88,7 +88,14 @@ class ArgumentLeaf:
         """The array of a call's argument as native code can address it; the cell of a number is native calls' own."""
         if self.cell is not None:
             return np.array(given, self.cell.dtype)
-        return np.ascontiguousarray(given._array if isinstance(given, Tensor) else given)
+        return addressable(given._array if isinstance(given, Tensor) else given)
+
+
+def addressable(array: Any) -> Any:
+    """The array, or a copy of it that native code can address: in row-major order, aligned, in this machine's bytes."""
+    if array.flags.carray and array.dtype.isnative:
+        return array
+    return np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
 
 
 def make_leaves(

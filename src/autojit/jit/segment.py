@@ -110,7 +110,7 @@ class Segment:
         for k, entry in enumerate(self.entries):
             array = entry.array
             if not _is_plain(array):
-                array = stand_ins[id(entry)] = np.array(array, order="C", ndmin=array.ndim)
+                array = stand_ins[id(entry)] = np.array(array, array.dtype.newbyteorder("="), order="C")
                 self.copies_in.append((entry.array, array))
             inputs[self._first_state + k] = data_address(array)
         outputs: dict[int, int] = {}
@@ -119,7 +119,7 @@ class Segment:
         for k, write in enumerate(self.fixed, self.n_free + self.n_moving):
             array = write.target()
             if self.is_careful:
-                scratch = np.array(array, order="C")
+                scratch = np.array(array, array.dtype.newbyteorder("="), order="C")
                 self.copies_out.append((array, scratch))
                 array = scratch
             elif write.entry is not None:

@@ -166,6 +166,13 @@ def from_numpy(ndarray: Any) -> Tensor:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     dtype_of_numpy(array.dtype)
+    if not array.dtype.isnative:
+        raise ArgumentError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+            "currently not supported.",
+            {"dtype": str(array.dtype)},
+            'convert it: array.astype(array.dtype.newbyteorder("=")), or copy it with aj.tensor(array)',
+        )
     if any(s < 0 for s in array.strides):
         raise ArgumentError("At least one stride in the given numpy array is negative; copy the array first")
     return wrap(array)
