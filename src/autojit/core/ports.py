@@ -97,6 +97,10 @@ class Trace(Protocol):
         """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
         ...
 
+    def has_begun(self, tensor: Any) -> bool:
+        """Whether a concrete tensor was made during the capture."""
+        ...
+
     def lend(self, tensor: Any, owner: object) -> None:
         """Concrete memory, filled with one number, made during the capture for ``owner``: it lasts as long as that."""
         ...

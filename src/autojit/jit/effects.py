@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from autojit.core.errors import TraceError
 from autojit.core.ports import ports
 from autojit.core.source import here
+from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
+from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
 from autojit.jit.results import Results, has_history
 from autojit.jit.segment import Segment
@@ -24,6 +27,7 @@ from autojit.jit.step_gradients import StepGradients
 from autojit.jit.trace import StateEntry, Trace
 from autojit.runtime.interrupts import is_asked
 from autojit.tensor.dispatch import value_of
+from autojit.tensor.methods import take_form
 from autojit.tensor.recording import edge_of
 from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
@@ -34,13 +38,15 @@ from autojit.tensor.tensor import Tensor, storage_of, wrap
 class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 
-    "detached": it has lost its history. ``history`` is the traced tensor whose history the argument takes over.
+    "detached": it has lost its history. "form": it shows its memory by the views ``form`` (``t_``). ``history`` is the
+    traced tensor whose history the argument takes over.
     """
 
     index: int
     what: str
     value: Value | None  # None: ``.grad`` becomes None
     history: Tensor | None = None
+    form: tuple[Op, ...] = ()
 
 
 class Effects:
@@ -93,9 +99,17 @@ class Effects:
         """Show everything outside; ``arrays`` are the free outputs of ``self.free``, ``tensors`` the results."""
         place = iter(arrays)
         for write in self.writes:
+            if write.what == "form":
+                continue  # when nobody needs the old one any more
             _commit_write(write, leaves[write.index], next(place) if write.value is not None else None)
         self.gradients.commit(tensors, list(place))
         self.gradients.leave(segment)
+
+    def take_forms(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> None:
+        """Give arguments the shapes that the function gave them in place."""
+        for write in self.writes:
+            if write.what == "form" and isinstance(leaves[write.index], Tensor):
+                take_form(leaves[write.index], concrete(write.form, sizes), "a compiled step")
 
     def count_versions(self, leaves: Sequence[Any]) -> None:
         """Version counters grow by one per written storage."""
@@ -107,6 +121,20 @@ class Effects:
 
 
 def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
+    found = _other_writes(k, leaf)
+    shell = leaf.shell
+    if shell is None or shell._view is None or shell._view.base is not None or not shell._view.chain:
+        return found
+    if any(write.history is not None for write in found):
+        raise TraceError(
+            "an argument that is written to with a history also gets another shape in place",
+            {"argument": leaf.value.type if leaf.value is not None else None},
+            "use the out-of-place form: x.t() instead of x.t_()",
+        )
+    return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain)]
+
+
+def _other_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     shell = leaf.shell
     if shell is None:
         return []

@@ -30,7 +30,7 @@ from autojit.tensor.op_node import OpNode
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL
-from autojit.tensor.tensor import Tensor, alias, layout_of, made_in_inference, type_of, wrap_value
+from autojit.tensor.tensor import Tensor, alias, layout_of, made_in_inference, relative_chain, type_of, wrap_value
 
 
 @dataclass(eq=False)
@@ -116,7 +116,7 @@ class Results:
         if view is not None and view.base is not None and not _has_own_history(leaf):
             base, made = view.base, view.creation
             if id(base) in self._shells and arguments[self._shells[id(base)]].kind == "tensor":
-                return Place("argument", self._shells[id(base)], chain=view.chain, creation=made)
+                return Place("argument", self._shells[id(base)], chain=relative_chain(leaf), creation=made)
             if base._array is not None:
                 return Place("constant", what=base, chain=view.chain, creation=made)
             if self._roots.get(id(base), 0) > 1 or self._has_gaps(leaf):

@@ -283,10 +283,11 @@ class CompiledStep:
             return self._run_differentiable(leaves)
         count = len(self.results.values)
         gate = self.segment.gate
+        sizes = self.capture.sizes_of(leaves)
         if not self.effects.changes_anything:
             with gate.held():
                 tensors = self._shown(self.segment.run(arrays))
-                sizes = self.segment.sizes()
+                sizes |= self.segment.sizes()
             return self.results.package(tensors, leaves, sizes)
         with gate.held(), uninterrupted():
             self.effects.prepare(self.segment)
@@ -297,7 +298,8 @@ class CompiledStep:
             tensors = self._shown(found[:count])
             self.effects.commit(self.segment, leaves, found[count:], tensors)
             self.effects.count_versions(leaves)
-            sizes = self.segment.sizes()
+            sizes |= self.segment.sizes()
+            self.effects.take_forms(leaves, sizes)
         return self.results.package(tensors, leaves, sizes)
 
     def _shown(self, arrays: Sequence[Any]) -> list[Tensor]:
@@ -312,7 +314,7 @@ class CompiledStep:
         call = self.call
         assert call is not None
         operands: list[Tensor] = []
-        changed = {w.index for w in self.effects.writes if w.what == "array"}
+        changed = {w.index for w in self.effects.writes if w.what in ("array", "form")}
         for write in self.capture.rebased:
             check_writable(leaves[write.index], "in-place change by a compiled step")
         for k, (given, leaf) in enumerate(zip(leaves, self.capture.arguments, strict=True)):
@@ -347,6 +349,7 @@ class CompiledStep:
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
+            self.effects.take_forms(leaves, sizes)
         for t, order in zip(found[:count], self.results.orders, strict=True):
             if order is not None:
                 laid_out(t, order)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from autojit.core.errors import UsageError
+from autojit.core.errors import TraceError, UsageError
 from autojit.core.source import here
+from autojit.ir.op import Op, bind
 from autojit.tensor import (
     conversion,
     copying,
@@ -190,11 +191,28 @@ def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]
 _NAMES_IN_PLACE = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
 
 
+def take_form(x: Tensor, chain: Sequence[Op], name: str) -> None:
+    """Let a tensor become the views ``chain`` of itself."""
+
+    def shown(x: Tensor) -> Any:
+        for op in chain:
+            x = bind(op, x)
+        return x
+
+    _shape_changing(name, shown)(x)
+
+
 def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
     """``unsqueeze_`` and its like: the tensor itself becomes the view."""
 
     def change(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
         check_writable(self, name)
+        if state.trace is not None and self._array is not None and not state.trace.has_begun(self):
+            raise TraceError(
+                f"{name}: a step cannot give a tensor from outside another shape",
+                {"tensor": self},
+                f"use {name[:-1]}(), or pass the tensor as an argument of the step",
+            )
         before, storage = self._view, storage_of(self)
         seen = function(self, *arguments, **options)
         if seen._grad_fn is not None and seen is not self:
