@@ -27,7 +27,7 @@ USES: dict[str, Callable[..., Any]] = {
     "written before": lambda x, change: (x.mul_(3), change(x), x + 1)[2],
     "written after": lambda x, change: (change(x), x.mul_(3), x.sum())[1:],
     "written through a view": lambda x, change: (change(x), x.reshape(-1)[:1].add_(5), x * x)[2],
-    "aliased": lambda x, change: (x.detach(), change(x), x.shape, x.stride()),
+    "aliased": lambda x, change: (x.detach(), change(x), x.shape, x.is_contiguous()),
 }
 
 

@@ -26,9 +26,11 @@ def concrete(what: Any, sizes: Mapping[str, int]) -> Any:
         return (
             what.expression.evaluate(sizes) if sizes.keys() >= set(what.expression.symbols()) else _partly(what, sizes)
         )
-    if type(what) is tuple:
+    if isinstance(what, tuple) and not hasattr(what, "_fields"):
         found = tuple([concrete(item, sizes) for item in what])
-        return what if all(a is b for a, b in zip(found, what, strict=True)) else found
+        if all(a is b for a, b in zip(found, what, strict=True)):
+            return what
+        return found if type(what) is tuple else type(what)(found)  # a tensor's Size
     if isinstance(what, TensorType):
         return what.with_shape(concrete(what.shape, sizes)) if is_open(what.shape) else what
     if isinstance(what, Op):

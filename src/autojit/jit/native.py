@@ -109,7 +109,7 @@ class NativeStep:
 
     def may_copy(self, packed: Packed) -> bool:
         """Whether copies serve as well as the arguments: no result shows an argument, and no state shares memory."""
-        if self.step.twins or any(place.kind == "argument" for place in self.step.results.places):
+        if self.step.twins or any(place.kind in ("argument", "alias") for place in self.step.results.places):
             return False
         if any(leaf in self.step.trace.relied_on for leaf in self._values_of(packed.places)):
             return False

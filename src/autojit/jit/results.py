@@ -30,7 +30,16 @@ from autojit.tensor.op_node import OpNode
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL
-from autojit.tensor.tensor import Tensor, alias, layout_of, made_in_inference, relative_chain, type_of, wrap_value
+from autojit.tensor.tensor import (
+    Tensor,
+    alias,
+    layout_of,
+    made_in_inference,
+    relative_chain,
+    taken_back,
+    type_of,
+    wrap_value,
+)
 
 
 @dataclass(eq=False)
@@ -38,7 +47,8 @@ class Place:
     """Where an output leaf comes from.
 
     ``kind``: "constant" (``what`` itself), "argument" (the call's leaf ``index``), "result" (output ``index``),
-    "number" (the Python number in output ``index``), "same" (the object of output leaf ``index``). ``chain`` are view
+    "alias" (the same without history), "number" (the Python number in output ``index``), "same" (the object of output
+    leaf ``index``). ``chain`` are view
     ops applied to it; ``creation`` says where they were taken (``storage.View``). ``requires_grad``: whether the leaf
     carries history; ``aliases``: another leaf has this output; ``inference``: it was made in inference mode;
     ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``).
@@ -112,6 +122,9 @@ class Results:
             k = self._shells[id(leaf)]
             if arguments[k].kind == "tensor":
                 return Place("argument", k)
+        alias_of = self._argument_behind(leaf, arguments)
+        if alias_of is not None:
+            return alias_of
         view = leaf._view
         if view is not None and view.base is not None and not _has_own_history(leaf):
             base, made = view.base, view.creation
@@ -132,6 +145,19 @@ class Results:
         index, known = self._result(leaf)
         inference = made_in_inference(leaf)
         return Place("result", index, requires_grad=has_history(leaf), aliases=known, inference=inference)
+
+    def _argument_behind(self, leaf: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place | None:
+        """Where a tensor without history shows an argument's memory (``detach``)."""
+        view, storage = leaf._view, leaf._storage
+        if view is None or view.base is not None or storage is None or leaf._requires_grad:
+            return None
+        for k, given in enumerate(arguments):
+            if given.kind == "tensor" and given.shell is not None and given.shell._storage is storage:
+                form = () if given.shell._view is None else given.shell._view.chain
+                assert given.value is not None
+                undone = taken_back(leaf, given.value.type, form) if form else ()
+                return Place("alias", k, chain=(*undone, *view.chain), creation=view.creation)
+        return None
 
     def _has_gaps(self, leaf: Tensor) -> bool:
         """Whether a view does not fill memory of its own: it is taken from the whole, as in eager mode."""
@@ -210,6 +236,8 @@ class Results:
                 mark_inference(t)
         elif kind == "argument":
             t = leaves[place.index]
+        elif kind == "alias":
+            t = alias(leaves[place.index])
         else:
             t = place.what
         if place.chain:
