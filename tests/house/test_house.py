@@ -123,3 +123,30 @@ def test_every_warning_is_about_the_users_line() -> None:
     """Only ``core.user_warnings`` calls ``warnings.warn``: it looks for that line."""
     callers = [name(path) for path in SOURCES if "warnings.warn(" in path.read_text(encoding="utf-8")]
     assert callers == ["src/autojit/core/user_warnings.py"]
+
+
+READS_HINTS = {  # why it may
+    "core/sizes.py",  # the arithmetic carries them on
+    "ir/concrete.py",  # the same for shapes and ops
+    "schedule/counts.py",  # the same
+    "jit/trace_sizes.py",  # makes them for sizes that a step counts
+    "ops/sources.py",  # the eager rule of the op that is a size
+    "tensor/tensor.py",  # stand-ins for strides, which all sizes from 2 on answer alike
+    "tensor/dispatch.py",  # the same
+    "tensor/memory_orders.py",  # the same
+}
+
+
+def _is_reading_hints(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in ("hint_of", "hinted")
+    return isinstance(node, ast.Attribute) and node.attr == "hint"
+
+
+def test_few_files_read_the_value_that_an_open_size_had_at_the_capture() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in SOURCES
+        if any(map(_is_reading_hints, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert found == READS_HINTS
