@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from autojit.autograd.function_context import BackwardCFunction, FunctionCtx, part_of
@@ -181,7 +182,7 @@ def call(cls: Any, arguments: Sequence[Any], options: dict[str, Any], fewest: in
     """
     now = state.__dict__
     if now["layers"]:
-        called = call_in_layer(cls, arguments, options, call)
+        called = call_in_layer(cls, arguments, options, partial(call, fewest=fewest))
         if called is not None:
             return called
     takes_context = cls.setup_context is _NO_SETUP

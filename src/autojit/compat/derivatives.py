@@ -60,9 +60,16 @@ def backward_method(
     retain_graph: bool | None = None,
     create_graph: bool | None = None,
     retain_variables: bool | None = None,
+    *,
+    grad_variables: Any = None,
 ) -> None:
-    """Add the derivative of this Variable to ``.grad`` of the leaves it depends on; see ``v0_3.backward``."""
-    backward(self, gradient, retain_graph, create_graph, retain_variables)
+    """Add the derivative of this Variable to ``.grad`` of the leaves it depends on; see ``v0_3.backward``.
+
+    ``grad_variables``: the name that the function of this name has for ``gradient``.
+    """
+    if grad_variables is not None and gradient is not None:
+        raise TypeError("backward() got both gradient and grad_variables, which mean the same")
+    backward(self, gradient if grad_variables is None else grad_variables, retain_graph, create_graph, retain_variables)
 
 
 def grad(

@@ -171,6 +171,12 @@ def _outside(frame: FrameType) -> SourceLocation:
     return SourceLocation(user.f_code, user.f_lasti, None if callee is None else _name_of(callee))
 
 
+def _is_generated(frame: FrameType) -> bool:
+    """Whether a frame runs a method that ``dataclasses`` wrote for a class of autojit's."""
+    own = str(frame.f_globals.get("__name__", "")).startswith("autojit.")
+    return own and frame.f_code.co_filename == "<string>"
+
+
 def _callee(start: FrameType) -> CodeType | None:
     """What the innermost frame of a user has called, where several frames only hand the call on."""
     found = _user_frame(start)
@@ -181,7 +187,7 @@ def _user_frame(start: FrameType) -> tuple[FrameType, FrameType | None] | None:
     """The innermost frame of a user, and autojit's that it called; frames that only hand calls on are not spoken of."""
     callee: FrameType | None = None
     frame: FrameType | None = start
-    while frame is not None and is_passed(frame.f_code):
+    while frame is not None and (is_passed(frame.f_code) or _is_generated(frame)):
         is_said = callee is None or _is_relay(callee.f_code) or not _is_relay(frame.f_code)
         if is_said and is_own(frame.f_code):
             callee = frame

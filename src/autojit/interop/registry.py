@@ -43,7 +43,7 @@ def tensor_of(x: Any) -> Any:
     """A tensor of what NumPy takes for an array: as NumPy's dtype says, tensors inside of lists keep their history."""
     if isinstance(x, Tensor):
         return x
-    if hasattr(x, "as_operand"):  # a number that a capture took from a tensor
+    if hasattr(type(x), "as_operand"):  # a number that a capture took from a tensor
         return x.as_operand()
     if isinstance(x, list | tuple) and holds_tensors(x):
         return joined(aj.stack, [tensor_of(part) for part in x])
@@ -54,7 +54,7 @@ def holds_tensors(x: Any) -> bool:
     """Whether a tensor is in nested lists or tuples."""
     if isinstance(x, list | tuple):
         return any(holds_tensors(part) for part in x)
-    return isinstance(x, Tensor) or hasattr(x, "as_operand")
+    return isinstance(x, Tensor) or hasattr(type(x), "as_operand")
 
 
 def joined(function: Function, parts: Sequence[Any], *arguments: Any, dtype: Any = None) -> Any:
@@ -131,7 +131,7 @@ def host(x: Any) -> Any:
         return x.__array__() if x.is_sparse else array_of(x.detach())
     if isinstance(x, list | tuple) and holds_tensors(x):
         return type(x)(host(part) for part in x)
-    if hasattr(x, "as_operand"):
+    if hasattr(type(x), "as_operand"):
         return host(x.as_operand())
     return x
 
@@ -140,7 +140,7 @@ def carries_more(x: Any) -> bool:
     """Whether a tensor has a gradient to lose, or no value yet, so that a NumPy array cannot stand for it."""
     if isinstance(x, list | tuple):
         return any(carries_more(part) for part in x)
-    if hasattr(x, "as_operand"):
+    if hasattr(type(x), "as_operand"):
         return True
     return isinstance(x, Tensor) and ((state.grad_enabled and wants_grad(x)) or x._array is None or bool(state.layers))
 

@@ -319,7 +319,7 @@ def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
     """TraceError for outputs that a later call could not give again."""
     known: set[Value] | None = None
     for leaf in outputs:
-        if hasattr(leaf, "__next__"):
+        if hasattr(type(leaf), "__next__"):
             raise TraceError(
                 "jit: the function returned a generator or iterator, which can be walked only once",
                 {"returned": type(leaf).__name__},

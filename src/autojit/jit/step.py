@@ -52,7 +52,6 @@ class Capture:
     output_tree: TreeSpec
     guards: list[Guard]
     kept: list[Any]
-    unguarded: list[str] = field(default_factory=list)  # what was read and is not compared, for `explain`
     inputs: list[Value] = field(init=False)  # of arguments: values, then gradients
     results: Results = field(init=False)
     effects: Effects = field(init=False)

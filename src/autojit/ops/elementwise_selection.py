@@ -215,7 +215,7 @@ def clamp_min(x: Operand, low: Any) -> Any:
     outside = lt(x, low)
     if not isinstance(low, NUMBERS):
         outside = logical_or(outside, isnan(low))
-    elif hasattr(low, "as_operand"):  # a number of a step: nobody knows here whether it is NaN
+    elif hasattr(type(low), "as_operand"):  # a number of a step: nobody knows here whether it is NaN
         outside = logical_or(outside, isnan(literal(x, low)))
     elif low != low:
         outside = ne(x, literal(x, low))
@@ -227,7 +227,7 @@ def clamp_max(x: Operand, high: Any) -> Any:
     outside = gt(x, high)
     if not isinstance(high, NUMBERS):
         outside = logical_or(outside, isnan(high))
-    elif hasattr(high, "as_operand"):  # a number of a step: nobody knows here whether it is NaN
+    elif hasattr(type(high), "as_operand"):  # a number of a step: nobody knows here whether it is NaN
         outside = logical_or(outside, isnan(literal(x, high)))
     elif high != high:
         outside = ne(x, literal(x, high))
@@ -260,7 +260,7 @@ def nan_to_num(x: Operand, nan: Any = 0.0, positive: Any = None, negative: Any =
 def lerp(start: Operand, end: Operand, weight: Any) -> Any:
     """``start + weight * (end - start)``, exact at both ends."""
     gap = sub(end, start)
-    if hasattr(weight, "as_operand"):  # a number of a step
+    if hasattr(type(weight), "as_operand"):  # a number of a step
         weight = literal(start, weight)
     if isinstance(weight, NUMBERS):
         share: Any = weight

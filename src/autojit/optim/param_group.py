@@ -32,7 +32,7 @@ def _is_number(value: object) -> bool:
 
 def _is_of_step(value: object) -> bool:
     """Whether it is a number that a captured step computes or takes as an argument."""
-    return hasattr(value, "as_operand")
+    return hasattr(type(value), "as_operand")
 
 
 def _sign(value: Any) -> tuple[int, bool]:

@@ -138,7 +138,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _is_float(value: Any) -> bool:
-    return hasattr(type(value), "__float__") or isinstance(value, complex) or hasattr(value, "as_operand")
+    return hasattr(type(value), "__float__") or isinstance(value, complex) or hasattr(type(value), "as_operand")
 
 
 def _all_of(test: Test) -> Test:

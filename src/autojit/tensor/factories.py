@@ -59,7 +59,7 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
     if isinstance(data, Tensor):
         found = clone(data.detach()) if copy else data
         return found if dtype is None else cast(found, dtype)
-    if is_symbolic(data) or hasattr(data, "as_operand"):
+    if is_symbolic(data) or hasattr(type(data), "as_operand"):
         made = _number_of_step(data)
         return made if dtype is None else cast(made, dtype)
     if isinstance(data, list | tuple) and _holds_tensors(data):
@@ -72,7 +72,7 @@ def _holds_tensors(data: Any) -> bool:
     while isinstance(data, list | tuple):
         if not data:
             return False
-        if any(isinstance(d, Tensor) or hasattr(d, "as_operand") for d in data):
+        if any(isinstance(d, Tensor) or hasattr(type(d), "as_operand") for d in data):
             return True
         data = data[0]
     return False
@@ -200,7 +200,7 @@ def full(
     size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """A value repeated in a shape."""
-    if is_symbolic(fill_value) or hasattr(fill_value, "as_operand"):
+    if is_symbolic(fill_value) or hasattr(type(fill_value), "as_operand"):
         fill_value = _number_of_step(fill_value)
     if isinstance(fill_value, Tensor):
         return finish(

@@ -182,7 +182,7 @@ def fmod(input: Any, other: Any) -> Tensor:
 
 def pow(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent``, elementwise. Integers to negative integer powers are refused, as in torch."""
-    if isinstance(exponent, NUMBERS) and isinstance(input, Tensor) and not hasattr(exponent, "as_operand"):
+    if isinstance(exponent, NUMBERS) and isinstance(input, Tensor) and not hasattr(type(exponent), "as_operand"):
         if type(exponent) is int and exponent == 2 and input._array is not None and input._array.dtype.kind == "f":
             return square_op(input)
         dtype = promote_with_number(type_of(input).dtype, exponent)

@@ -216,7 +216,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         if type_of(start).ndim or type_of(start).dtype.category != 1:
             raise UsageError("start must be an 0-dim integral Tensor.", {"start": start})
         start = start.item()
-    if state.trace is not None and any(hasattr(n, "as_size") for n in (start, length)):
+    if state.trace is not None and any(hasattr(type(n), "as_size") for n in (start, length)):
         return _counted_narrow(input, normalize_axis(dim, type_of(input).ndim, "narrow"), start, length)
     found: Tensor = ops.narrow(input, dim, as_extent(start), length)
     return found if found is not input else one_node(view(input, type_of(input).shape), input, "SliceBackward0")

@@ -321,7 +321,7 @@ def _bound(given: Any) -> Any:
         return given
     if isinstance(given, Tensor) and state.trace is not None and type_of(given).dtype.category == 1:
         given = given.item()
-    return given if hasattr(given, "as_size") else as_extent(given)
+    return given if hasattr(type(given), "as_size") else as_extent(given)
 
 
 def _counted_span(start: Any, stop: Any, extent: int) -> tuple[int, int]:
@@ -330,7 +330,7 @@ def _counted_span(start: Any, stop: Any, extent: int) -> tuple[int, int]:
     low, high = (
         _clipped(as_operand(n), length) for n in (0 if start is None else start, extent if stop is None else stop)
     )
-    first = low.item().as_size(extent) if hasattr(start, "as_size") else slice_span(start, None, 1, extent)[0]
+    first = low.item().as_size(extent) if hasattr(type(start), "as_size") else slice_span(start, None, 1, extent)[0]
     return first, first + clamp(high - low, min=0).item().as_size(extent - first)
 
 
@@ -361,7 +361,7 @@ class _Builder:
             self._tensor(item)
         elif isinstance(item, np.ndarray):
             self._known_mask(item)
-        elif hasattr(item, "as_size"):
+        elif hasattr(type(item), "as_size"):
             self._number(item)
         elif hasattr(item, "__index__"):
             self._integer(item if is_symbolic(item) else int(item.__index__()))
@@ -383,7 +383,7 @@ class _Builder:
         step = 1 if item.step is None else as_extent(item.step)
         if step <= 0:
             raise ArgumentError("step must be greater than zero", {"slice": item}, "use flip() for a reversed order")
-        if step == 1 and (hasattr(start, "as_size") or hasattr(stop, "as_size")):
+        if step == 1 and (hasattr(type(start), "as_size") or hasattr(type(stop), "as_size")):
             first, end = _counted_span(start, stop, extent)
         else:
             start, stop = (None if b is None else as_extent(b) for b in (start, stop))

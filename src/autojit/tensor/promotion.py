@@ -62,7 +62,7 @@ def as_operand(value: Any, what: str = "op") -> Tensor:
         return number(value, dtype_of_number(value))
     if isinstance(value, np.ndarray):
         return wrap(value)
-    if hasattr(value, "as_operand"):  # a number that a capture took from a tensor
+    if hasattr(type(value), "as_operand"):  # a number that a capture took from a tensor
         return value.as_operand()  # type: ignore[no-any-return]
     raise TypeError(f"{what}: expected a Tensor or a number, but got {type(value).__name__}")
 
