@@ -361,7 +361,7 @@ def literal_of(value: object, type: TensorType) -> Tensor:
     if state.trace is not None:
         if not type.shape:
             return number(value, type.dtype)
-        if is_symbolic(value) or hasattr(type(value), "as_operand"):
+        if is_symbolic(value) or hasattr(value.__class__, "as_operand"):
             return apply(BroadcastTo(type.shape), number(value, type.dtype))  # type: ignore[no-any-return]
         op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape)
         return wrap_value(state.trace.apply(op, ())[0])
@@ -377,7 +377,7 @@ def number(value: Any, dtype: DType) -> Tensor:
     if state.trace is not None:
         if is_symbolic(value):
             made = wrap_value(state.trace.size_value(value, dtype))
-        elif hasattr(type(value), "as_operand"):  # a number of the step
+        elif hasattr(value.__class__, "as_operand"):  # a number of the step
             made = wrap_value(value_of(value.as_operand().to(dtype)))
         else:
             made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, ()), ())[0])
