@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import autojit as aj
 from autojit.ir import evaluate
 from autojit.ops import (
     LinAlgError,
@@ -183,3 +184,15 @@ def test_triangles_and_diagonals_agree_with_numpy() -> None:
 def test_matrix_power_agrees_with_numpy(exponent: int) -> None:
     a = invertible(3, 3)
     np.testing.assert_allclose(run(lambda a: matrix_power(a, exponent), a), np.linalg.matrix_power(a, exponent))
+
+
+def test_second_derivatives_of_a_singular_determinant_are_not_finite_instead_of_an_error() -> None:
+    def curvature(a: Any) -> Any:
+        (slope,) = aj.autograd.grad(aj.linalg.det(a), a, create_graph=True)
+        return aj.autograd.grad(slope.square().sum(), a)[0]
+
+    singular = aj.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=aj.float64).requires_grad_()
+    regular = aj.tensor([[1.0, 2.0], [2.0, 5.0]], dtype=aj.float64).requires_grad_()
+    for second in (curvature, aj.jit(curvature)):
+        assert not second(singular).isfinite().any()
+        np.testing.assert_allclose(second(regular).numpy(), 2 * regular.detach().numpy(), rtol=1e-12)

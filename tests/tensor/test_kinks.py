@@ -128,3 +128,13 @@ def test_the_sign_of_nan_is_zero(dtype: Any) -> None:
 
 def test_the_median_of_nothing_is_nan() -> None:
     assert aj.tensor([]).median().isnan().item()
+
+
+def test_the_axes_of_a_number_move_nowhere_and_attention_of_no_width_is_even() -> None:
+    assert aj.tensor(3.0).movedim(0, -1).shape == ()
+    nothing, values = aj.ones(1, 2, 3, 0), aj.ones(1, 2, 3, 4)
+    for attend in (
+        aj.nn.functional.scaled_dot_product_attention,
+        aj.jit(aj.nn.functional.scaled_dot_product_attention),
+    ):
+        np.testing.assert_allclose(attend(nothing, nothing, values).numpy(), values.numpy(), rtol=1e-6)

@@ -171,7 +171,7 @@ def moveaxis(x: Operand, source: int | Sequence[int], destination: int | Sequenc
     order = [a for a in range(ndim) if a not in origins]
     for target, origin in sorted(zip(targets, origins, strict=True)):
         order.insert(target, origin)
-    return permute(x, order)
+    return permute(x, order[:ndim])  # of a number: the one axis it may name is none
 
 
 def select(x: Operand, axis: int, index: int) -> Any:

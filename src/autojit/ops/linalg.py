@@ -208,7 +208,7 @@ class Det(MatrixOp):
 class Cofactor(MatrixOp):
     """``det(a) * inv(a).T``, the gradient of the determinant, right for singular matrices too.
 
-    Its own derivative needs an invertible matrix.
+    Its own derivative is NaN for singular matrices, as in torch.
     """
 
     def result_type(self, a: TensorType) -> TensorType:
@@ -220,7 +220,7 @@ class Cofactor(MatrixOp):
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         # c = det(a) b with b = inv(a).T, so c_dot = (b : a_dot) c - b a_dot.T c, and c = det(a) b
-        b = _transposed_inverse(primals[0])
+        b = apply("div", result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
         inner = apply("sum", apply("mul", y_bar, conjugate(result)), axes=(y_bar.spec.ndim - 2, y_bar.spec.ndim - 1))
         first = apply("mul", _as_matrices(inner), conjugate(b))
         second = matmul(matmul(conjugate(result), _transpose(y_bar)), conjugate(b))
@@ -230,7 +230,7 @@ class Cofactor(MatrixOp):
         (a_dot,) = tangents
         if a_dot is None:
             return None
-        b = _transposed_inverse(primals[0])
+        b = apply("div", result, _as_matrices(bind(Det(), primals[0])))  # of a singular matrix NaN, no error
         inner = apply("sum", apply("mul", b, a_dot), axes=(b.spec.ndim - 2, b.spec.ndim - 1))
         first = apply("mul", _as_matrices(inner), result)
         return apply("sub", first, matmul(matmul(b, _transpose(a_dot)), result))

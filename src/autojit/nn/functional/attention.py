@@ -59,7 +59,8 @@ def _attention_weights(
     query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, scale: float | None
 ) -> Tensor:
     """softmax over keys; every row sums to 1, or is all zero when a mask removes every key."""
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    width = query.shape[-1]
+    factor = scale if scale is not None else 1.0 / math.sqrt(width) if width else 1.0  # of no terms: any
     scores = aj.matmul(query * factor, key.transpose(-2, -1))
     if is_causal:
         # every row keeps at least key 0, so no row is empty
