@@ -49,7 +49,7 @@ from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
 from autojit.jit.traced_math import traced_math
-from autojit.jit.verify import run_verified
+from autojit.jit.verify import Comparison, run_verified
 from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import Reentered
@@ -69,7 +69,9 @@ class JitFunction:
 
     is_named_by_function = True  # messages speak of the function, not of this class
 
-    def __init__(self, function: Callable[..., Any], verify: str | None = None, dynamic: bool | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], verify: str | int | None = None, dynamic: bool | None = None
+    ) -> None:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise TraceError(
                 "jit: generators and coroutines cannot be captured as one step",
@@ -87,9 +89,11 @@ class JitFunction:
         self.gathering = Gathering()
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
-        self._entries: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
+        self._installed: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
+        self.comparison = None if verify in (None, "first") else Comparison(verify)
+        self._entries = self._installed if self.comparison is None else [self._compared] * 4
         self.natives: list[NativeStep] = []
-        self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._entries]  # replaced, never changed
+        self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self._lock = new_lock()
 
@@ -152,7 +156,7 @@ class JitFunction:
         if state.anomaly or state.autocast is not None:
             return self._slow(*args, **kwargs)
         mode = self._mode()
-        last = self._entries[mode]
+        last = self._installed[mode]
         packed = in_row_major(args, kwargs)
         given, named = (args, kwargs) if packed is None else (packed.args, packed.kwargs)
         for native in self._recent[mode]:
@@ -161,11 +165,23 @@ class JitFunction:
             with suppress(Reentered):
                 found = native.attempt(*given, **named)
                 if type(found) is not Refusal:
-                    self._entries[mode] = native.call
+                    self._installed[mode] = native.call
                     return found
         return self._slow(*args, **kwargs)
 
     # -- a call through Python
+
+    def _compared(self, *args: Any, **kwargs: Any) -> Any:
+        """A call of a function some or all of whose calls are compared with eager ones."""
+        assert self.comparison is not None
+        if self.comparison.is_due():
+            with self._lock:
+                return self.comparison.run(self.function, self._uncompared, args, kwargs)
+        return self._uncompared(*args, **kwargs)
+
+    def _uncompared(self, *args: Any, **kwargs: Any) -> Any:
+        entry = self._installed[state.grad_enabled + 2 * state.inference]
+        return self._slow(*args, **kwargs) if entry is None else entry(*args, **kwargs)
 
     def _slow(self, *args: Any, **kwargs: Any) -> Any:
         now = state.__dict__
@@ -228,8 +244,8 @@ class JitFunction:
         self.rebinding = Rebinding(self.function, known, draws, self._released) if is_wrapped else None
         self.roots.clear()
         self.open_numbers.clear()
-        self._entries = [None] * 4
-        self._recent = [() for _ in self._entries]
+        self._installed[:] = [None] * 4
+        self._recent = [() for _ in self._installed]
         self.counts.note(f"{found.why}: {', '.join(found.names())}")
 
     def _through_python(self, args: Any, kwargs: Any) -> Any:
@@ -277,7 +293,7 @@ class JitFunction:
             branch = node.children.setdefault(outcome.tobytes(), [])
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Any:
-        if self.verify is not None and step.calls == 0:
+        if self.verify == "first" and step.calls == 0:
             result = run_verified(self.rebinding or self.function, step, call.leaves, arrays)
         else:
             result = step.run(call.leaves, arrays)
@@ -423,7 +439,7 @@ class JitFunction:
         if state.anomaly or state.autocast is not None:
             return  # its steps are looked for in ``_slow``
         if not can_be_native(step) or step.capture.modes_left is not None:
-            self._entries[mode] = None
+            self._installed[mode] = None
             return
         native = step.entry
         if native is None or not native.fits(leaves):
@@ -434,7 +450,7 @@ class JitFunction:
             self._recent[mode] = (native, *others)[:RECENT_LIMIT]
         else:
             native.refresh(epoch)
-        self._entries[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
+        self._installed[mode] = native.call if self.rebinding is None else self.rebinding.around(native)
 
     # -- telling
 
@@ -465,13 +481,16 @@ class JitFunction:
         return self.newest
 
 
-def jit(function: Callable[..., Any] | None = None, *, verify: str | None = None, dynamic: bool | None = None) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None, *, verify: str | int | None = None, dynamic: bool | None = None
+) -> Any:
     """Compile a function of tensors: the whole step, with ``backward`` and optimiser, becomes one native call.
 
     Args:
         function: any Python function over Tensors, arrays, numbers and nests of them; state it reaches (parameters,
             buffers, optimiser state) is updated in place.
-        verify: "first" compares outputs and updated state with eager execution after each compile.
+        verify: "first" compares outputs and updated state with eager execution after each compile; "always" compares
+            every call, and n every n-th, native ones included, with everything that the function can reach.
         dynamic: None leaves the sizes of arguments open that change from call to call, True all of them from the
             first call on, False none.
 
@@ -486,8 +505,8 @@ def jit(function: Callable[..., Any] | None = None, *, verify: str | None = None
         >>> double(aj.tensor([1.0, 2.0]))
         tensor([2., 4.])
     """
-    if verify not in (None, "first"):
-        raise ValueError(f'jit: verify must be None or "first", not {verify!r}')
+    if verify not in (None, "first", "always") and not (type(verify) is int and verify > 0):
+        raise ValueError(f'jit: verify must be None, "first", "always" or a number of calls, not {verify!r}')
     if function is None:
         return lambda f: JitFunction(f, verify, dynamic).as_module()
     return JitFunction(function, verify, dynamic).as_module()

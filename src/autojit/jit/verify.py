@@ -1,19 +1,33 @@
-"""``verify="first"``: the first compiled call is compared with eager execution, outputs and state."""
+"""Compiled calls compared with eager ones.
+
+``verify="first"`` compares the first run of every compiled step with eager execution, outputs and state. ``"always"``
+and ``n`` compare every call, or every n-th, as the caller sees it: native entries, guards and rings take part. The
+function runs eagerly, everything it can reach is put back (``reachable``), the compiled call runs on the same objects,
+and what both have left is compared part by part. So the reference never shares memory with the step, hooks and
+optimisers run as they are, and random numbers are drawn from the same states. What the function does elsewhere (prints,
+files) happens twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autojit.core.errors import TraceError
 from autojit.jit.pytree import flatten
+from autojit.jit.reachable import PLACES, RANDOM, Saved, Walk, world_of
 from autojit.jit.step import CompiledStep
-from autojit.tensor.state import reference_only
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.state import guard_epoch, reference_only, set_inference, state
+from autojit.tensor.tensor import StepGradient, Tensor, type_of
 
 RELATIVE = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 5e-2, "complex64": 1e-4, "complex128": 1e-9}
+
+LEAST_SCALE = 1e-3
+"""Terms of order one that cancel (the gradient of a bias before batch norm) leave some roundings of one, not of 0."""
 
 
 def run_verified(function: Any, step: CompiledStep, leaves: list[Any], arrays: Sequence[Any]) -> Any:
@@ -70,16 +84,159 @@ class _State:
                 _compare(f"gradient {k}", a, b)
 
 
+class Comparison:
+    """Which calls of one function are compared, and how."""
+
+    def __init__(self, verify: str | int | None) -> None:
+        self.verify = verify
+        self.every = verify if isinstance(verify, int) else 1
+        self.calls = 0
+
+    def is_due(self) -> bool:
+        """Whether this call is compared; asked once a call."""
+        self.calls += 1
+        return (self.calls - 1) % self.every == 0
+
+    def run(self, function: Callable[..., Any], compiled: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The result of the compiled call.
+
+        Raises:
+            TraceError: it differs from what eager execution gives and leaves; the message names where.
+        """
+        roots = world_of(function, args, kwargs)
+        saved = Saved(Walk(roots))
+        modes = state.grad_enabled, state.inference, state.detour
+        epoch = int(guard_epoch[0])
+        try:
+            state.detour = "eager"
+            with reference_only():
+                result, error = _outcome(function, args, kwargs)
+            eager = _picture(roots, result, saved)
+        finally:
+            result = None  # whatever the reference made is gone when the step runs
+            state.grad_enabled, inference, state.detour = modes
+            set_inference(inference)
+            saved.restore()
+            if threading.active_count() == 1:
+                guard_epoch[0] = epoch  # everything is as it was, so guards need no second look that would hide a fault
+        result, raised = _outcome(compiled, args, kwargs)
+        if isinstance(raised, TraceError):
+            raise raised
+        if type(raised) is not type(error):
+            self._differ(
+                "the call", f"{'another' if error else 'no'} error in eager mode", repr(error), repr(raised), raised
+            )
+        self._compare(eager, _picture(roots, result, saved))
+        if raised is not None:
+            raise raised
+        return result
+
+    def _compare(self, eager: dict[str, Any], compiled: dict[str, Any]) -> None:
+        for path, expected in eager.items():
+            if path not in compiled:
+                self._differ(path, "is there in eager mode only", _shown(expected), "nothing")
+            found = compiled[path]
+            for what, a in expected.items():
+                b = found.get(what)
+                if not _agree(a, b):
+                    self._differ(path, f"{what} differs from eager mode", _brief(a), _brief(b))
+        more = next((path for path in compiled if path not in eager), None)
+        if more is not None:
+            self._differ(more, "is there in the compiled call only", "nothing", _shown(compiled[more]))
+
+    def _differ(self, path: str, what: str, eager: str, compiled: str, cause: BaseException | None = None) -> None:
+        facts = {"eager": eager, "compiled": compiled, "call": self.calls}
+        raise TraceError(
+            f"jit(verify={self.verify!r}): {path}: {what}", facts, "report it with the function: this is a defect"
+        ) from cause
+
+
+def _outcome(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Exception | None]:
+    try:
+        return function(*args, **kwargs), None
+    except Exception as error:
+        return None, error
+
+
+def _picture(roots: list[tuple[str, Any]], result: Any, saved: Saved) -> dict[str, dict[str, Any]]:
+    """What can be reached now, by path: facts with copies of all values."""
+    walk = Walk([*roots, ("result", result)])
+    versions = saved.versions()
+    picture: dict[str, dict[str, Any]] = {path: {"object": first} for path, first in walk.aliases}
+    for part in walk.parts:
+        value = part.value
+        if isinstance(value, Tensor):
+            picture[part.path] = _of_tensor(value, part.content, {} if part.path.endswith(".grad") else versions)
+        elif isinstance(value, np.ndarray):
+            picture[part.path] = {"value": part.content}
+        elif isinstance(value, dict):
+            keys = [key if isinstance(key, str | int) else type(key).__name__ for key in value]
+            picture.setdefault(part.path, {})["keys"] = keys
+        elif isinstance(value, RANDOM):
+            picture[part.path] = {"state": pickle.dumps(part.content)}
+        elif isinstance(value, tuple | list | set) or type(value).__name__ == "deque":
+            picture[part.path] = {"type": type(value).__name__, "length": len(value)}
+        elif not isinstance(value, PLACES) and type(value).__name__ != "cell":
+            picture.setdefault(part.path, {})["value"] = value
+    picture["gradient modes"] = {"value": (state.grad_enabled, state.inference)}
+    return picture
+
+
+def _of_tensor(t: Tensor, content: Any, versions: dict[int, int]) -> dict[str, Any]:
+    """What a caller can see of a tensor."""
+    facts: dict[str, Any] = {
+        "class": "Tensor" if isinstance(t, StepGradient) else type(t).__name__,
+        "type": str(type_of(t)),
+        "requires_grad": t._requires_grad,
+        "is_leaf": t._grad_fn is None,
+    }
+    if content is not None:
+        facts["value"] = content
+        facts["strides"] = tuple(
+            step for step, extent in zip(t._array.strides, t._array.shape, strict=True) if extent > 1 and content.size
+        )
+    if id(t) in versions:  # eager mode counts every change, a step one
+        facts["changed"] = (0 if t._storage is None else t._storage.version) != versions[id(t)]
+    return facts
+
+
+def _agree(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if a.dtype.kind not in "fcV" and str(a.dtype) not in RELATIVE:
+            return bool(np.array_equal(a, b))
+        return is_close(a, b, LEAST_SCALE)
+    if isinstance(a, float) and isinstance(b, float):
+        return is_close(np.array(a, np.float32), np.array(b, np.float32))  # it may come of a float32 value
+    return type(a) is type(b) and bool(a == b)
+
+
+def _brief(value: Any) -> str:
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _shown(facts: dict[str, Any]) -> str:
+    return _brief(facts.get("type", facts.get("value", facts)))
+
+
+def is_close(eager: Any, compiled: Any, least_scale: float = 1e-30) -> bool:
+    """Whether two arrays of one type agree to rounding: relative to the largest finite element, or ``least_scale``."""
+    tolerance = RELATIVE.get(str(eager.dtype), 0.0)
+    wide = np.complex128 if eager.dtype.kind == "c" else np.float64
+    a, b = eager.astype(wide), compiled.astype(wide)
+    scale = max(float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a))), least_scale)
+    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True))
+
+
 def _compare(what: str, eager: Any, compiled: Any) -> None:
     if eager.shape != compiled.shape or eager.dtype != compiled.dtype:
         raise TraceError(
             f"jit(verify='first'): {what} has another type than in eager mode",
             {"eager": f"{eager.dtype}{list(eager.shape)}", "compiled": f"{compiled.dtype}{list(compiled.shape)}"},
         )
-    tolerance = RELATIVE.get(str(eager.dtype), 0.0)
-    wide = np.complex128 if eager.dtype.kind == "c" else np.float64
-    a, b = eager.astype(wide), compiled.astype(wide)
-    scale = max(float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a))), 1e-30)
-    if not np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
-        worst = float(np.nanmax(np.abs(a - b)))
+    if not is_close(eager, compiled):
+        wide = np.complex128 if eager.dtype.kind == "c" else np.float64
+        worst = float(np.nanmax(np.abs(eager.astype(wide) - compiled.astype(wide))))
         raise TraceError(f"jit(verify='first'): {what} differs from eager", {"largest difference": worst})

@@ -1,0 +1,367 @@
+"""Everything a function can reach and change: walked once to be put back, and again to be compared.
+
+The walk follows closures, the globals that code names, attributes, containers and tensors, and gives each part the name
+a user would write. It knows nothing of captures, so it also sees what a capture has overlooked. Objects of libraries
+and autojit's own machinery are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from autojit.jit.guards import PRIMITIVES, is_foreign, is_own_class
+from autojit.tensor.random import default_generator
+from autojit.tensor.tensor import StepGradient, Tensor
+
+DEEPEST = 60
+_OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "tensor.random", "utils", "distributions"))
+"""autojit's own objects that users see as state of theirs; the others are machinery and caches."""
+_UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in", "_jit_methods"})  # of steps that run compiled: differ
+_SLOTS = (
+    "_array", "_value", "_type", "_requires_grad", "_grad_fn", "_output_nr", "_grad", "_accumulator", "_retains_grad",
+    "_storage", "_view",
+)  # fmt: skip
+
+
+@dataclass(eq=False)
+class Part:
+    """One thing the walk has met: where, what, and what it holds."""
+
+    path: str
+    value: Any
+    content: Any = None  # a copy: of an array, the items of a container
+
+
+class Walk:
+    """The parts that can be reached from some roots, in an order that depends on nothing but the program."""
+
+    def __init__(self, roots: list[tuple[str, Any]]) -> None:
+        self.parts: list[Part] = []
+        self.first: dict[int, str] = {}
+        self.aliases: list[tuple[str, str]] = []  # (path, the path under which the same object was met first)
+        self._codes: set[CodeType] = set()
+        for path, value in roots:
+            self._visit(path, value, 0)
+
+    def _visit(self, path: str, value: Any, depth: int) -> None:
+        if isinstance(value, PRIMITIVES):
+            self.parts.append(Part(path, value))
+            return
+        if depth > DEEPEST:
+            return
+        if isinstance(value, tuple):
+            self.parts.append(Part(path, value, type(value)))
+            for k, item in enumerate(value):
+                self._visit(f"{path}[{k}]", item, depth + 1)
+            return
+        if id(value) in self.first:
+            self.aliases.append((path, self.first[id(value)]))
+            return
+        self.first[id(value)] = path
+        for kinds, visit in _VISITS:
+            if isinstance(value, kinds):
+                visit(self, path, value, depth + 1)
+                return
+        self._instance(path, value, depth + 1)
+
+    def _tensor(self, path: str, t: Tensor, depth: int) -> None:
+        array = t._array
+        self.parts.append(Part(path, t, array.copy(order="K") if isinstance(array, np.ndarray) else None))
+        for hooks in t._leaf_hooks or ():
+            for hook in hooks.values():
+                self._visit(f"a hook of {path}", hook, depth)
+        if t._grad is not None:
+            self._visit(f"{path}.grad", t._grad, depth)
+        if t.__dict__:
+            self._visit(f"vars({path})", t.__dict__, depth)
+
+    def _array(self, path: str, array: Any, depth: int) -> None:
+        self.parts.append(Part(path, array, array.copy(order="K")))
+
+    def _dict(self, path: str, table: dict[Any, Any], depth: int) -> None:
+        self.parts.append(Part(path, table, dict(table)))
+        for k, (key, item) in enumerate(table.items()):
+            if key not in _UNSEEN if isinstance(key, str) else True:
+                self._visit(f"{path}[{key!r}]" if isinstance(key, PRIMITIVES) else f"{path}[key {k}]", item, depth)
+
+    def _sequence(self, path: str, items: Any, depth: int) -> None:
+        self.parts.append(Part(path, items, list(items)))
+        for k, item in enumerate(items):
+            self._visit(f"{path}[{k}]", item, depth)
+
+    def _set(self, path: str, items: set[Any], depth: int) -> None:
+        self.parts.append(Part(path, items, set(items)))
+
+    def _cell(self, path: str, cell: CellType, depth: int) -> None:
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            return
+        self.parts.append(Part(path, cell, content))
+        self._visit(path, content, depth)
+
+    def _method(self, path: str, method: MethodType, depth: int) -> None:
+        self._visit("self" if depth <= 1 else f"{path}.self", method.__self__, depth)
+        self._visit(path, method.__func__, depth)
+
+    def _partial(self, path: str, partial: functools.partial[Any], depth: int) -> None:
+        self._visit(path, partial.func, depth)
+        self._visit(f"{path}.args", (*partial.args, *partial.keywords.values()), depth)
+
+    def _function(self, path: str, function: FunctionType, depth: int) -> None:
+        code = function.__code__
+        wrapped = getattr(function, "__wrapped__", None)
+        if wrapped is not None:
+            self._visit(path, wrapped, depth)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self._visit(name, cell, depth)
+        if is_foreign(code):
+            return
+        self._visit(f"defaults of {function.__name__}", function.__defaults__ or (), depth)
+        names = sorted(set(_names(code)))
+        for name in names:
+            if name in function.__globals__:
+                self._global(name, function.__globals__, names, depth)
+
+    def _global(self, name: str, table: dict[str, Any], names: list[str], depth: int) -> None:
+        value = table[name]
+        if isinstance(value, ModuleType):
+            module = vars(value)
+            if _is_users(value.__name__) and id(value) not in self.first:
+                self.first[id(value)] = name
+                for attribute in names:
+                    if attribute in module:
+                        self._global(attribute, module, names, depth + 1)
+            return
+        self.parts.append(Part(f"global {name}", _Entry(table, name), value))
+        self._visit(name, value, depth)
+
+    def _class(self, path: str, cls: type, depth: int) -> None:
+        if not _is_users(cls.__module__):
+            return
+        for base in reversed(cls.__mro__):
+            if not _is_users(base.__module__):
+                continue
+            for name, member in vars(base).items():
+                function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+                if isinstance(function, FunctionType):
+                    self._visit(f"{path}.{name}", function, depth)
+                elif not name.startswith("__") and isinstance(member, (*PRIMITIVES, list, dict, set, Tensor, tuple)):
+                    self.parts.append(Part(f"{path}.{name}", _ClassEntry(base, name), member))
+                    self._visit(f"{path}.{name}", member, depth)
+
+    def _random(self, path: str, source: Any, depth: int) -> None:
+        self.parts.append(Part(path, source, _state_of(source)))
+
+    def _instance(self, path: str, value: Any, depth: int) -> None:
+        cls = type(value)
+        if cls.__name__ == "JitFunction" and is_own_class(cls):
+            self._visit(path, value.function, depth)
+            return
+        if not (cls.__module__.startswith(_OWN_STATE) or _is_users(cls.__module__)):
+            return
+        self._visit(cls.__name__, cls, depth)
+        table = getattr(value, "__dict__", None)
+        if isinstance(table, dict):
+            self.parts.append(Part(path, table, dict(table)))
+            for name, item in list(table.items()):
+                if name not in _UNSEEN:
+                    self._visit(f"{path}.{name}", item, depth)
+        for name in _slots_of(cls):
+            if hasattr(value, name):
+                self.parts.append(Part(f"{path}.{name}", _Slot(value, name), getattr(value, name)))
+                self._visit(f"{path}.{name}", getattr(value, name), depth)
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """A name in a table of globals."""
+
+    table: dict[str, Any]
+    name: str
+
+    def write(self, value: Any) -> None:
+        self.table[self.name] = value
+
+    def read(self) -> Any:
+        return self.table.get(self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class _ClassEntry:
+    """An attribute of a class."""
+
+    cls: type
+    name: str
+
+    def write(self, value: Any) -> None:
+        setattr(self.cls, self.name, value)
+
+    def read(self) -> Any:
+        return vars(self.cls).get(self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class _Slot:
+    """A slot of an object without dictionary."""
+
+    holder: Any
+    name: str
+
+    def write(self, value: Any) -> None:
+        object.__setattr__(self.holder, self.name, value)
+
+    def read(self) -> Any:
+        return getattr(self.holder, self.name, None)
+
+
+PLACES = (_Entry, _ClassEntry, _Slot)
+RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
+_VISITS: tuple[tuple[Any, Callable[..., None]], ...] = (
+    (Tensor, Walk._tensor),
+    (np.ndarray, Walk._array),
+    (dict, Walk._dict),
+    ((list, deque), Walk._sequence),
+    (set, Walk._set),
+    (CellType, Walk._cell),
+    (MethodType, Walk._method),
+    (functools.partial, Walk._partial),
+    (FunctionType, Walk._function),
+    (type, Walk._class),
+    (RANDOM, Walk._random),
+    (ModuleType, lambda *_: None),
+)
+
+
+def world_of(function: Any, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+    """The roots of a call: its arguments, the function, and the sources of random numbers."""
+    roots: list[tuple[str, Any]] = [(f"argument {k}", value) for k, value in enumerate(args)]
+    roots += [(f"argument {name}", value) for name, value in kwargs.items()]
+    roots.append(("function", function))
+    roots += [("the default generator", default_generator), ("random", random._inst)]
+    roots.append(("numpy.random", np.random.mtrand._rand))
+    return roots
+
+
+def _state_of(source: Any) -> Any:
+    if isinstance(source, random.Random):
+        return source.getstate()
+    return source.bit_generator.state if isinstance(source, np.random.Generator) else source.get_state(legacy=False)
+
+
+def _is_users(module: str) -> bool:
+    root = module.partition(".")[0]
+    if root == "__main__":
+        return True
+    found = sys.modules.get(module)
+    path = getattr(found, "__file__", None) or ""
+    return root != "autojit" and root not in sys.stdlib_module_names and "site-packages" not in path
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _slots_of(cls: type) -> list[str]:
+    if not _is_users(cls.__module__):
+        return []
+    found: list[str] = []
+    for base in cls.__mro__:
+        slots = vars(base).get("__slots__", ())
+        found += [slots] if isinstance(slots, str) else list(slots)
+    return [name for name in found if name not in ("__dict__", "__weakref__")]
+
+
+class Saved:
+    """The parts of a walk with what is needed to put them back as they were."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+        self.tensors = [_SavedTensor(p.value, p.content) for p in walk.parts if isinstance(p.value, Tensor)]
+
+    def versions(self) -> dict[int, int]:
+        """How often the memory of tensors had been changed, by id of the tensor."""
+        return {id(s.t): 0 if s.storage is None else s.storage[1] for s in self.tensors}
+
+    def restore(self) -> None:
+        """Put everything back: containers first, which hold the tensors."""
+        for part in self.walk.parts:
+            value, content = part.value, part.content
+            if isinstance(value, dict):
+                _restore_dict(value, content)
+            elif isinstance(value, list):
+                if len(value) != len(content) or any(a is not b for a, b in zip(value, content, strict=True)):
+                    list.__setitem__(value, slice(None), content)
+            elif isinstance(value, deque | set):
+                value.clear()
+                value.extend(content) if isinstance(value, deque) else value.update(content)
+            elif isinstance(value, CellType):
+                value.cell_contents = content
+            elif isinstance(value, PLACES):
+                if value.read() is not content:
+                    value.write(content)
+            elif isinstance(value, np.ndarray):
+                if value.flags.writeable:
+                    value[...] = content
+            elif isinstance(value, RANDOM):
+                _restore_random(value, content)
+        for saved in self.tensors:
+            saved.restore()
+
+
+class _SavedTensor:
+    def __init__(self, t: Tensor, content: Any) -> None:
+        self.t = t
+        self.content = content
+        self.slots = [(name, getattr(t, name)) for name in _SLOTS]
+        self.hooks = None if t._leaf_hooks is None else [dict(hooks) for hooks in t._leaf_hooks]
+        self.lent = getattr(t, "is_lent", None)
+        storage = t._storage
+        self.storage = (
+            None if storage is None else (storage.array, storage.version, storage.changed_by, storage.changed_at)
+        )
+
+    def restore(self) -> None:
+        t = self.t
+        for name, value in self.slots:
+            if getattr(t, name) is not value:
+                setattr(t, name, value)
+        if self.hooks is not None and t._leaf_hooks is not None:
+            for hooks, kept in zip(t._leaf_hooks, self.hooks, strict=True):
+                _restore_dict(hooks, kept)
+        if isinstance(t, StepGradient) and self.lent is not None:
+            t.is_lent = self.lent
+        storage = t._storage
+        if storage is not None and self.storage is not None:
+            storage.array, storage.version, storage.changed_by, storage.changed_at = self.storage
+        if isinstance(t._array, np.ndarray) and t._array.flags.writeable and self.content is not None:
+            t._array[...] = self.content
+
+
+def _restore_dict(table: dict[Any, Any], content: dict[Any, Any]) -> None:
+    same = len(table) == len(content) and all(a is b for a, b in zip(table, content, strict=True))
+    if same and all(table[key] is content[key] for key in content):
+        return
+    dict.clear(table)
+    dict.update(table, content)
+
+
+def _restore_random(source: Any, content: Any) -> None:
+    if isinstance(source, random.Random):
+        source.setstate(content)
+    elif isinstance(source, np.random.Generator):
+        source.bit_generator.state = content
+    else:
+        source.set_state(content)

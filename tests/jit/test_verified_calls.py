@@ -1,0 +1,195 @@
+"""``verify="always"`` and ``verify=n``: no alarm where compiled is eager, and every planted fault is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+from autojit.core.errors import TraceError
+from autojit.jit import effects, following, native, step, step_gradients
+from tests.jit.test_recycled_memory import _run as gradients_between_calls
+from tests.optim.training_programs import Program
+
+
+def _always(function: Callable[..., Any]) -> Any:
+    return aj.jit(function, verify="always")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_training_raises_no_alarm(seed: int) -> None:
+    Program(seed, _always).run()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_gradients_between_calls_raise_no_alarm(seed: int) -> None:
+    found = gradients_between_calls(seed, _always)
+    assert found == gradients_between_calls(seed, lambda function: function)
+
+
+class _Model(aj.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = aj.nn.Sequential(
+            aj.nn.Linear(3, 4), aj.nn.BatchNorm1d(4), aj.nn.Dropout(0.5), aj.nn.Tanh(), aj.nn.Linear(4, 2)
+        )
+        self.seen = 0
+
+    def forward(self, x: aj.Tensor) -> aj.Tensor:
+        self.seen += 1
+        return self.layers(x)
+
+
+@pytest.mark.parametrize("verify", ["always", 3])
+def test_a_model_with_random_numbers_buffers_and_counters_goes_on_as_without(verify: Any) -> None:
+    def run(**options: Any) -> Any:
+        aj.manual_seed(0)
+        model = _Model()
+        optimizer = aj.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        model.layers[0].weight.register_hook(lambda g: g * 2)
+
+        def function(x: aj.Tensor) -> aj.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        compiled = aj.jit(function, **options)
+        losses = [compiled(aj.randn(5, 3)).item() for _ in range(7)]
+        return losses, model.seen, compiled.stats()
+
+    losses, seen, stats = run(verify=verify)
+    expected, _, _ = run()
+    assert losses == expected
+    assert seen == 7
+    assert stats["native_calls"] >= 3  # what is compared is what runs without comparison
+
+
+def _sgd(**options: Any) -> tuple[Any, Any, Any]:
+    w = aj.tensor([1.0, -2.0], requires_grad=True)
+    optimizer = aj.optim.SGD([w], lr=0.1, momentum=0.9)
+
+    def function(x: aj.Tensor) -> aj.Tensor:
+        optimizer.zero_grad()
+        loss = ((x * w) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return w, optimizer, aj.jit(function, **options)
+
+
+def test_state_that_is_not_followed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following.Holder, "places", lambda self, may_begin: [])
+    _, optimizer, compiled = _sgd(verify="always")
+    saved = optimizer.state_dict()
+    for _ in range(3):
+        compiled(aj.ones(2))
+    optimizer.load_state_dict(saved)
+    with pytest.raises(TraceError, match=r"jit\(verify='always'\): .*differs from eager|only"):
+        for _ in range(3):
+            compiled(aj.ones(2))
+
+
+def test_gradients_that_are_not_followed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "follow", lambda places, state: (None, {}))
+    w, v = aj.ones(2, requires_grad=True), aj.ones(2, requires_grad=True)
+    compiled = _always(lambda x: (w * x + 2 * v * x).sum().backward())
+    with pytest.raises(TraceError, match=r"grad: .* differs"):
+        for _ in range(6):
+            compiled(aj.ones(2))
+            w.grad, v.grad = v.grad, w.grad
+
+
+def test_a_gradient_that_somebody_holds_and_is_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def adopted(self: Any, state: Any) -> bool:
+        self.tensor = self.leaf._grad
+        return False
+
+    monkeypatch.setattr(step_gradients.ReplacedGradient, "prepare", adopted)
+    w = aj.ones(2, requires_grad=True)
+    w.grad = aj.ones(2)
+    held = [w.grad]
+
+    def function(x: aj.Tensor) -> aj.Tensor:
+        w.grad = w.grad * 0.5 + x
+        return x * len(held)
+
+    with pytest.raises(TraceError, match=r"held\[0\]: value differs|w\.grad: object differs|w\.grad: .* only"):
+        _always(function)(aj.ones(2))
+
+
+def test_arguments_that_are_one_are_named_though_only_native_code_errs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_identities", lambda arguments: ())
+    compiled = _always(lambda a, b: aj.autograd.grad((a * b).sum(), [a, b]))
+    x, y = aj.ones(2, requires_grad=True), aj.ones(2, requires_grad=True)
+    compiled(x, y)
+    compiled(x, y)
+    with pytest.raises(TraceError, match=r"result\[[01]\]: (value|object) differs"):
+        compiled(x, x)
+
+
+def test_a_history_that_is_lost_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "_kept", lambda t: aj.tensor(t.detach().numpy().copy()))
+    w = aj.ones(2, requires_grad=True)
+
+    def function(x: aj.Tensor) -> aj.Tensor:
+        w.data.mul_(2)
+        return (w * w * x).sum()
+
+    with pytest.raises(TraceError, match="result: requires_grad differs"):
+        _always(function)(aj.ones(2))
+
+
+def test_versions_and_strides_and_errors_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = aj.ones(3)
+    with monkeypatch.context() as planted:
+        planted.setattr(effects.Effects, "count_versions", lambda self, leaves: None)
+        with pytest.raises(TraceError, match="kept: changed differs"):
+            _always(lambda x: kept.add_(x).sum())(aj.ones(3))
+    original = step.CompiledStep.run
+
+    def strided(self: Any, leaves: Any, arrays: Any) -> Any:
+        found = original(self, leaves, arrays)
+        return aj.from_numpy(np.asfortranarray(found.numpy()))
+
+    monkeypatch.setattr(step.CompiledStep, "run", strided)
+    with pytest.raises(TraceError, match="result: strides differs"):
+        _always(lambda x: x + 1)(aj.ones(3, 4))
+
+    def failing(self: Any, leaves: Any, arrays: Any) -> Any:
+        raise ValueError("planted")
+
+    monkeypatch.setattr(step.CompiledStep, "run", failing)
+    with pytest.raises(TraceError, match="the call: no error in eager mode"):
+        _always(lambda x: x + 1)(aj.ones(3))
+
+
+def test_only_every_nth_call_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_identities", lambda arguments: ())
+    compiled = aj.jit(lambda a, b: aj.autograd.grad((a * b).sum(), [a, b]), verify=3)
+    x, y = aj.ones(2, requires_grad=True), aj.ones(2, requires_grad=True)
+    compiled(x, y)
+    compiled(x, y)
+    compiled(x, x)  # wrong, and not looked at
+    with pytest.raises(TraceError, match=r"jit\(verify=3\)"):
+        compiled(x, x)
+
+
+@pytest.mark.parametrize("verify", [0, -1, True, "sometimes", 1.5])
+def test_other_values_are_refused(verify: Any) -> None:
+    with pytest.raises(ValueError, match="verify"):
+        aj.jit(lambda x: x, verify=verify)
+
+
+def test_errors_that_both_raise_are_raised() -> None:
+    compiled = _always(lambda x, k: x.index_select(0, k))
+    compiled(aj.ones(3), aj.tensor([0, 2]))
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            compiled(aj.ones(3), aj.tensor([0, 3]))
+    assert compiled(aj.ones(3), aj.tensor([0, 2])).tolist() == [1, 1]
