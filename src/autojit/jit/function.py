@@ -49,7 +49,7 @@ from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
 from autojit.jit.traced_math import traced_math
-from autojit.jit.verify import Comparison, run_verified
+from autojit.jit.verify import Comparison, check_option, run_verified
 from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import Reentered
@@ -90,8 +90,7 @@ class JitFunction:
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
         self._installed: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
-        self.comparison = None if verify in (None, "first") else Comparison(verify)
-        self._entries = self._installed if self.comparison is None else [self._compared] * 4
+        self._entries = self._installed if verify in (None, "first") else [Comparison(self, verify)] * 4
         self.natives: list[NativeStep] = []
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
@@ -171,18 +170,6 @@ class JitFunction:
 
     # -- a call through Python
 
-    def _compared(self, *args: Any, **kwargs: Any) -> Any:
-        """A call of a function some or all of whose calls are compared with eager ones."""
-        assert self.comparison is not None
-        if self.comparison.is_due():
-            with self._lock:
-                return self.comparison.run(self.function, self._uncompared, args, kwargs)
-        return self._uncompared(*args, **kwargs)
-
-    def _uncompared(self, *args: Any, **kwargs: Any) -> Any:
-        entry = self._installed[state.grad_enabled + 2 * state.inference]
-        return self._slow(*args, **kwargs) if entry is None else entry(*args, **kwargs)
-
     def _slow(self, *args: Any, **kwargs: Any) -> Any:
         now = state.__dict__
         if config.disable or now["trace"] is not None or now["detour"] == "eager":
@@ -257,7 +244,7 @@ class JitFunction:
                 if state.observer is None:
                     return self._run(call)
                 return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
-            except Conflict as conflict:  # nothing has been written yet
+            except (Conflict, BeginAgain) as conflict:  # nothing has been written yet
                 call.bound |= conflict.leaves
                 call.restart()
             except Fixed:
@@ -265,8 +252,6 @@ class JitFunction:
                 call.restart()
             except OtherQuestion:  # what the path decides is asked no more: it was captured under other rules
                 remove(self._root(call).branch, call.path[0].capture)
-                call.restart()
-            except BeginAgain:
                 call.restart()
 
     def _run(self, call: Call) -> Any:
@@ -489,8 +474,7 @@ def jit(
     Args:
         function: any Python function over Tensors, arrays, numbers and nests of them; state it reaches (parameters,
             buffers, optimiser state) is updated in place.
-        verify: "first" compares outputs and updated state with eager execution after each compile; "always" compares
-            every call, and n every n-th, native ones included, with everything that the function can reach.
+        verify: compare with eager execution: "first" what was newly compiled, "always" every call, n every n-th.
         dynamic: None leaves the sizes of arguments open that change from call to call, True all of them from the
             first call on, False none.
 
@@ -505,8 +489,7 @@ def jit(
         >>> double(aj.tensor([1.0, 2.0]))
         tensor([2., 4.])
     """
-    if verify not in (None, "first", "always") and not (type(verify) is int and verify > 0):
-        raise ValueError(f'jit: verify must be None, "first", "always" or a number of calls, not {verify!r}')
+    check_option(verify)
     if function is None:
         return lambda f: JitFunction(f, verify, dynamic).as_module()
     return JitFunction(function, verify, dynamic).as_module()

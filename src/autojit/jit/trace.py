@@ -74,6 +74,8 @@ class StateEntry:
 class BeginAgain(BaseException):
     """A capture has to begin again from the root (no Exception: captured code must not catch it)."""
 
+    leaves: frozenset[int] = frozenset()  # to be bound
+
 
 @dataclass(eq=False)
 class GradEntry:

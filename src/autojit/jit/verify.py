@@ -13,7 +13,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from autojit.jit.reachable import PLACES, RANDOM, Saved, Walk, world_of
 from autojit.jit.step import CompiledStep
 from autojit.tensor.state import guard_epoch, reference_only, set_inference, state
 from autojit.tensor.tensor import StepGradient, Tensor, type_of
+
+if TYPE_CHECKING:
+    from autojit.jit.function import JitFunction
 
 RELATIVE = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 5e-2, "complex64": 1e-4, "complex128": 1e-9}
 
@@ -84,25 +87,39 @@ class _State:
                 _compare(f"gradient {k}", a, b)
 
 
-class Comparison:
-    """Which calls of one function are compared, and how."""
+def check_option(verify: Any) -> None:
+    """ValueError for what ``jit(verify=...)`` does not take."""
+    if verify not in (None, "first", "always") and not (type(verify) is int and verify > 0):
+        raise ValueError(f'jit: verify must be None, "first", "always" or a number of calls, not {verify!r}')
 
-    def __init__(self, verify: str | int | None) -> None:
+
+class Comparison:
+    """The entry of a function some or all of whose calls are compared with eager ones."""
+
+    def __init__(self, owner: JitFunction, verify: str | int | None) -> None:
+        self.owner = owner
         self.verify = verify
         self.every = verify if isinstance(verify, int) else 1
         self.calls = 0
 
-    def is_due(self) -> bool:
-        """Whether this call is compared; asked once a call."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.calls += 1
-        return (self.calls - 1) % self.every == 0
+        if (self.calls - 1) % self.every:
+            return self._compiled(*args, **kwargs)
+        with self.owner._lock:
+            return self._compared(args, kwargs)
 
-    def run(self, function: Callable[..., Any], compiled: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def _compiled(self, *args: Any, **kwargs: Any) -> Any:
+        entry = self.owner._installed[state.grad_enabled + 2 * state.inference]
+        return self.owner._slow(*args, **kwargs) if entry is None else entry(*args, **kwargs)
+
+    def _compared(self, args: Any, kwargs: Any) -> Any:
         """The result of the compiled call.
 
         Raises:
             TraceError: it differs from what eager execution gives and leaves; the message names where.
         """
+        function = self.owner.function
         roots = world_of(function, args, kwargs)
         saved = Saved(Walk(roots))
         modes = state.grad_enabled, state.inference, state.detour
@@ -119,19 +136,19 @@ class Comparison:
             saved.restore()
             if threading.active_count() == 1:
                 guard_epoch[0] = epoch  # everything is as it was, so guards need no second look that would hide a fault
-        result, raised = _outcome(compiled, args, kwargs)
+        result, raised = _outcome(self._compiled, args, kwargs)
         if isinstance(raised, TraceError):
             raise raised
         if type(raised) is not type(error):
             self._differ(
                 "the call", f"{'another' if error else 'no'} error in eager mode", repr(error), repr(raised), raised
             )
-        self._compare(eager, _picture(roots, result, saved))
+        self._look_for_differences(eager, _picture(roots, result, saved))
         if raised is not None:
             raise raised
         return result
 
-    def _compare(self, eager: dict[str, Any], compiled: dict[str, Any]) -> None:
+    def _look_for_differences(self, eager: dict[str, Any], compiled: dict[str, Any]) -> None:
         for path, expected in eager.items():
             if path not in compiled:
                 self._differ(path, "is there in eager mode only", _shown(expected), "nothing")
