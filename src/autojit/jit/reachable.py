@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from autojit.jit.guards import PRIMITIVES, is_foreign, is_own_class
+from autojit.core.source import is_own
+from autojit.jit.guards import PRIMITIVES
 from autojit.tensor.random import default_generator
 from autojit.tensor.tensor import StepGradient, Tensor
 
@@ -124,7 +125,7 @@ class Walk:
             self._visit(path, wrapped, depth)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._visit(name, cell, depth)
-        if is_foreign(code):
+        if is_own(code) or not _is_users(function.__module__ or ""):
             return
         self._visit(f"defaults of {function.__name__}", function.__defaults__ or (), depth)
         names = sorted(set(_names(code)))
@@ -164,7 +165,7 @@ class Walk:
 
     def _instance(self, path: str, value: Any, depth: int) -> None:
         cls = type(value)
-        if cls.__name__ == "JitFunction" and is_own_class(cls):
+        if cls.__name__ == "JitFunction" and cls.__module__.startswith("autojit."):
             self._visit(path, value.function, depth)
             return
         if not (cls.__module__.startswith(_OWN_STATE) or _is_users(cls.__module__)):
