@@ -21,6 +21,7 @@ EPSILON = {
     "bfloat16": 7.8e-3,
 }  # fmt: skip
 UNITS = 1000.0  # rounding errors of a chain of some tens of ops and short sums, in units of the largest magnitude
+SMALLEST = 0.1  # magnitude below which a number is taken for the rest of a cancellation between numbers around 1
 SHAKES = 3
 EXPLAINED = 30.0  # times the movement of the shaken eager run that a difference may reach
 MINOR = ("strides", "version moved", "is_leaf", "requires_grad", "memory", "identity")  # told when nothing else differs
@@ -135,7 +136,7 @@ def _close(a: Any, b: Any, dtype: str) -> bool:
     left, right = a.astype(wide), b.astype(wide)
     unit = max(EPSILON.get(dtype, 0.0), EPSILON.get(str(a.dtype), 0.0))
     finite = np.abs(left[np.isfinite(left)])
-    scale = max(float(finite.max(initial=0.0)), 1e-3)
+    scale = max(float(finite.max(initial=0.0)), SMALLEST)
     with np.errstate(all="ignore"):
         return bool(np.allclose(right, left, rtol=UNITS * unit, atol=UNITS * unit * scale, equal_nan=True))
 
