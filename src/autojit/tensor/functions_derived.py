@@ -44,6 +44,7 @@ from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgri
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.kernels import in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating, refuse_numbers, together
 from autojit.tensor.requirements import require
 from autojit.tensor.state import state
@@ -164,6 +165,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, al
     )
 
 
+@own_memory
 def chain_matmul(*matrices: Any) -> Tensor:
     """The product of matrices, from left to right."""
     given = matrices[0] if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else matrices

@@ -28,6 +28,7 @@ from autojit.tensor.functions_elementwise import (
 )  # fmt: skip
 from autojit.tensor.kernels import in_one_step, settle_composite
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
@@ -352,11 +353,13 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return norm(sub(input, other), p)
 
 
+@own_memory
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sum along ``dim``."""
     return ops.cumsum(_whole(input, dtype, "cumsum"), dim)  # type: ignore[no-any-return]
 
 
+@own_memory
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running product along ``dim``."""
     return ops.cumprod(_whole(input, dtype, "cumprod"), dim)  # type: ignore[no-any-return]
@@ -468,6 +471,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return rename_node(found, "LogSoftmaxBackward0")
 
 
+@own_memory
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:

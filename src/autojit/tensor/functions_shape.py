@@ -20,6 +20,7 @@ from autojit.tensor.dispatch import apply, apply_pair
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.kernels import in_one_step
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, together
 from autojit.tensor.size import Size
 from autojit.tensor.state import state
@@ -196,11 +197,13 @@ def _in_memory_of_its_own(found: Tensor, input: Tensor) -> Tensor:
     return clone(found) if found is input or found._is_view() else found
 
 
+@own_memory
 def roll(input: Tensor, shifts: Dims, dims: Dims | None = ()) -> Tensor:
     """Rotate along axes."""
     return ops.roll(input, shifts, dims)  # type: ignore[no-any-return]
 
 
+@own_memory
 def flip(input: Tensor, *args: Any, dims: Any = None) -> Tensor:
     """Reverse the order along axes; a copy."""
     if not args and dims is None:
@@ -371,6 +374,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return in_one_step("triu", (diagonal,), input, node="TriuBackward0")  # type: ignore[no-any-return]
 
 
+@own_memory
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a given diagonal."""
     if type_of(input).ndim == 1:

@@ -10,6 +10,7 @@ from autojit.core.dtypes import bfloat16, float16, float32
 from autojit.tensor.caught import refuse_where_caught
 from autojit.tensor.functions_elementwise import div, eq, where
 from autojit.tensor.matrix_forms import one_triangle
+from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import cast, floating, floating_together
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -137,6 +138,7 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     return ops.cholesky_inverse(input, upper)  # type: ignore[no-any-return]
 
 
+@own_memory
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix multiplied ``n`` times with itself."""
     if state.autocast is not None:

@@ -12,8 +12,10 @@ from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageErro
 from autojit.nn.functional.windows import Extents, Window, numbers
 from autojit.tensor import Tensor
 from autojit.tensor.op_node import rename_node
+from autojit.tensor.own_memory import own_memory
 
 
+@own_memory
 def unfold(
     input: Tensor, kernel_size: Extents, dilation: Extents = 1, padding: Extents = 0, stride: Extents = 1
 ) -> Tensor:

@@ -10,10 +10,12 @@ from autojit.core.errors import ArgumentError, ShapeError, UsageError
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import in_range
 from autojit.tensor.kernels import in_one_step
+from autojit.tensor.own_memory import own_memory
 
 _MODES = ("constant", "reflect", "replicate", "circular")
 
 
+@own_memory
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Grow (or, with negative widths in constant mode, crop) the last axes.
 

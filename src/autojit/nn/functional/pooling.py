@@ -21,6 +21,7 @@ from autojit.nn.functional.windows import (
 )
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.own_memory import own_memory
 
 
 def _max_pool(
@@ -71,6 +72,7 @@ def max_pool1d(
     return _max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@own_memory
 def max_pool2d(
     input: Tensor,
     kernel_size: Extents,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from autojit.core.errors import ShapeError, UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.own_memory import own_memory
 
 
+@own_memory
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels to pixels. Shapes: ``f[..., c r r, h, w] -> f[..., c, h r, w r]``."""
     _check_image("pixel_shuffle", input)
@@ -30,6 +32,7 @@ def _check_image(name: str, input: Tensor) -> None:
         )
 
 
+@own_memory
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels to channels, the inverse of ``pixel_shuffle``."""
     _check_image("pixel_unshuffle", input)
@@ -46,6 +49,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return parts.permute(*order).reshape(*lead, channels * r * r, height // r, width // r)
 
 
+@own_memory
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave the channels (axis 1) of ``groups`` groups."""
     batch, channels, *rest = input.shape

@@ -1,0 +1,39 @@
+"""Functions whose results have memory of their own, also where their values are the operand's unchanged.
+
+What ops make of special cases (a roll by 0, a window of 1) may be a view, or the operand itself; torch copies, and a
+caller may write to the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+
+from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.tensor import Tensor
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def own_memory(function: Function) -> Function:
+    """The function, whose result never shows memory of its first operand."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        found = function(*arguments, **options)
+        operand = arguments[0] if arguments else next(iter(options.values()))
+        return clone(found) if isinstance(operand, Tensor) and _shows(found, operand) else found
+
+    return call  # type: ignore[return-value]
+
+
+def _shows(found: Any, operand: Tensor) -> bool:
+    if not isinstance(found, Tensor):
+        return False
+    if found is operand or (found._storage is not None and found._storage is operand._storage):
+        return True
+    a, b = found._array, operand._array
+    return type(a) is np.ndarray and type(b) is np.ndarray and np.may_share_memory(a, b)

@@ -1,0 +1,65 @@
+"""Which functions copy where their values are the operand's unchanged, and which show its memory, as in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autojit as aj
+import autojit.nn.functional as F
+
+IMAGE = (1, 4, 4, 4)
+COPIES: dict[str, tuple[tuple[int, ...], Callable[[aj.Tensor], Any]]] = {
+    "diag": ((4, 4), lambda x: aj.diag(x)),
+    "diag above": ((4, 4), lambda x: x.diag(1)),
+    "roll by 0": ((4, 4), lambda x: aj.roll(x, 0, 0)),
+    "roll by nothing": ((4,), lambda x: x.roll((0,), (0,))),
+    "flip of a number": ((), lambda x: x.flip((0,))),
+    "flip of no axis": ((4,), lambda x: x.flip(())),
+    "cumsum of a number": ((), lambda x: x.cumsum(0)),
+    "diff of order 0": ((4, 4), lambda x: aj.diff(x, 0)),
+    "matrix_power 1": ((4, 4), lambda x: x.matrix_power(1)),
+    "chain_matmul of one": ((4, 4), lambda x: aj.chain_matmul(x)),
+    "rot90 by 0": ((4, 4), lambda x: x.rot90(0)),
+    "repeat once": ((4, 4), lambda x: x.repeat(1, 1)),
+    "tile once": ((4, 4), lambda x: x.tile((1, 1))),
+    "tril of everything": ((4, 4), lambda x: x.tril(9)),
+    "narrow_copy": ((4, 4), lambda x: x.narrow_copy(0, 0, 4)),
+    "clamp": ((4,), lambda x: x.clamp(None, 100.0)),
+    "pixel_shuffle 1": (IMAGE, lambda x: F.pixel_shuffle(x, 1)),
+    "pixel_unshuffle 1": (IMAGE, lambda x: F.pixel_unshuffle(x, 1)),
+    "channel_shuffle 1": (IMAGE, lambda x: F.channel_shuffle(x, 1)),
+    "max_pool2d 1": (IMAGE, lambda x: F.max_pool2d(x, 1)),
+    "avg_pool2d 1": (IMAGE, lambda x: F.avg_pool2d(x, 1)),
+    "unfold 1": (IMAGE, lambda x: F.unfold(x, 1)),
+    "pad by nothing": (IMAGE, lambda x: F.pad(x, (0, 0))),
+}
+VIEWS: dict[str, tuple[tuple[int, ...], Callable[[aj.Tensor], Any]]] = {
+    "diagonal": ((4, 4), lambda x: x.diagonal()),
+    "reshape": ((4, 4), lambda x: x.reshape(16)),
+    "flatten": ((4, 4), lambda x: x.flatten()),
+    "expand": ((4, 4), lambda x: x.expand(4, 4)),
+    "movedim": ((4, 4), lambda x: x.movedim(0, 0)),
+    "squeeze": ((4, 4), lambda x: x.squeeze()),
+    "contiguous": ((4, 4), lambda x: x.contiguous()),
+    "detach": ((4,), lambda x: x.detach()),
+    "to": ((4,), lambda x: x.to(aj.float32)),
+    "split": ((4,), lambda x: x.split(4)[0]),
+    "dropout in evaluation": ((4,), lambda x: F.dropout(x, 0.5, False)),
+}
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, aj.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("name", [*COPIES, *VIEWS])
+def test_writing_to_a_result_reaches_the_operand_only_through_views(name: str, wrap: Callable[..., Any]) -> None:
+    shape, function = COPIES[name] if name in COPIES else VIEWS[name]
+    values = np.arange(1.0, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+    x = aj.tensor(values)
+    wrap(function)(x).zero_()
+    assert np.array_equal(x.numpy(), values) is (name in COPIES)
+    x = aj.tensor(values)
+    wrap(lambda x: function(x).zero_().sum())(x)
+    assert np.array_equal(x.numpy(), values) is (name in COPIES)
