@@ -68,7 +68,7 @@ def axis_of(x: Tensor, dim: int) -> int:
 
 def size_of(name: str, n: Any) -> int:
     """A number of points, as an int."""
-    if isinstance(n, bool) or not hasattr(n, "__index__"):
+    if isinstance(n, bool) or not hasattr(type(n), "__index__"):
         raise TypeError(f"fft_{name}(): argument 'n' must be int, not {type(n).__name__}")
     return int(n.__index__())
 

@@ -120,7 +120,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """
     if type(ext_tensor).__name__ == "PyCapsule":
         capsule = ext_tensor
-    elif not hasattr(ext_tensor, "__dlpack__"):
+    elif not hasattr(type(ext_tensor), "__dlpack__"):
         raise TypeError(f"from_dlpack: expected an array with __dlpack__ or a capsule, got {type(ext_tensor).__name__}")
     else:
         capsule = _exported(ext_tensor, copy)
@@ -154,7 +154,7 @@ def is_foreign_array(data: Any) -> bool:
 
 def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:
     """The NumPy array on another library's memory, with its dtype."""
-    if hasattr(data, "__dlpack__"):
+    if hasattr(type(data), "__dlpack__"):
         found: np.ndarray[Any, Any] = from_dlpack(data)._array
         return found
     return np.asarray(data)

@@ -363,7 +363,7 @@ class _Builder:
             self._known_mask(item)
         elif hasattr(type(item), "as_size"):
             self._number(item)
-        elif hasattr(item, "__index__"):
+        elif hasattr(type(item), "__index__"):
             self._integer(item if is_symbolic(item) else int(item.__index__()))
         else:
             raise IndexingError(

@@ -1,0 +1,40 @@
+"""Modern code means the same while an old Variable is alive."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit.compat import v0_3
+
+
+class Few(aj.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        return x + y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
+def test_too_few_gradients_are_an_error() -> None:
+    alive = v0_3.Variable(aj.ones(2), requires_grad=True)
+    x, y = aj.ones(2, requires_grad=True), aj.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="incorrect number of gradients"):
+        Few.apply(x, y).sum().backward()
+    del alive
+    gc.collect()
+
+
+def test_backward_of_a_variable_takes_the_old_name_of_the_vector() -> None:
+    v = v0_3.Variable(aj.ones(2), requires_grad=True)
+    (v * 2).backward(grad_variables=aj.tensor([1.0, 3.0]))
+    assert v.grad.data.tolist() == [2.0, 6.0]
+    with pytest.raises(TypeError):
+        (v * 2).backward(aj.ones(2), grad_variables=aj.ones(2))
+    del v
+    gc.collect()
