@@ -157,7 +157,7 @@ class _Layout:
         align, size = int(section["align"]) or 1, int(section["size"])
         if align > 4096 or align & (align - 1) or size > 1 << 30:
             raise _damaged(f"section {name} has an impossible size or alignment")
-        if section["flags"] & _WRITE and not name.startswith(".data.rel.ro"):
+        if int(section["flags"]) & _WRITE and not name.startswith(".data.rel.ro"):
             self._data[index] = _round_up(self.data_end, align)
             self.data_end = self._data[index] + size
         else:
