@@ -394,7 +394,8 @@ def number(value: Any, dtype: DType) -> Tensor:
 
 def wrapped_number(value: Any, dtype: DType) -> Tensor:
     """``number``, but a whole one wraps around as in C: an operand of arithmetic and comparison, as in torch."""
-    if dtype.category == 1 and isinstance(value, int | np.integer) and -(1 << 63) <= value < 1 << 64:
+    is_plain = type(value) is int or isinstance(value, np.integer)  # not a size or a number of a step
+    if dtype.category == 1 and is_plain and -(1 << 63) <= value < 1 << 64:
         span = 1 << dtype.size_bytes * 8
         value = int(value) % span
         if dtype.kind == "int" and value >= span // 2:
