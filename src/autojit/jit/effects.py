@@ -47,6 +47,7 @@ class ArgumentWrite:
     value: Value | None  # None: ``.grad`` becomes None
     history: Tensor | None = None
     form: tuple[Op, ...] = ()
+    bumps: int = 1  # how often the function changed the memory
 
 
 class Effects:
@@ -117,7 +118,9 @@ class Effects:
             entry.storage.version += 1
         for write in self.writes:
             if write.what == "array" and isinstance(leaves[write.index], Tensor):
-                storage_of(leaves[write.index]).bump("a compiled step", here())
+                storage = storage_of(leaves[write.index])
+                storage.bump("a compiled step", here())
+                storage.version += write.bumps - 1
 
 
 def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
@@ -141,7 +144,8 @@ def _other_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     found: list[ArgumentWrite] = []
     if shell._storage is not None and shell._storage.value is not leaf.value:
         history = shell if _has_new_history(leaf, shell) else None
-        found.append(ArgumentWrite(k, "array", shell._storage.value, history))
+        bumps = 1 if shell._view is not None else max(1, shell._storage.version)
+        found.append(ArgumentWrite(k, "array", shell._storage.value, history, bumps=bumps))
     if leaf.entry is not None and isinstance(leaf.entry._grad_fn, ArgumentNode):
         pending = leaf.entry._grad_fn.pending
         if pending is not None:
