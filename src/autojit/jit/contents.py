@@ -10,7 +10,7 @@ import operator
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import MappingProxyType
+from types import BuiltinFunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.jit.guards import PRIMITIVES, same
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class
-from autojit.jit.places import Location
+from autojit.jit.places import Location, attributes_of, is_a
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
@@ -49,11 +49,9 @@ class Contents:
 
     def is_one(self, value: Any) -> bool:
         """Whether an object is a container from outside."""
-        if id(value) not in self.observer.outside or not isinstance(value, _BASES):
+        if id(value) not in self.observer.outside or not is_a(value, _BASES):
             return False
-        return not is_own_class(type(value)) or (
-            isinstance(value, dict) and type(value).__getitem__ is dict.__getitem__
-        )
+        return not is_own_class(type(value)) or (is_a(value, dict) and type(value).__getitem__ is dict.__getitem__)
 
     # -- reads
 
@@ -61,22 +59,22 @@ class Contents:
         """``container[key]``."""
         observer = self.observer
         kind = type(container)
-        if is_own_class(kind) and (not isinstance(container, dict) or kind.__getitem__ is not dict.__getitem__):
+        if is_own_class(kind) and (not is_a(container, dict) or kind.__getitem__ is not dict.__getitem__):
             return observer.enter(container[key])
         where = f"{observer.name_of(container)}[{_shown(key)}]"
-        if isinstance(container, dict) and kind.__getitem__ is dict.__getitem__:
+        if is_a(container, dict) and kind.__getitem__ is dict.__getitem__:
             return self._key(container, key, where)
-        if isinstance(container, list) and kind.__getitem__ is list.__getitem__ and isinstance(key, int):
+        if is_a(container, list) and kind.__getitem__ is list.__getitem__ and is_a(key, int):
             self._check_settled(container)
             value, place = container[key], operator.index(key)
             if observer.is_of_step(container, place):
                 return value
             observer.note(container, place, where, lambda: _at(container, place), value, held=True)
             return observer.enter(value, where)
-        if isinstance(container, _BASES) and not is_user_class(kind):
+        if is_a(container, _BASES) and not is_user_class(kind):
             self.whole(container, deep=False)
         value = container[key]
-        if isinstance(value, list | tuple) and isinstance(key, slice):
+        if is_a(value, list | tuple) and is_a(key, slice):
             for part in value:
                 observer.enter(part)
             return value
@@ -97,13 +95,13 @@ class Contents:
             else:
                 self._note_key(table, key, where, MISSING)
             return value
-        if isinstance(key, _NAMING) and observer.is_of_step(table, key):
+        if is_a(key, _NAMING) and observer.is_of_step(table, key):
             return value
         self._note_key(table, key, where, value)
         return observer.enter(value, where)
 
     def _note_key(self, table: Any, key: Any, where: str, value: Any) -> None:
-        if isinstance(key, _NAMING):
+        if is_a(key, _NAMING):
             self.observer.note_key(table, key, where, value)
         else:
             self.whole(table, deep=False)
@@ -116,7 +114,7 @@ class Contents:
         """``item in container``, for a dictionary from outside; None for others, which are read as a whole."""
         if not self.is_one(container):
             return None
-        if isinstance(container, dict) and isinstance(item, _NAMING):
+        if is_a(container, dict) and is_a(item, _NAMING):
             self._check_settled(container)
             found = dict.__contains__(container, item)
             name = f"{_shown(item)} in {self.observer.name_of(container)}"
@@ -130,9 +128,9 @@ class Contents:
         """``len(container)``."""
         if not self.is_one(container):
             return
-        if isinstance(container, np.ndarray):
+        if is_a(container, np.ndarray):
             self.whole(container)
-        elif not isinstance(container, tuple):
+        elif not is_a(container, tuple):
             self._check_settled(container)
             name = f"len({self.observer.name_of(container)})"
             self.observer.note(container, _LENGTH, name, lambda: len(container), len(container))
@@ -156,38 +154,42 @@ class Contents:
         if self.is_one(value):
             self.whole(value)
 
+    def matched(self, value: Any) -> None:
+        """Something whose attributes a class pattern is about to read."""
+        if id(value) in self.observer.outside:
+            self.object(value)
+
     def escape(self, value: Any, depth: int = 0) -> None:
         """Something that goes into code that cannot be observed."""
         kind = type(value)
-        if kind in _PLAIN or isinstance(value, Tensor) or depth > 3:
+        if kind in _PLAIN or is_a(value, Tensor) or depth > 3:
             return
-        if isinstance(value, _BASES):
+        if is_a(value, _BASES):
             if is_own_class(kind):
                 return
             if id(value) in self.observer.outside:
                 self.whole(value)
-            elif isinstance(value, list | tuple | dict):
-                for part in list(value.values()) if isinstance(value, dict) else value:
+            elif is_a(value, list | tuple | dict):
+                for part in list(value.values()) if is_a(value, dict) else value:
                     self.escape(part, depth + 1)
         elif callable(value):
             self.observer.observe(value)
-            owner = getattr(value, "__self__", None)
-            if owner is not None and self.is_one(owner):
-                self.whole(owner)
+            if kind is BuiltinFunctionType and self.is_one(value.__self__):
+                self.whole(value.__self__)
         elif id(value) in self.observer.outside:
             self.object(value)
 
     def escape_masks(self, key: Any) -> None:
         """Arrays of bools by which a tensor is indexed: NumPy counts what they choose."""
-        for part in key if isinstance(key, tuple) else (key,):
-            if isinstance(part, list) or (isinstance(part, np.ndarray) and part.dtype == np.bool_):
+        for part in key if is_a(key, tuple) else (key,):
+            if is_a(part, list) or (is_a(part, np.ndarray) and part.dtype == np.bool_):
                 self.escape(part)
 
     def object(self, value: Any, depth: int = 0) -> None:
         """Everything an instance of a user's class has."""
         if not is_module(value) and is_user_class(type(value)):
-            table = getattr(value, "__dict__", None)
-            if isinstance(table, dict):
+            table = attributes_of(value)
+            if table is not None:
                 observer, keys = self.observer, tuple(table)
                 observer.names.setdefault(id(table), observer.name_of(value))
                 read: Callable[[], Any] = lambda: tuple(
@@ -207,7 +209,7 @@ class Contents:
             return
         if not is_known:
             self._whole.add(id(value))
-            if not isinstance(value, tuple | frozenset):
+            if not is_a(value, tuple | frozenset):
                 keys = self._own_keys(value)
                 self._check_size(value)
                 expected = _snapshot(value, keys)
@@ -220,9 +222,9 @@ class Contents:
         observer = self.observer
         for place, part in _parts(value):
             observer.enter(part, f"{observer.name_of(value)}[{_shown(place)}]")
-            if deep and isinstance(part, _BASES) and id(part) not in self._whole and not is_own_class(type(part)):
+            if deep and is_a(part, _BASES) and id(part) not in self._whole and not is_own_class(type(part)):
                 self.whole(part, deep, depth + 1)
-            elif deep and not isinstance(part, (*PRIMITIVES, Tensor)) and id(part) not in self._whole:
+            elif deep and not is_a(part, (*PRIMITIVES, Tensor)) and id(part) not in self._whole:
                 self._whole.add(id(part))
                 self.object(part, depth + 1)
 
@@ -232,9 +234,9 @@ class Contents:
         return frozenset(key for holder, key in places if holder == id(value))
 
     def _check_size(self, value: Any) -> None:
-        if isinstance(value, np.ndarray) and value.nbytes > BYTES_LIMIT:
+        if is_a(value, np.ndarray) and value.nbytes > BYTES_LIMIT:
             raise self._refusal(value, f"has {value.nbytes} bytes")
-        if not isinstance(value, np.ndarray) and len(value) > ITEMS_LIMIT:
+        if not is_a(value, np.ndarray) and len(value) > ITEMS_LIMIT:
             raise self._refusal(value, f"has {len(value)} items")
 
     def _refusal(self, value: Any, why: str) -> TraceError:
@@ -262,11 +264,11 @@ class Contents:
         kind = type(container)
         name = f"{self.observer.name_of(container)}[{_shown(key)}]"
         is_plain = is_own_class(kind) or kind.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
-        if isinstance(container, dict) and is_plain:
+        if is_a(container, dict) and is_plain:
             before = dict.get(container, key, MISSING)
             change()
             self.observer.note_write(Location(name, container, key), before)
-        elif isinstance(container, list) and isinstance(key, int) and 0 <= operator.index(key) < len(container):
+        elif is_a(container, list) and is_a(key, int) and 0 <= operator.index(key) < len(container):
             length, before = len(container), container[key]
             change()
             if len(container) == length:
@@ -299,17 +301,17 @@ class Contents:
     @staticmethod
     def restore(container: Any, before: Any) -> None:
         """Give a list, dictionary or set back what it held."""
-        if isinstance(container, dict):
+        if is_a(container, dict):
             kept = dict(zip(before[0], before[1], strict=True))
             container.clear()
             container.update(kept)
-        elif isinstance(container, list | deque):
+        elif is_a(container, list | deque):
             container.clear()
             container.extend(before)
-        elif isinstance(container, set):
+        elif is_a(container, set):
             container.clear()
             container.update(before)
-        elif isinstance(container, np.ndarray) and container.flags.writeable:
+        elif is_a(container, np.ndarray) and container.flags.writeable:
             container[...] = before
 
 
@@ -319,23 +321,23 @@ _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
 
 def _snapshot(value: Any, without: frozenset[Any]) -> Any:
     """What is in a container, for ``same``; ``without`` some keys."""
-    if isinstance(value, dict | MappingProxyType):
+    if is_a(value, dict | MappingProxyType):
         pairs = [(k, v) for k, v in value.items() if not without or k not in without]
         return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
-    if isinstance(value, np.ndarray):
+    if is_a(value, np.ndarray):
         return value.copy() if type(value) is np.ndarray else np.array(value)
-    if isinstance(value, set):
+    if is_a(value, set):
         return frozenset(value)
-    if isinstance(value, memoryview | bytearray | array):
+    if is_a(value, memoryview | bytearray | array):
         return bytes(value)
     items = tuple(value)
     return (len(items), *(x for k, x in enumerate(items) if k not in without)) if without else items
 
 
 def _without(before: Any, keys: frozenset[Any]) -> Any:
-    if not keys or isinstance(before, np.ndarray | frozenset | bytes):
+    if not keys or is_a(before, np.ndarray | frozenset | bytes):
         return before
-    if len(before) == 2 and isinstance(before[0], tuple) and isinstance(before[1], tuple):
+    if len(before) == 2 and is_a(before[0], tuple) and is_a(before[1], tuple):
         pairs = [(k, v) for k, v in zip(*before, strict=True) if k not in keys]
         return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
     return (len(before), *(x for k, x in enumerate(before) if k not in keys))
@@ -343,10 +345,10 @@ def _without(before: Any, keys: frozenset[Any]) -> Any:
 
 def _parts(value: Any) -> list[tuple[Any, Any]]:
     """The items of a container with their keys; also the keys that are objects."""
-    if isinstance(value, np.ndarray | bytearray | memoryview | array):
+    if is_a(value, np.ndarray | bytearray | memoryview | array):
         return []
-    if isinstance(value, dict | MappingProxyType):
-        keys = [(k, k) for k in value if not isinstance(k, PRIMITIVES)]
+    if is_a(value, dict | MappingProxyType):
+        keys = [(k, k) for k in value if not is_a(k, PRIMITIVES)]
         return [*value.items(), *keys]
     return list(enumerate(value))
 
@@ -356,4 +358,4 @@ def _at(items: list[Any], place: int) -> Any:
 
 
 def _shown(key: Any) -> str:
-    return repr(key) if isinstance(key, PRIMITIVES) else type(key).__name__
+    return repr(key) if is_a(key, PRIMITIVES) else type(key).__name__

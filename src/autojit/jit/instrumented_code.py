@@ -58,6 +58,10 @@ class Hooks(NamedTuple):
     """(container, key): deletes."""
     set_global: Callable[[Any, str], Any]
     """value, name: the value, about to be stored."""
+    matched: Callable[[Any, None], Any]
+    """an object whose attributes a class pattern is about to read: itself."""
+    imported: Callable[[Any, str], Any]
+    """module, name: the module, which an import statement gave."""
     set_cell: Callable[[Any, str], Any]
     """(value, cell), name: the value, about to be stored."""
 
@@ -199,6 +203,14 @@ def _import_from(w: _Writer, i: Instruction, place: int) -> Site:
     return Site(op_bytes("COPY", 1) + w.call(w.hooks.attribute, w.name(i.arg)) + op_bytes("POP_TOP"))
 
 
+def _match_class(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(op_bytes("COPY", 3) + w.call(w.hooks.matched) + op_bytes("POP_TOP"))
+
+
+def _import_name(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(after=w.call(w.hooks.imported, w.name(i.arg)))
+
+
 _DECIDED = frozenset(OP[name] for name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_NOT", "LOAD_CONST"))
 
 
@@ -278,6 +290,8 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "DELETE_ATTR": _delete_attribute,
         "STORE_GLOBAL": _store_global,
         "IMPORT_FROM": _import_from,
+        "IMPORT_NAME": _import_name,
+        "MATCH_CLASS": _match_class,
         "BINARY_SUBSCR": _instead(2, "item"),
         "STORE_SUBSCR": _instead(3, "set_item", False),
         "DELETE_SUBSCR": _instead(2, "delete_item", False),

@@ -17,7 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +27,7 @@ from autojit.core.errors import TraceError
 from autojit.core.source import SourceLocation, here, is_own
 from autojit.jit.guards import same
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.places import is_a
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class ObservedCalls:
         def set_attribute(self, obj: Any, name: str, value: Any) -> None: ...
         def delete_attribute(self, obj: Any, name: str) -> None: ...
         def enter(self, value: Any, name: str = "") -> Any: ...
+        def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None: ...
         def is_made_inside(self, function: FunctionType) -> bool: ...
         def observe(self, value: Any) -> None: ...
         def note(self, holder: Any, key: Any, name: str, read: Callable[[], Any], value: Any) -> None: ...
@@ -103,7 +105,7 @@ class ObservedCalls:
         function, *arguments = operands
         if kind == 1:
             arguments = [self.contents.iterated(argument) for argument in arguments]
-            arguments = [part for a in arguments for part in (a.values() if isinstance(a, dict) else _items(a))]
+            arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
         instead = self._replacement(function, arguments, bool(kind))
         return operands if instead is None else (instead, *operands[1:])
 
@@ -114,7 +116,7 @@ class ObservedCalls:
             return self._builtin(function, arguments)
         if kind is FunctionType or kind is MethodType:
             return self._function(function, arguments)
-        if kind is type or isinstance(function, type):
+        if kind is type or is_a(function, type):
             if function is super or function is type:
                 return None
             if is_user_class(function):
@@ -122,17 +124,21 @@ class ObservedCalls:
             else:
                 self._escape(arguments)
             return None
-        if isinstance(function, weakref.ref):
+        if kind is _Cached and id(function) in self.outside:
+            self.late(
+                function, "cached", f"what {function.__name__} has cached", lambda: function.cache_info().currsize
+            )
+        if is_a(function, weakref.ref):
             return lambda: self.enter(function())
         if is_own_class(kind) or not is_user_class(kind):
-            if isinstance(getattr(function, "__self__", None), _GENERATORS):  # compiled by Cython
+            if is_a(getattr(function, "__self__", None), _GENERATORS):  # compiled by Cython
                 return self._hidden(function)
             self._escape(arguments)
         return None
 
     def _function(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         plain = function.__func__ if type(function) is MethodType else function
-        if type(function) is MethodType and isinstance(function.__self__, _GENERATORS):
+        if type(function) is MethodType and is_a(function.__self__, _GENERATORS):
             return self._hidden(function)
         if type(plain) is not FunctionType:
             self._escape(arguments)
@@ -156,12 +162,12 @@ class ObservedCalls:
         owner = function.__self__
         if owner is builtins or function is open:
             return self._of_builtins(function, arguments)
-        if isinstance(owner, _GENERATORS):
+        if is_a(owner, _GENERATORS):
             return self._hidden(function)
-        if isinstance(owner, ModuleType):
+        if is_a(owner, ModuleType):
             if owner is time and function.__name__ != "sleep":
                 return self._hidden(function)
-        elif isinstance(owner, type):
+        elif is_a(owner, type):
             if function.__name__ in ("now", "utcnow", "today") and owner.__module__ == "datetime":
                 return self._hidden(function)
         elif self.contents.is_one(owner):
@@ -193,13 +199,13 @@ class ObservedCalls:
         """A method in C of a container from outside."""
         name = function.__name__
         self._escape(arguments)
-        if isinstance(owner, dict) and name == "get" and type(owner).get is dict.get:
+        if is_a(owner, dict) and name == "get" and type(owner).get is dict.get:
             return partial(self.contents.get, owner)
-        if isinstance(owner, dict) and name == "__getitem__":
+        if is_a(owner, dict) and name == "__getitem__":
             return partial(self.contents.item, owner)
         if name == "__len__":
             self.contents.length(owner)
-        elif name in _ADDING and isinstance(owner, list | deque | set):
+        elif name in _ADDING and is_a(owner, list | deque | set):
             self.contents.pending.add(id(owner))
             return partial(self.defer, function)
         elif name in _CHANGING:
@@ -215,11 +221,11 @@ class ObservedCalls:
 
     def _method_of_object(self, function: Any, owner: Any) -> Callable[..., Any] | None:
         """A method in C of something outside that is no container: what it reads cannot be seen."""
-        if isinstance(owner, ContextVar) and function.__name__ == "get":
+        if is_a(owner, ContextVar) and function.__name__ == "get":
             name = f"{self.name_of(owner)}.get()"
             self.note(owner, "get", name, lambda: owner.get(None), owner.get(None))
             return lambda *default: self.enter(owner.get(*default))
-        if not isinstance(owner, Tensor | partial):
+        if not is_a(owner, Tensor | partial):
             self.unguarded.append(f"what {type(owner).__name__}.{function.__name__}() gives, at {here()}")
         return None
 
@@ -242,7 +248,7 @@ class ObservedCalls:
 
     def _vars(self, obj: Any) -> Any:
         table = vars(obj)
-        if id(obj) in self.outside or isinstance(obj, ModuleType):
+        if id(obj) in self.outside or is_a(obj, ModuleType):
             self.enter(table, f"vars({self.name_of(obj)})")
         return table
 
@@ -279,7 +285,7 @@ class ObservedCalls:
         """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
         draw = Draw(function, args, kwargs, here())
         place, self._position = self._position, self._position + 1
-        if any(isinstance(value, Tensor) and value._array is None for value in (*args, *kwargs.values())):
+        if any(is_a(value, Tensor) and value._array is None for value in (*args, *kwargs.values())):
             raise TraceError(
                 "jit: random numbers that depend on what the step computes",
                 {"drawn by": _name(function), "at": draw.source},
@@ -305,13 +311,14 @@ class ObservedCalls:
 def _name(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     name = getattr(function, "__name__", str(function))
-    return name if owner is None or isinstance(owner, ModuleType) else f"{type(owner).__name__}.{name}"
+    return name if owner is None or is_a(owner, ModuleType) else f"{type(owner).__name__}.{name}"
 
 
 def _items(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
+    return value if is_a(value, list | tuple) else ()
 
 
+_Cached = type(lru_cache(abs))
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
 _ADDING = frozenset(("append", "extend", "appendleft", "extendleft", "add"))

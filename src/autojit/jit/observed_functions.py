@@ -18,6 +18,7 @@ from typing import Any
 from autojit.core.locks import new_lock
 from autojit.core.source import is_own
 from autojit.jit.instrumented_code import Hooks, instrumented, is_instrumented
+from autojit.jit.places import is_a
 from autojit.tensor.tensor import Tensor
 
 _STDLIB = os.path.dirname(os.__file__) + os.sep
@@ -34,7 +35,7 @@ MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_bac
 def is_own_class(cls: type) -> bool:
     """Whether a class is autojit's own: its state is tensors, or counted in the guard epoch."""
     module: object = cls.__module__
-    return isinstance(module, str) and module.partition(".")[0] == "autojit"
+    return is_a(module, str) and module.partition(".")[0] == "autojit"
 
 
 def is_module(value: Any) -> bool:
@@ -53,11 +54,11 @@ def is_user_class(cls: type) -> bool:
     if is_own_class(cls) or (cls.__flags__ & (1 << 8) and not cls.__flags__ & (1 << 9)):  # immutable: built in
         return False
     name: object = cls.__module__
-    module = sys.modules.get(name) if isinstance(name, str) else None
+    module = sys.modules.get(name) if is_a(name, str) else None
     if module is None:
         return True
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str):
+    if not is_a(file, str):
         return module.__name__ == "__main__" or module.__name__ not in sys.stdlib_module_names
     return not _is_library_file(file, vars(module))
 
@@ -65,7 +66,7 @@ def is_user_class(cls: type) -> bool:
 def is_user_names(table: dict[str, Any]) -> bool:
     """Whether a dictionary of globals is of code that may hide a builtin: the user's, not an observed library's."""
     file = table.get("__file__")
-    return not isinstance(file, str) or not file.startswith(_STDLIB)
+    return not is_a(file, str) or not file.startswith(_STDLIB)
 
 
 def is_user_module(module: ModuleType) -> bool:
@@ -74,7 +75,7 @@ def is_user_module(module: ModuleType) -> bool:
     if root == "autojit" or (root in sys.stdlib_module_names and root != "__main__"):
         return False
     file = getattr(module, "__file__", None)
-    return not isinstance(file, str) or not _is_library_file(file, vars(module))
+    return not is_a(file, str) or not _is_library_file(file, vars(module))
 
 
 def _is_library_file(path: str, names: dict[str, Any]) -> bool:
@@ -89,9 +90,9 @@ def _uses_autojit(names: dict[str, Any]) -> bool:
     """Whether a library's module has taken something of autojit in by name."""
     for value in list(names.values()):
         source = value.__name__ if type(value) is ModuleType else getattr(type(value), "__module__", "")
-        if isinstance(value, type | FunctionType):
+        if is_a(value, type | FunctionType):
             source = value.__module__
-        if isinstance(source, str) and source.partition(".")[0] == "autojit":
+        if is_a(source, str) and source.partition(".")[0] == "autojit":
             return True
     return False
 
@@ -124,21 +125,21 @@ class ObservedFunctions:
             yield from self._function(value)
         elif kind is MethodType:
             yield from (value.__func__, value.__self__)
-        elif isinstance(value, functools.partial):
+        elif is_a(value, functools.partial):
             yield from (value.func, *value.args, *value.keywords.values())
         elif kind in (staticmethod, classmethod):
             yield value.__func__
-        elif isinstance(value, property):
+        elif is_a(value, property):
             yield from (f for f in (value.fget, value.fset, value.fdel) if f is not None)
-        elif isinstance(value, type):
+        elif is_a(value, type):
             yield from self._class(value)
-        elif isinstance(value, Tensor):
+        elif is_a(value, Tensor):
             yield from () if value._leaf_hooks is None else (h for hooks in value._leaf_hooks for h in hooks.values())
         elif is_module(value):
             yield from self._module(value)
         elif kind.__name__ == "JitFunction" and is_own_class(kind):  # its function is inlined
             yield value.function
-        elif not isinstance(value, ModuleType):
+        elif not is_a(value, ModuleType):
             yield kind
             yield from self._of_library(value)
 
@@ -160,7 +161,7 @@ class ObservedFunctions:
         for base in cls.__mro__:
             if is_user_class(base):
                 for member in list(vars(base).values()):
-                    if not isinstance(member, type) and hasattr(type(member), "__get__"):
+                    if not is_a(member, type) and hasattr(type(member), "__get__"):
                         yield member
         if type(cls) is not type:
             yield type(cls)
@@ -170,7 +171,9 @@ class ObservedFunctions:
             yield type(part)
             table = vars(part)
             for kind in MODULE_HOOKS:
-                yield from (hook[0] if isinstance(hook, tuple) else hook for hook in table.get(kind, {}).values())
+                yield from (hook[0] if is_a(hook, tuple) else hook for hook in table.get(kind, {}).values())
+            for _, hook in part._hooks_of_all.values():
+                yield hook[0] if type(hook) is tuple else hook
             forward = table.get("forward")
             if forward is not None:
                 yield forward
@@ -187,7 +190,9 @@ class ObservedFunctions:
             yield wrapped
         module = type(value).__module__
         if is_own_class(type(value)) and not module.startswith("autojit.custom"):  # whose functions others compile
-            yield from (part for part in getattr(value, "__dict__", {}).values() if _leads_on(part))
+            for part in (*getattr(value, "__dict__", {}).values(), *getattr(type(value), "_hooks_of_all", ())):
+                several = list(part.values()) if is_a(part, dict) else part if is_a(part, list | tuple) else (part,)
+                yield from (one for one in several if _leads_on(one))
 
     # -- their code
 
@@ -248,7 +253,7 @@ def _form(code: CodeType, hooks: Hooks) -> CodeType:
 
 def _leads_on(value: Any) -> bool:
     """Whether an object may have users' functions behind it: callables, modules, nests of them are looked into."""
-    return callable(value) and not isinstance(value, Tensor)
+    return callable(value) and not is_a(value, Tensor)
 
 
 __all__ = ["ObservedFunctions", "is_module", "is_own_class", "is_user_class", "is_user_module", "own_code"]

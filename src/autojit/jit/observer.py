@@ -40,7 +40,7 @@ from autojit.jit.observed_functions import (
     is_user_names,
     own_code,
 )
-from autojit.jit.places import Location, cell_content
+from autojit.jit.places import Location, attributes_of, cell_content, is_a
 from autojit.jit.read_hooks import HOOKS, active
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
 from autojit.tensor.tensor import Tensor
@@ -69,6 +69,7 @@ class Observer(ObservedCalls):
         self.contents = Contents(self)
         self._read: set[Any] = set()
         self._switches = switches()
+        self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
         self._functions = ObservedFunctions(HOOKS)
 
     # -- what exists outside
@@ -83,9 +84,9 @@ class Observer(ObservedCalls):
         self.outside[id(value)] = value
         if name:
             self.names.setdefault(id(value), name)
-        if isinstance(value, Tensor):
+        if is_a(value, Tensor):
             self._enter_tensor(value)
-        elif isinstance(value, CellType):
+        elif is_a(value, CellType):
             return value
         elif is_module(value):
             self.counted.module(value, name or kind.__name__, self)
@@ -93,12 +94,14 @@ class Observer(ObservedCalls):
             self.counted.optimizer(value, name or kind.__name__, self)
         if kind not in CONTAINERS:
             self._functions.behind(value, self._met)
-            if isinstance(value, FunctionType):
+            if is_a(value, FunctionType):
                 self._enter_function(value)
                 self._note_code(value)
-            elif isinstance(value, MethodType) and isinstance(value.__func__, FunctionType):
+            elif is_a(value, MethodType) and is_a(value.__func__, FunctionType):
                 self._note_code(value.__func__)
-            elif not isinstance(value, type | MethodType) and is_user_class(kind):
+            elif is_a(value, type):
+                self.note_class_of(value)
+            elif kind is not MethodType and is_user_class(kind):
                 self.note(value, _CLASS, f"type({self.name_of(value)})", lambda: type(value), kind, TypeGuard(value))
                 self.note_class_of(value)
         return value
@@ -106,14 +109,14 @@ class Observer(ObservedCalls):
     def observe(self, value: Any) -> None:
         """Something callable is about to run that may have been made inside: its functions report what they read."""
         plain = getattr(value, "__func__", value) if type(value) is MethodType else value
-        if isinstance(value, functools.partial):
+        if is_a(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
-                if callable(part) and not isinstance(part, Tensor):
+                if callable(part) and not is_a(part, Tensor):
                     self.observe(part)
         elif type(plain) is FunctionType:
             if not self._functions.is_made_inside(plain):
                 self.enter(plain)
-        elif id(plain) not in self.outside and not isinstance(plain, BuiltinFunctionType):
+        elif id(plain) not in self.outside and not is_a(plain, BuiltinFunctionType):
             self._functions.behind(plain, lambda part: None)
 
     def is_made_inside(self, function: FunctionType) -> bool:
@@ -122,7 +125,7 @@ class Observer(ObservedCalls):
 
     def note_class_of(self, value: Any) -> None:
         """The methods that Python looks up by itself, in the class."""
-        cls = type(value)
+        cls = value if is_a(value, type) else type(value)
         if is_user_class(cls):
             self.note(cls, _CLASS, f"methods of {cls.__name__}", lambda: _special(cls), _special(cls), ClassGuard(cls))
 
@@ -132,10 +135,10 @@ class Observer(ObservedCalls):
             self.note(function, _CLASS, f"code of {function.__name__}", read, read(), CodeGuard(function))
 
     def _met(self, part: Any) -> None:
-        if isinstance(part, FunctionType):
+        if is_a(part, FunctionType):
             self.outside.setdefault(id(part), part)
             self._enter_function(part)
-        elif not isinstance(part, type | property | staticmethod | classmethod):
+        elif not is_a(part, type | property | staticmethod | classmethod):
             self.enter(part)
 
     def _enter_tensor(self, t: Tensor) -> None:
@@ -158,7 +161,7 @@ class Observer(ObservedCalls):
 
     def name_of(self, value: Any) -> str:
         """What a user would call an object."""
-        if isinstance(value, ModuleType | type | FunctionType):
+        if is_a(value, ModuleType | type | FunctionType):
             return str(value.__name__)
         return self.names.get(id(value)) or type(value).__name__
 
@@ -185,12 +188,18 @@ class Observer(ObservedCalls):
         self.outside.setdefault(id(holder), holder)
         self.guards.append(guard)
 
+    def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None:
+        """Like ``note``, of what the capture leaves there."""
+        self._late.setdefault((id(holder), key), (holder, key, name, read))
+
     def attribute(self, obj: Any, name: str) -> Any:
         """``obj.name``."""
         kind = type(obj)
         if kind is Tensor or kind in CONTAINERS:
+            if kind is Tensor and name not in _OF_TENSORS and id(obj) in self.outside:
+                self.note_key(vars(obj), name, f"tensor.{name}", vars(obj).get(name, MISSING))
             return getattr(obj, name)
-        table = _table(obj)
+        table = attributes_of(obj)
         before = MISSING if table is None else table.get(name, MISSING)
         try:
             value = getattr(obj, name)
@@ -208,12 +217,12 @@ class Observer(ObservedCalls):
         """Guard an attribute that was read; ``held``: what the object's own dictionary had."""
         kind = type(obj)
         where = f"{self.name_of(obj)}.{name}"
-        if kind is ModuleType or isinstance(obj, ModuleType):
+        if kind is ModuleType or is_a(obj, ModuleType):
             if not is_user_module(obj):
                 return self._enter_if_observable(value)
             self.note_key(vars(obj), name, where, value)
             return self.enter(value, where)
-        if isinstance(obj, type):
+        if is_a(obj, type):
             self._note_class(obj, name)
             return self.enter(value, where) if value is not MISSING and is_user_class(obj) else value
         if kind is super:
@@ -224,10 +233,10 @@ class Observer(ObservedCalls):
         if id(obj) not in self.outside:
             self._note_class(kind, name)
             return value
-        if isinstance(obj, Tensor):
+        if is_a(obj, Tensor):
             return self.enter(value, where)
         if is_own_class(kind) or (is_module(obj) and held is MISSING):  # these count their changes
-            table = _table(obj)
+            table = attributes_of(obj)
             if table is not None and (
                 held is not MISSING if is_own_class(kind) else _static(kind, name) is not MISSING
             ):
@@ -240,11 +249,11 @@ class Observer(ObservedCalls):
     def _note_of_instance(self, obj: Any, name: str, where: str, held: Any, value: Any) -> None:
         kind = type(obj)
         member = _static(kind, name)
-        if isinstance(member, MemberDescriptorType | GetSetDescriptorType):
+        if is_a(member, MemberDescriptorType | GetSetDescriptorType):
             if name not in ("__dict__", "__weakref__"):
                 self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value, held=True)
             return
-        table = _table(obj)
+        table = attributes_of(obj)
         is_data = member is not MISSING and hasattr(type(member), "__set__")
         if table is not None and not is_data:
             self.note_key(table, name, where, held)
@@ -267,7 +276,7 @@ class Observer(ObservedCalls):
     def _enter_if_observable(self, value: Any) -> Any:
         """What a library's module holds is constant; functions that users put behind it are observed."""
         kind = type(value)
-        if not isinstance(value, ModuleType | type | BuiltinFunctionType) and not is_own_class(kind):
+        if not is_a(value, ModuleType | type | BuiltinFunctionType) and not is_own_class(kind):
             self.enter(value)
         return value
 
@@ -281,6 +290,12 @@ class Observer(ObservedCalls):
             self.note_key(table, name, f"global {name}", table.get(name, MISSING))
         return self.enter(value, name)
 
+    def imported(self, module: Any, name: str) -> None:
+        """What an import statement gave."""
+        found = sys.modules.get(name)
+        if found is not None and is_user_module(found):
+            self.note_key(sys.modules, name, f"module {name}", found)
+
     def cell(self, value: Any, cell: Any, name: str) -> Any:
         """A variable of an enclosing function."""
         if id(cell) not in self.outside or self.is_of_step(cell, None):
@@ -290,7 +305,7 @@ class Observer(ObservedCalls):
 
     def item(self, container: Any, key: Any) -> Any:
         """``container[key]``."""
-        if isinstance(container, Tensor):
+        if is_a(container, Tensor):
             self.contents.escape_masks(key)
             return container[key]
         if id(container) not in self.outside:
@@ -314,21 +329,21 @@ class Observer(ObservedCalls):
         self._changing_attribute(obj, name, lambda: delattr(obj, name))
 
     def _changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
-        is_class = isinstance(obj, type)
-        if isinstance(obj, Tensor) or not (is_class or isinstance(obj, ModuleType) or id(obj) in self.outside):
+        is_class = is_a(obj, type)
+        if is_a(obj, Tensor) or not (is_class or is_a(obj, ModuleType) or id(obj) in self.outside):
             change()
             return
         if is_module(obj) and id(vars(obj)) in self.counted.tables:
             change()  # its tables are compared as a whole
             return
-        holder = obj if is_class else _table(obj)
+        holder = obj if is_class else attributes_of(obj)
         if holder is not None:
             before = vars(obj).get(name, MISSING)
             change()
             if vars(obj).get(name, MISSING) is not before:
                 self.note_write(Location(f"{self.name_of(obj)}.{name}", holder, name), before)
                 return
-        elif isinstance(_static(type(obj), name), MemberDescriptorType):
+        elif is_a(_static(type(obj), name), MemberDescriptorType):
             before = getattr(obj, name, MISSING)
             change()
             self.note_write(Location(f"{self.name_of(obj)}.{name}", obj, name), before)
@@ -368,9 +383,12 @@ class Observer(ObservedCalls):
 
     def all_guards(self) -> list[Guard]:
         """What the capture has read, in the order in which it was read; what is counted last."""
+        for holder, key, name, read in self._late.values():
+            self.note(holder, key, name, read, read())
         return [*self.guards, *self.counted.guards, Guard("global switches", switches, self._switches, None, True)]
 
 
+_OF_TENSORS = frozenset(dir(Tensor))
 _CLASS = object()  # the key of what an object is
 
 
@@ -381,7 +399,7 @@ def _special(cls: type) -> tuple[Any, ...]:
         for base in cls.__mro__
         if is_user_class(base)
         for name, member in vars(base).items()
-        if isinstance(member, FunctionType) and (name == "forward" or name[:2] == name[-2:] == "__")
+        if is_a(member, FunctionType) and (name == "forward" or name[:2] == name[-2:] == "__")
     ]
     return tuple(sum(found, ()))
 
@@ -392,21 +410,12 @@ def _static(cls: type, name: str, after: type | None = None) -> Any:
     return next((vars(base)[name] for base in bases if name in vars(base)), MISSING)
 
 
-def _table(obj: Any) -> dict[str, Any] | None:
-    """The dictionary of an object's own attributes."""
-    try:
-        table = object.__getattribute__(obj, "__dict__")
-    except AttributeError:
-        return None
-    return table if isinstance(table, dict) else None
-
-
 def _class_body(frame: Any) -> Any:
     return frame.f_locals if not frame.f_code.co_flags & 0x2 else ()
 
 
 for _relay in (*vars(Observer).values(), *vars(ObservedCalls).values(), *vars(Contents).values()):
-    if isinstance(_relay, FunctionType):
+    if is_a(_relay, FunctionType):
         relay(_relay)  # messages speak of the function that is read or called
 
 

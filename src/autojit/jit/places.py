@@ -60,6 +60,11 @@ class Location:
             setattr(self.holder, self.key, value)
 
 
+def is_a(value: Any, kinds: Any) -> bool:
+    """``isinstance`` by the object's real class: asking an object for ``__class__`` may run a user's code."""
+    return issubclass(type(value), kinds)
+
+
 def table_of(holder: Any) -> Mapping[Any, Any]:
     """A holder's keys and values: of a list its positions, of a class its own attributes."""
     if isinstance(holder, list):
@@ -73,3 +78,12 @@ def cell_content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return MISSING
+
+
+def attributes_of(obj: Any) -> dict[str, Any] | None:
+    """The dictionary of an object's own attributes."""
+    try:
+        table = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return None
+    return table if is_a(table, dict) else None

@@ -142,7 +142,23 @@ def _set_cell(operands: Any, name: str) -> Any:
     return operands[0]
 
 
+def _matched(value: Any, _: Any) -> Any:
+    observer = active.observer
+    if observer is not None:
+        observer.contents.matched(value)
+    return value
+
+
+def _imported(value: Any, name: str) -> Any:
+    observer = active.observer
+    if observer is not None:
+        observer.imported(value, name)
+    return value
+
+
 HOOKS = Hooks(
+    matched=_matched,
+    imported=_imported,
     attribute=_attribute,
     super_attribute=_super_attribute,
     global_=_global,

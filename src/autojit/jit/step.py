@@ -56,7 +56,6 @@ class Capture:
     results: Results = field(init=False)
     effects: Effects = field(init=False)
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
-    unguarded: list[str] = field(init=False, default_factory=list)  # what was read and cannot be compared
     modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
     following: Following = field(init=False)
 

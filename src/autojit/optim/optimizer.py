@@ -111,6 +111,8 @@ class Optimizer:
         defaults: options of groups that do not set them.
     """
 
+    _hooks_of_all = (_all_step_pre_hooks, _all_step_post_hooks)
+
     OptimizerPreHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], "tuple[Any, dict[str, Any]] | None"]
     OptimizerPostHook = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
     profile_hook_step = staticmethod(_with_hooks)
