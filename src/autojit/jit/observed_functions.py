@@ -54,11 +54,11 @@ def is_user_class(cls: type) -> bool:
     if is_own_class(cls) or (cls.__flags__ & (1 << 8) and not cls.__flags__ & (1 << 9)):  # immutable: built in
         return False
     name: object = cls.__module__
-    module = sys.modules.get(name) if is_a(name, str) else None
+    module = sys.modules.get(name) if isinstance(name, str) else None
     if module is None:
         return True
     file = getattr(module, "__file__", None)
-    if not is_a(file, str):
+    if not isinstance(file, str):
         return module.__name__ == "__main__" or module.__name__ not in sys.stdlib_module_names
     return not _is_library_file(file, vars(module))
 
@@ -66,7 +66,7 @@ def is_user_class(cls: type) -> bool:
 def is_user_names(table: dict[str, Any]) -> bool:
     """Whether a dictionary of globals is of code that may hide a builtin: the user's, not an observed library's."""
     file = table.get("__file__")
-    return not is_a(file, str) or not file.startswith(_STDLIB)
+    return not isinstance(file, str) or not file.startswith(_STDLIB)
 
 
 def is_user_module(module: ModuleType) -> bool:
@@ -75,7 +75,7 @@ def is_user_module(module: ModuleType) -> bool:
     if root == "autojit" or (root in sys.stdlib_module_names and root != "__main__"):
         return False
     file = getattr(module, "__file__", None)
-    return not is_a(file, str) or not _is_library_file(file, vars(module))
+    return not isinstance(file, str) or not _is_library_file(file, vars(module))
 
 
 def _is_library_file(path: str, names: dict[str, Any]) -> bool:

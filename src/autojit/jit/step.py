@@ -58,6 +58,7 @@ class Capture:
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
     modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
     following: Following = field(init=False)
+    unguarded: list[str] = field(init=False, default_factory=list)  # what was read and is not compared, for `explain`
 
     def __post_init__(self) -> None:
         """Read off what the function left, while version counters stand where it left them."""

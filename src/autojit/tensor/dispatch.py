@@ -361,7 +361,7 @@ def literal_of(value: object, type: TensorType) -> Tensor:
     if state.trace is not None:
         if not type.shape:
             return number(value, type.dtype)
-        if is_symbolic(value) or hasattr(value.__class__, "as_operand"):
+        if is_symbolic(value) or is_of_step(value):
             return apply(BroadcastTo(type.shape), number(value, type.dtype))  # type: ignore[no-any-return]
         op = Full(in_range(_plain(value), type.dtype), type.dtype, type.shape)
         return wrap_value(state.trace.apply(op, ())[0])
@@ -372,12 +372,17 @@ def literal_of(value: object, type: TensorType) -> Tensor:
     return number(value, type.dtype)
 
 
+def is_of_step(value: object) -> bool:
+    """Whether a value is a number of a captured step: by its real class, for it passes for an int or a float."""
+    return hasattr(type(value), "as_operand")
+
+
 def number(value: Any, dtype: DType) -> Tensor:
     """A Python number as a 0-d constant of a dtype; UsageError for a whole one that the dtype does not hold."""
     if state.trace is not None:
         if is_symbolic(value):
             made = wrap_value(state.trace.size_value(value, dtype))
-        elif hasattr(value.__class__, "as_operand"):  # a number of the step
+        elif is_of_step(value):
             made = wrap_value(value_of(value.as_operand().to(dtype)))
         else:
             made = wrap_value(state.trace.apply(Full(in_range(_plain(value), dtype), dtype, ()), ())[0])
