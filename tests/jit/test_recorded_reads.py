@@ -21,7 +21,8 @@ import pytest
 import autojit as aj
 
 IMPORTS = """
-import collections, contextlib, contextvars, copy, dataclasses, enum, functools, math, operator, os, random, types, weakref
+import abc, collections, contextlib, contextvars, copy, dataclasses, enum, functools, json, math, operator, os, random, sys
+import threading, types, typing, weakref
 import numpy as np
 import autojit as aj
 from autojit import nn
@@ -365,7 +366,8 @@ def _shown(found: Any) -> Any:
     )
 
 
-def _results(program: Program, compile_with: Any) -> list[Any]:
+def results(program: Program, compile_with: Any) -> list[Any]:
+    """What a program's function gives, twice after each change."""
     names = vars(_module())
     exec(IMPORTS + program.setup, names)
     run = compile_with(names["f"])
@@ -380,9 +382,9 @@ def _results(program: Program, compile_with: Any) -> list[Any]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_read_is_followed(name: str) -> None:
     program = PROGRAMS[name]
-    eager = _results(program, lambda f: f)
+    eager = results(program, lambda f: f)
     aj.set_default_dtype(aj.float32)
-    compiled = _results(program, aj.jit)
+    compiled = results(program, aj.jit)
     for k, ((dtype, a), (other, b)) in enumerate(zip(eager, compiled, strict=True)):
         where = ("", *program.changes)[k // 2]
         assert dtype is other, where

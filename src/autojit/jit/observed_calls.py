@@ -112,6 +112,14 @@ class ObservedCalls:
     def _replacement(self, function: Any, arguments: Sequence[Any], is_unpacked: bool) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
         kind = type(function)
+        if function is np.random.default_rng and not arguments:
+            raise TraceError(
+                "jit: a random number generator without a seed in a captured step",
+                {"at": here()},
+                "make it outside the step: what the step draws from it is drawn anew at every call",
+            )
+        if function is builtins.len:  # another one while a capture has open sizes
+            return self._len
         if kind is BuiltinFunctionType:
             return self._builtin(function, arguments)
         if kind is FunctionType or kind is MethodType:
@@ -131,14 +139,14 @@ class ObservedCalls:
         if is_a(function, weakref.ref):
             return lambda: self.enter(function())
         if is_own_class(kind) or not is_user_class(kind):
-            if is_a(getattr(function, "__self__", None), _GENERATORS):  # compiled by Cython
+            if self._is_generator(getattr(function, "__self__", None)):  # compiled by Cython
                 return self._hidden(function)
             self._escape(arguments)
         return None
 
     def _function(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         plain = function.__func__ if type(function) is MethodType else function
-        if type(function) is MethodType and is_a(function.__self__, _GENERATORS):
+        if type(function) is MethodType and self._is_generator(function.__self__):
             return self._hidden(function)
         if type(plain) is not FunctionType:
             self._escape(arguments)
@@ -162,7 +170,7 @@ class ObservedCalls:
         owner = function.__self__
         if owner is builtins or function is open:
             return self._of_builtins(function, arguments)
-        if is_a(owner, _GENERATORS):
+        if self._is_generator(owner):
             return self._hidden(function)
         if is_a(owner, ModuleType):
             if owner is time and function.__name__ != "sleep":
@@ -178,6 +186,10 @@ class ObservedCalls:
             return self._method_of_object(function, owner)
         self._escape(arguments)
         return None
+
+    def _is_generator(self, owner: Any) -> bool:
+        """Whether an object is a random number generator that goes on from call to call; not one made by the step."""
+        return is_a(owner, _GENERATORS) and (id(owner) in self.outside or owner in _GLOBAL_GENERATORS)
 
     def _of_builtins(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         instead = self._instead.get(function)
@@ -320,6 +332,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 _Cached = type(lru_cache(abs))
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+_GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
 _ADDING = frozenset(("append", "extend", "appendleft", "extendleft", "add"))
 _CHANGING = frozenset(

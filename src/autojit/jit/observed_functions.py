@@ -35,7 +35,7 @@ MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_bac
 def is_own_class(cls: type) -> bool:
     """Whether a class is autojit's own: its state is tensors, or counted in the guard epoch."""
     module: object = cls.__module__
-    return is_a(module, str) and module.partition(".")[0] == "autojit"
+    return isinstance(module, str) and module.partition(".")[0] == "autojit"
 
 
 def is_module(value: Any) -> bool:

@@ -77,6 +77,8 @@ class Observer(ObservedCalls):
     def enter(self, value: Any, name: str = "") -> Any:
         """``value`` exists outside: what is read from it is guarded. The value."""
         kind = type(value)
+        if kind is BuiltinFunctionType and not is_a(value.__self__, ModuleType):  # a method of something outside
+            self.enter(value.__self__)
         if kind in _PLAIN or id(value) in self.outside:
             if kind is Tensor and id(value) not in self.outside:
                 self._enter_tensor(value)
