@@ -18,6 +18,7 @@ import numpy as np
 from autojit.autograd.engine import zeros_of
 from autojit.core.device import Device
 from autojit.core.dtypes import DType, float64, int64
+from autojit.core.errors import TraceError
 from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Value
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
@@ -179,6 +180,16 @@ def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> li
         else:
             found.append(leaf.shell)
     return found
+
+
+def check_nests(args: Any, kwargs: Any, tree: TreeSpec, given: Sequence[Any]) -> None:
+    """TraceError if the function has changed a list or dictionary among its arguments: it had copies of them."""
+    leaves, now = flatten((args, kwargs))
+    if now != tree or any(a is not b for a, b in zip(leaves, given, strict=True)):
+        raise TraceError(
+            "jit: the step changes a list or dictionary that it was given as an argument",
+            fix="return what is to be stored, and store it outside the step",
+        )
 
 
 def signature(

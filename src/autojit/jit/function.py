@@ -25,6 +25,7 @@ from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
 from autojit.core.uncollected import uncollected
 from autojit.jit.arguments import (
+    check_nests,
     describe_difference,
     given_to_function,
     in_row_major,
@@ -387,7 +388,8 @@ class JitFunction:
     def _trace(self, call: Call, shift: int = 0) -> Capture:
         trace = call.trace = Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift)
         made = make_leaves(trace, call.leaves, self.open_numbers.of(call.tree), call.bound, call.shapes)
-        args, kwargs = call.tree.unflatten(given_to_function(made, call.leaves))
+        given = given_to_function(made, call.leaves)
+        args, kwargs = call.tree.unflatten(given)
         rebinding = self.rebinding
         baked = {f"argument {k}": leaf.original for k, leaf in enumerate(made) if leaf.kind in ("object", "bound")}
         observer, snapshot = observed(self.function, rebinding, baked)
@@ -399,6 +401,7 @@ class JitFunction:
                 with traced_math(has_numbers), observer.observing():
                     result = (rebinding or self.function)(*args, **kwargs)
                 snapshot.check(rebinding)
+                check_nests(args, kwargs, call.tree, given)
                 outputs, output_tree = flatten(result)
                 output_tree = with_plain_keys(output_tree)
                 capture = Capture(
