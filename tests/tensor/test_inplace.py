@@ -156,3 +156,14 @@ def test_leaves_may_be_changed_without_recording() -> None:
     assert x.is_leaf
     assert x.requires_grad
     assert x._version == 1
+
+
+@pytest.mark.parametrize("method", ["addcmul_", "addcdiv_", "lerp_", "mul_", "sub_", "copysign_"])
+def test_a_tensor_may_be_any_operand_of_its_own_change(method: str) -> None:
+    operands = 2 if method.startswith(("addc", "lerp")) else 1
+    for places in range(1, 1 << operands):
+        x = aj.tensor([1.0, 3.0], requires_grad=True)
+        y, w, z = x * 2.0, x * 2.0, aj.tensor([0.5, 0.25])
+        expected = getattr(aj, method[:-1])(w, *(w if places >> k & 1 else z for k in range(operands)))
+        getattr(y, method)(*(y if places >> k & 1 else z for k in range(operands)))
+        assert y.tolist() == expected.tolist()

@@ -80,8 +80,9 @@ class CountedReads:
 
 
 def _members(part: Any, rebound: frozenset[tuple[int, Any]]) -> tuple[Any, ...]:
-    """What a module holds, and the numbers of its hooks and of those of all modules."""
+    """What a module holds, the numbers of its hooks and of those of all modules, and a ``forward`` of its own."""
     tables = (part._parameters, part._buffers, part._modules)
     held = [t[key] for t in tables for key in t if not rebound or (id(t), key) not in rebound]
     hooks = [tuple(vars(part).get(kind, ())) for kind in MODULE_HOOKS]
-    return (*held, *hooks, tuple(getattr(part, "_hooks_of_all", ())))
+    forward = MISSING if (id(vars(part)), "forward") in rebound else vars(part).get("forward", MISSING)
+    return (*held, *hooks, tuple(getattr(part, "_hooks_of_all", ())), forward)

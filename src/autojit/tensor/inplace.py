@@ -79,10 +79,11 @@ def in_place(
         return x
     mark = sequence_mark()
     old = _old(x)
-    if arguments and arguments[0] is x and old._requires_grad:
+    if old._requires_grad and any(given is x for given in (*arguments, *options.values())):
         shares = old._array is not None and old._array is x._array
-        same = _with_history_of(alias(x), x) if shares else old
-        arguments = (same, *arguments[1:])  # x itself, saved in its own history, is a cycle
+        same = _with_history_of(alias(x), x) if shares else old  # x itself, saved in its own history, is a cycle
+        arguments = tuple([same if given is x else given for given in arguments])
+        options = {name: same if given is x else given for name, given in options.items()}
     try:
         new = function(old, *arguments, **options)
     except Exception as error:

@@ -22,8 +22,8 @@ EPSILON = {
 }  # fmt: skip
 UNITS = 1000.0  # rounding errors of a chain of some tens of ops and short sums, in units of the largest magnitude
 SMALLEST = 0.1  # magnitude below which a number is taken for the rest of a cancellation between numbers around 1
-SHAKES = 3
-EXPLAINED = 30.0  # times the movement of the shaken eager run that a difference may reach
+SHAKES = 5
+EXPLAINED = 100.0  # times the movement of the shaken eager run that a difference may reach
 MINOR = ("strides", "version moved", "is_leaf", "requires_grad", "memory", "identity")  # told when nothing else differs
 BROKEN = ("NameError", "UnboundLocalError", "SyntaxError")  # of a program that lost a statement while it was shrunk
 
@@ -118,13 +118,14 @@ def _equal(a: Fact, b: Fact, dtype: str) -> bool:
     if isinstance(a.value, float | complex) and isinstance(b.value, float | complex):
         return _close(np.asarray(a.value), np.asarray(b.value), dtype)
     if a.aspect == "output":
-        return _words(a.value) == _words(b.value)
+        return _words(a.value, dtype) == _words(b.value, dtype)
     return bool(a.value == b.value)
 
 
-def _words(text: str) -> list[str]:
+def _words(text: str, dtype: str) -> list[str]:
     """Printed text with its numbers rounded: how many digits agree is the business of values."""
-    return [re.sub(r"-?\d+\.\d*(e-?\d+)?", lambda m: f"{float(m[0]):.3g}", word) for word in text.split()]
+    digits = 1 if dtype in ("float16", "bfloat16") else 3
+    return [re.sub(r"-?\d+\.\d*(e-?\d+)?", lambda m: f"{float(m[0]):.{digits}g}", word) for word in text.split()]
 
 
 def _close(a: Any, b: Any, dtype: str) -> bool:

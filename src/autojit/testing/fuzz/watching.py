@@ -169,11 +169,10 @@ def _tensors(value: Any) -> list[aj.Tensor]:
 
 def _scalar(result: Any) -> aj.Tensor | None:
     """A smooth number that depends on every differentiable tensor of the result."""
-    parts = [t for t in _tensors(result) if t.requires_grad and t.numel()]
-    if not parts:
-        return None
     total = None
-    for k, t in enumerate(parts):
+    for k, t in enumerate(_tensors(result)):
+        if not t.requires_grad or not t.numel():
+            continue
         part = ((t.abs() if t.dtype.is_complex else t) * (1 + 0.5 * k)).sum()
         part = part + 0.1 * (part * part)
         total = part if total is None else total + part
