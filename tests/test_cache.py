@@ -11,12 +11,13 @@ import autojit as aj
 from autojit.compiler import compile
 from autojit.core.errors import ArgumentError
 from autojit.ir import parse_graph
+from autojit.runtime import bodies
 
 
 def fresh_process(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     """As if the process had just started with this cache: nothing is loaded yet."""
     monkeypatch.setenv("AUTOJIT_CACHE_DIR", str(directory))
-    monkeypatch.setattr("autojit.runtime.bodies._kernels", {})
+    monkeypatch.setattr("autojit.runtime.bodies._kernels", bodies._Kernels())
 
 
 def run(scale: float) -> aj.cache.CacheStats:

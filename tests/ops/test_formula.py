@@ -72,5 +72,5 @@ def test_parameters_of_one_type_share_a_kernel_and_get_what_eager_mode_gives() -
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)
     for p, q in zip(compiled, plain, strict=True):
         np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=2e-6)
-    assert jitted.show("graph").count("formula[") == 3 * len(start)
+    assert jitted.show("graph").count("formula[") >= 4 * (len(start) - 2)  # from the third parameter on at the latest
     assert jitted.stats()["fallbacks"] == 0

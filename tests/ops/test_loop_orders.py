@@ -40,7 +40,10 @@ def cases(kind: Any) -> Iterator[tuple[Op, list[Any]]]:
                 yield op, [laid_out(arrays[0], layout), *arrays[1:]]
 
 
-@pytest.mark.parametrize("name", sorted(n for n, k in Op.registry.load().items() if k.keeps_order and not k.is_view))
+OPS = sorted(n for n, k in Op.registry.load().items() if k.keeps_order and not k.is_view and hasattr(k, "samples"))
+
+
+@pytest.mark.parametrize("name", OPS)
 def test_results_lie_as_one_loop_lays_them_out(name: str) -> None:
     for op, arrays in cases(Op.registry[name]):
         with np.errstate(all="ignore"):

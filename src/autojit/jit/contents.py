@@ -10,6 +10,7 @@ import operator
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from types import BuiltinFunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from autojit.jit.guards import PRIMITIVES, same
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class
 from autojit.jit.places import Location, attributes_of, is_a
 from autojit.runtime.entry_spec import MISSING
+from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Contents:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self.pending: set[int] = set()  # ids of containers that something will be added to after the call
+        self.refilled: set[int] = set()  # ids of containers that the step changes otherwise than by adding to them
         self._before: dict[int, tuple[Any, Any]] = {}  # by id: container, and what was in it
         self._whole: set[int] = set()
 
@@ -64,8 +66,10 @@ class Contents:
         where = f"{observer.name_of(container)}[{_shown(key)}]"
         if is_a(container, dict) and kind.__getitem__ is dict.__getitem__:
             return self._key(container, key, where)
+        if id(container) in self._before:  # the step has changed it
+            self.whole(container)
+            return container[key]
         if is_a(container, list) and kind.__getitem__ is list.__getitem__ and is_a(key, int):
-            self._check_settled(container)
             value, place = container[key], operator.index(key)
             if observer.is_of_step(container, place):
                 return value
@@ -82,7 +86,6 @@ class Contents:
 
     def _key(self, table: Any, key: Any, where: str) -> Any:
         observer = self.observer
-        self._check_settled(table)
         is_there = dict.__contains__(table, key)
         try:
             value = table[key]
@@ -115,7 +118,6 @@ class Contents:
         if not self.is_one(container):
             return None
         if is_a(container, dict) and is_a(item, _NAMING):
-            self._check_settled(container)
             found = dict.__contains__(container, item)
             name = f"{_shown(item)} in {self.observer.name_of(container)}"
             read = lambda: dict.__contains__(container, item)
@@ -128,10 +130,9 @@ class Contents:
         """``len(container)``."""
         if not self.is_one(container):
             return
-        if is_a(container, np.ndarray):
+        if is_a(container, np.ndarray) or id(container) in self._before:
             self.whole(container)
         elif not is_a(container, tuple):
-            self._check_settled(container)
             name = f"len({self.observer.name_of(container)})"
             self.observer.note(container, _LENGTH, name, lambda: len(container), len(container))
 
@@ -172,7 +173,7 @@ class Contents:
             elif is_a(value, list | tuple | dict):
                 for part in list(value.values()) if is_a(value, dict) else value:
                     self.escape(part, depth + 1)
-        elif callable(value):
+        elif callable(value) and not is_a(value, Node):
             self.observer.observe(value)
             if kind is BuiltinFunctionType and self.is_one(value.__self__):
                 self.whole(value.__self__)
@@ -201,7 +202,6 @@ class Contents:
     def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None:
         """All of a container from outside has been read; ``deep``: also what is in the containers in it."""
         observer = self.observer
-        self._check_settled(value)
         if depth > DEPTH_LIMIT:
             raise self._refusal(value, "lies too deep")
         is_known = id(value) in self._whole
@@ -212,11 +212,13 @@ class Contents:
             if not is_a(value, tuple | frozenset):
                 keys = self._own_keys(value)
                 self._check_size(value)
-                expected = _snapshot(value, keys)
-                self._before.setdefault(id(value), (value, _snapshot(value, frozenset())))
+                known = self._before.get(id(value))
+                expected = _snapshot(value, keys) if known is None else _without(known[1], keys)
+                self.keep(value)
                 name = f"contents of {observer.name_of(value)}"
                 observer.note(value, _ALL, name, lambda: _snapshot(value, keys), expected)
-        self._parts_of(value, deep, depth)
+        if id(value) not in self.refilled:
+            self._parts_of(value, deep, depth)
 
     def _parts_of(self, value: Any, deep: bool, depth: int) -> None:
         observer = self.observer
@@ -246,14 +248,6 @@ class Contents:
             "pass it as an argument, or keep it in a tensor: aj.tensor(...) outside the step",
         )
 
-    def _check_settled(self, value: Any) -> None:
-        if id(value) in self.pending:
-            raise TraceError(
-                "jit: the step reads a container to which it has added something",
-                {"container": f"{self.observer.name_of(value)} ({type(value).__name__})", "at": here()},
-                "collect in a list of the step's own, and return it",
-            )
-
     # -- writes
 
     def changing(self, container: Any, key: Any, change: Callable[[], None]) -> None:
@@ -282,21 +276,33 @@ class Contents:
         self._check_size(container)
         self._before.setdefault(id(container), (container, _snapshot(container, frozenset())))
 
-    def check_unchanged(self) -> None:
-        """TraceError for a container that the step has changed in a way that cannot be done again at every call."""
-        written = self.observer.written
-        for container, before in self._before.values():
-            keys = frozenset(key for holder, key in (*written, *self.observer.rebound) if holder == id(container))
+    def settle(self) -> None:
+        """Give the containers that the step has changed back what they held; every call changes them as this one did.
+
+        Raises:
+            TraceError: one has been changed in a way that cannot be done again.
+        """
+        observer = self.observer
+        for container, before in list(self._before.values()):
+            keys = self._own_keys(container)
             now = _snapshot(container, keys)
-            if not same(now, before) and not same(now, _without(before, keys)):
-                name = f"{self.observer.name_of(container)} ({type(container).__name__})"
-                self.restore(container, before)
+            if same(now, before) or same(now, _without(before, keys)):
+                continue
+            added = [call for call in observer.deferred if getattr(call.function, "__self__", None) is container]
+            left = list(container) if is_a(container, list | deque | set) else None
+            self.restore(container, before)
+            if added and id(container) not in self.refilled:
+                continue
+            if left is None:
                 raise TraceError(
                     "jit: the step changes a container that exists outside it",
-                    {"container": name},
-                    "return what is to be stored and change the container outside the step; "
-                    "append, extend, add, and assignments to single items are done at every call",
+                    {"container": f"{observer.name_of(container)} ({type(container).__name__})"},
+                    "return what is to be stored and change the container outside the step; assignments to single "
+                    "items, append, extend, add and clear are done at every call",
                 )
+            for call in added:
+                observer.deferred.remove(call)
+            observer.defer(partial(_refill, container), left)
 
     @staticmethod
     def restore(container: Any, before: Any) -> None:
@@ -313,6 +319,12 @@ class Contents:
             container.update(before)
         elif is_a(container, np.ndarray) and container.flags.writeable:
             container[...] = before
+
+
+def _refill(container: Any, items: list[Any]) -> None:
+    """What a step does to a list, deque or set that it has changed in other ways than by adding to it."""
+    container.clear()
+    (container.update if is_a(container, set) else container.extend)(items)
 
 
 _NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known

@@ -57,7 +57,7 @@ class CountedReads:
         members = functools.partial(_members, part, self.rebound)
         self.guards.append(Guard(f"members of {where}", members, members(), None, True))
         for p in part._parameters.values():
-            if p is not None:
+            if p is not None and not hasattr(type(p), "materialize"):  # a lazy one, which the capture makes
                 observer.enter(p)
         observer.note_class_of(part)
         if not is_own:

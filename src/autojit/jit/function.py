@@ -404,9 +404,7 @@ class JitFunction:
                 check_nests(args, kwargs, call.tree, given)
                 outputs, output_tree = flatten(result)
                 output_tree = with_plain_keys(output_tree)
-                capture = Capture(
-                    trace, made, call.tree, outputs, output_tree, observer.all_guards(), [*observer.outside.values()]
-                )
+                capture = Capture(trace, made, call.tree, outputs, output_tree, observer.all_guards(), [])
             capture.unguarded = observer.unguarded
             if modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference

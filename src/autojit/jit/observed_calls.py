@@ -218,11 +218,13 @@ class ObservedCalls:
         if name == "__len__":
             self.contents.length(owner)
         elif name in _ADDING and is_a(owner, list | deque | set):
-            self.contents.pending.add(id(owner))
-            return partial(self.defer, function)
-        elif name in _CHANGING:
-            self.contents.whole(owner)
             self.contents.keep(owner)
+            return partial(self._add, function)
+        elif name in _CHANGING:
+            if name != "clear":
+                self.contents.whole(owner)
+            self.contents.keep(owner)
+            self.contents.refilled.add(id(owner))
         else:
             self.contents.whole(owner, deep=name not in _SHALLOW)
         return None
@@ -283,6 +285,11 @@ class ObservedCalls:
     def defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """Make a call after every run of the step, not now."""
         self.deferred.append(Deferred(function, args, kwargs))
+
+    def _add(self, function: Any, *args: Any) -> Any:
+        """Add to a container now, for the rest of the capture, and after every run of the step."""
+        self.defer(function, *args)
+        return function(*args)
 
     def _hidden(self, function: Any) -> Callable[..., Any]:
         if getattr(function, "__name__", "") in _SETTING:

@@ -151,6 +151,8 @@ class Observer(ObservedCalls):
             self._functions.behind(t, self._met)
 
     def _enter_function(self, function: FunctionType) -> None:
+        if self.is_made_inside(function):
+            return
         for cell in function.__closure__ or ():
             self.outside.setdefault(id(cell), cell)
         for k, value in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):

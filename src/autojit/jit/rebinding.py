@@ -142,7 +142,7 @@ class Snapshot:
         """
         observer = self.observer
         changed = self.take_back()
-        observer.contents.check_unchanged()
+        observer.contents.settle()
         if changed or observer.drawn:
             raise Rebinds(changed, drawn=observer.drawn)
         if observer.deferred and rebinding is None:
@@ -283,6 +283,7 @@ class Rebinding:
             for location, value in zip(self.locations, before, strict=True):
                 location.write(value)
                 _note_flag(location)
+        observer.contents.settle()
         left = tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
         return result, left, tuple(observer.deferred)
 

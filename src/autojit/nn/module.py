@@ -128,6 +128,9 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         """What is copied and saved: everything but the compiled call."""
         state = dict(self.__dict__)
         state.pop("_compiled_call_impl", None)
+        for kind in ("_parameters", "_buffers", "_modules"):
+            if kind in state:
+                state[kind] = dict(state[kind])
         return state
 
     # ---- attributes

@@ -31,7 +31,7 @@ KINDS: dict[str, type[Exception]] = {
 
 @record
 class Require(Elementwise):
-    """The operand itself (bool), all of whose elements hold; else the error ``KINDS[kind](refusal)``."""
+    """The operand itself (bool), all of whose elements hold; else an error of the ``kind`` that says ``refusal``."""
 
     refusal: str
     kind: str
