@@ -258,6 +258,7 @@ def spectral_norm(
     Example:
         >>> import autojit as aj
         >>> from autojit import nn
+        >>> _ = aj.manual_seed(0)
         >>> layer = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2), n_power_iterations=20)
         >>> round(aj.linalg.matrix_norm(layer.weight, 2).item(), 3)
         1.0
