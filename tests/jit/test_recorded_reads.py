@@ -171,6 +171,15 @@ PROGRAMS = {
         "c = dict(a=1.0, b=2.0)\nf = lambda x: sum(x * v for k, v in c.items() if k != 'c') + max(c.values()) + len(list(c))",
         "c['a'] = 5.0", "c['c'] = 1.0", "c.pop('b')", "c = {'z': 1.0}",
     ),
+    "keys that are objects": program(
+        """
+        class E(enum.Enum):
+            A = 1
+            B = 2
+        d, n = {E.A: 1.0, frozenset((1,)): 2.0}, {}
+        f = lambda x: x * d.get(E.A, 9.0) + d.get(frozenset((1,)), 9.0) + d[E.A] + n.get(E.B, 3.0) + (1.0 if E.B in d else 2.0)
+        """, "d[E.A] = 4.0", "d[frozenset((1,))] = 5.0", "n[E.B] = 6.0", "d[E.B] = 0.0", "n.clear()",
+    ),
     "ordered dictionaries": program(
         "c = collections.OrderedDict(a=1.0, b=2.0)\nf = lambda x: x * c['a'] + list(c.values())[0]",
         "c.move_to_end('a')", "c.update(a=4.0)",

@@ -111,7 +111,9 @@ class Contents:
 
     def get(self, table: Any, key: Any, default: Any = None) -> Any:
         """``table.get(key, default)``."""
-        return self.item(table, key) if self.asked_for(table, key) else default
+        if self.asked_for(table, key) is None:  # all of it has been read
+            return dict.get(table, key, default)
+        return self.item(table, key) if dict.__contains__(table, key) else default
 
     def asked_for(self, container: Any, item: Any) -> bool | None:
         """``item in container``, for a dictionary from outside; None for others, which are read as a whole."""

@@ -106,10 +106,10 @@ class ObservedCalls:
         if kind == 1:
             arguments = [self.contents.iterated(argument) for argument in arguments]
             arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
-        instead = self._replacement(function, arguments, bool(kind))
+        instead = self._replacement(function, arguments)
         return operands if instead is None else (instead, *operands[1:])
 
-    def _replacement(self, function: Any, arguments: Sequence[Any], is_unpacked: bool) -> Callable[..., Any] | None:
+    def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
         kind = type(function)
         if function is np.random.default_rng and not arguments:

@@ -28,7 +28,7 @@ from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
-from autojit.jit.guards import PRIMITIVES, ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard
+from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.observed_calls import ObservedCalls
 from autojit.jit.observed_functions import (
@@ -41,11 +41,9 @@ from autojit.jit.observed_functions import (
     own_code,
 )
 from autojit.jit.places import Location, attributes_of, cell_content, is_a
-from autojit.jit.read_hooks import HOOKS, active
+from autojit.jit.read_hooks import HOOKS, PLAIN, active
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
 from autojit.tensor.tensor import Tensor
-
-_PLAIN = frozenset((*PRIMITIVES, Tensor, BuiltinFunctionType, range, slice, type(Ellipsis), type(NotImplemented)))
 
 
 class Observer(ObservedCalls):
@@ -79,7 +77,7 @@ class Observer(ObservedCalls):
         kind = type(value)
         if kind is BuiltinFunctionType and not is_a(value.__self__, ModuleType):  # a method of something outside
             self.enter(value.__self__)
-        if kind in _PLAIN or id(value) in self.outside:
+        if kind in PLAIN or id(value) in self.outside:
             if kind is Tensor and id(value) not in self.outside:
                 self._enter_tensor(value)
             return value

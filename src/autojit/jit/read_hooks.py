@@ -21,7 +21,7 @@ class _Active(threading.local):
 
 
 active = _Active()
-_PLAIN = frozenset((*PRIMITIVES, Tensor, BuiltinFunctionType, range, slice, type(Ellipsis), type(NotImplemented)))
+PLAIN = frozenset((*PRIMITIVES, Tensor, BuiltinFunctionType, range, slice, type(Ellipsis), type(NotImplemented)))
 
 
 def _attribute(obj: Any, name: str) -> Any:
@@ -58,7 +58,7 @@ def _iterated(value: Any, _: Any) -> Any:
 
 def _looked_at(value: Any, _: Any) -> Any:
     observer = active.observer
-    if observer is not None and type(value) not in _PLAIN:
+    if observer is not None and type(value) not in PLAIN:
         observer.contents.looked_at(value)
     return value
 
@@ -67,9 +67,9 @@ def _two(operands: Any, _: Any) -> Any:
     observer = active.observer
     left, right = operands
     if observer is not None:
-        if type(left) not in _PLAIN and not _is_read_by_step(left, right):
+        if type(left) not in PLAIN and not _is_read_by_step(left, right):
             observer.contents.looked_at(left)
-        if type(right) not in _PLAIN and not _is_read_by_step(right, left):
+        if type(right) not in PLAIN and not _is_read_by_step(right, left):
             observer.contents.looked_at(right)
     return right, left
 
@@ -179,4 +179,4 @@ HOOKS = Hooks(
 for _hook in HOOKS:
     relay(_hook)  # messages speak of the function that is read or called
 
-__all__ = ["HOOKS", "active"]
+__all__ = ["HOOKS", "PLAIN", "active"]
