@@ -1,54 +1,43 @@
-"""A dictionary that counts its changes in the guard epoch."""
+"""Containers that count their changes in the guard epoch: what modules and optimisers keep their parts in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from autojit.core.epoch import bump_guard_epoch
 
 
+def counting(kind: type, *names: str) -> Callable[[type], type]:
+    """A class decorator: methods that change a ``kind`` count as changes."""
+
+    def decorate(cls: type) -> type:
+        for name in names:
+            if name not in vars(cls):
+                setattr(cls, name, _counted(getattr(kind, name), name))
+        return cls
+
+    return decorate
+
+
+def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bump_guard_epoch()
+        return method(self, *args, **kwargs)
+
+    counted.__name__ = name
+    counted.__doc__ = method.__doc__
+    return counted
+
+
+OF_DICT = ("__setitem__", "__delitem__", "clear", "pop", "popitem", "update", "setdefault", "__ior__")
+
+
+@counting(dict, *OF_DICT)
 class CountedDict(dict[str, Any]):
     """What a module is made of. Reading costs what it costs of a ``dict``; copies and pickles are plain ones."""
 
     __slots__ = ()
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        bump_guard_epoch()
-        super().__setitem__(key, value)
-
-    def __delitem__(self, key: str) -> None:
-        bump_guard_epoch()
-        super().__delitem__(key)
-
-    def __ior__(self, other: Any) -> CountedDict:  # type: ignore[override,misc]
-        self.update(other)
-        return self
-
-    def clear(self) -> None:
-        """See ``dict``."""
-        bump_guard_epoch()
-        super().clear()
-
-    def pop(self, *args: Any) -> Any:
-        """See ``dict``."""
-        bump_guard_epoch()
-        return super().pop(*args)
-
-    def popitem(self) -> tuple[str, Any]:
-        """See ``dict``."""
-        bump_guard_epoch()
-        return super().popitem()
-
-    def setdefault(self, key: str, default: Any = None) -> Any:
-        """See ``dict``."""
-        bump_guard_epoch()
-        return super().setdefault(key, default)
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """See ``dict``."""
-        bump_guard_epoch()
-        super().update(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)

@@ -8,36 +8,13 @@ and lists of torch's interface, and count.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
+from autojit.core.counted_dict import OF_DICT, counting
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor.state import bump_guard_epoch, is_tracing
 
-
-def _counting(kind: type, *names: str) -> Callable[[type], type]:
-    """A class decorator: methods that change a ``kind`` count as changes."""
-
-    def decorate(cls: type) -> type:
-        for name in names:
-            if name not in vars(cls):
-                setattr(cls, name, _counted(getattr(kind, name), name))
-        return cls
-
-    return decorate
-
-
-def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        bump_guard_epoch()
-        return method(self, *args, **kwargs)
-
-    counted.__name__ = name
-    counted.__doc__ = method.__doc__
-    return counted
-
-
-_OF_DICT = ("__setitem__", "__delitem__", "clear", "pop", "popitem", "update", "setdefault", "__ior__")
 _OF_LIST = (
     "__setitem__", "__delitem__", "append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort", "__iadd__",
     "__imul__",
@@ -50,7 +27,7 @@ def _note_key(table: dict[Any, Any], key: Any) -> None:
         bump_guard_epoch()
 
 
-@_counting(dict, *_OF_DICT)
+@counting(dict, *OF_DICT)
 class ParameterState(dict[str, Any]):
     """What an optimiser keeps for one parameter."""
 
@@ -72,7 +49,7 @@ class ParameterState(dict[str, Any]):
         return ParameterState, (dict(self),)
 
 
-@_counting(dict, "__delitem__", "clear", "pop", "popitem")
+@counting(dict, "__delitem__", "clear", "pop", "popitem")
 class OptimizerState(defaultdict[Any, Any]):
     """What an optimiser keeps, by parameter: a dictionary is made for a parameter that has none."""
 
@@ -103,14 +80,14 @@ class OptimizerState(defaultdict[Any, Any]):
         return OptimizerState, (dict(self),)
 
 
-@_counting(list, *_OF_LIST)
+@counting(list, *_OF_LIST)
 class CountedList(list[Any]):
     """The parameters of a group."""
 
     __slots__ = ()
 
 
-@_counting(list, "__delitem__", "pop", "remove", "clear", "reverse", "sort", "__imul__")
+@counting(list, "__delitem__", "pop", "remove", "clear", "reverse", "sort", "__imul__")
 class ParamGroups(list[ParamGroup]):
     """An optimiser's groups; a dictionary that is put in becomes one."""
 
