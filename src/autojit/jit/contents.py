@@ -162,10 +162,10 @@ class Contents:
         if id(value) in self.observer.outside:
             self.object(value)
 
-    def escape(self, value: Any, depth: int = 0) -> None:
-        """Something that goes into code that cannot be observed."""
+    def escape(self, value: Any, within: tuple[Any, ...] = ()) -> None:
+        """Something that goes into code that cannot be observed; ``within`` what the step has made around it."""
         kind = type(value)
-        if kind in _PLAIN or is_a(value, Tensor) or depth > 3:
+        if kind in _PLAIN or is_a(value, Tensor) or any(value is around for around in within):
             return
         if is_a(value, _BASES):
             if is_own_class(kind):
@@ -174,7 +174,7 @@ class Contents:
                 self.whole(value)
             elif is_a(value, list | tuple | dict):
                 for part in list(value.values()) if is_a(value, dict) else value:
-                    self.escape(part, depth + 1)
+                    self.escape(part, (*within, value))
         elif callable(value) and not is_a(value, Node):
             self.observer.observe(value)
             if kind is BuiltinFunctionType and self.is_one(value.__self__):

@@ -108,15 +108,18 @@ class ObservedFunctions:
 
     # -- from objects to functions
 
-    def behind(self, value: Any, met: Callable[[Any], None], depth: int = 0) -> None:
+    def behind(self, value: Any, met: Callable[[Any], None]) -> None:
         """Observe the functions that using ``value`` may run; ``met`` gets the objects that they begin with."""
-        if id(value) in self._seen or depth > 8:
-            return
-        self._seen.add(id(value))
-        self._kept.append(value)
-        for part in self._parts(value):
-            met(part)
-            self.behind(part, met, depth + 1)
+        waiting = [value]
+        while waiting:
+            value = waiting.pop()
+            if id(value) in self._seen:
+                continue
+            self._seen.add(id(value))
+            self._kept.append(value)
+            for part in self._parts(value):
+                met(part)
+                waiting.append(part)
 
     def _parts(self, value: Any) -> Iterator[Any]:
         """What an object leads to."""
