@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from autojit.jit.failed_calls import may_change
 from autojit.jit.guards import same
 from autojit.jit.results import Results
 from autojit.jit.segment import Segment
@@ -53,6 +54,7 @@ class Holder:
         tensors, others = self.holder.followed()
         reason = self._difference(tensors, others)
         if reason is not None and may_begin:
+            may_change(self.holder)
             self.holder.catch_up([key for key in self.tensors if key not in tensors and len(key) == 3], self.moves)
             tensors, others = self.holder.followed()
             reason = self._difference(tensors, others)

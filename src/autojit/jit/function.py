@@ -37,6 +37,7 @@ from autojit.jit.arguments import (
 from autojit.jit.calls import Call, Conflict, Fixed, Overlap
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.eager_mode import eager, set_modes
+from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, hook_guards
@@ -240,20 +241,21 @@ class JitFunction:
         call = Call(args, kwargs)
         call.bound = self.gathering.again(call.leaves)
         self.counts.calls += 1
-        while True:
-            try:
-                if state.observer is None:
-                    return self._run(call)
-                return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
-            except (Conflict, BeginAgain) as conflict:  # nothing has been written yet
-                call.bound |= conflict.leaves
-                call.restart()
-            except Fixed:
-                call.is_fixed = True
-                call.restart()
-            except OtherQuestion:  # what the path decides is asked no more: it was captured under other rules
-                remove(self._root(call).branch, call.path[0].capture)
-                call.restart()
+        with undone_if_failed():
+            while True:
+                try:
+                    if state.observer is None:
+                        return self._run(call)
+                    return state.observer.call(f"jit {self.name}", "compiled_step", self._run, call)
+                except (Conflict, BeginAgain) as conflict:  # nothing has been written yet
+                    call.bound |= conflict.leaves
+                    call.restart()
+                except Fixed:
+                    call.is_fixed = True
+                    call.restart()
+                except OtherQuestion:  # what the path decides is asked no more: it was captured under other rules
+                    remove(self._root(call).branch, call.path[0].capture)
+                    call.restart()
 
     def _run(self, call: Call) -> Any:
         assert not config.check or is_mine(self._lock), "steps are looked for without the function's lock"

@@ -22,6 +22,7 @@ from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.call import CompiledCall
 from autojit.jit.effects import Effects, uninterrupted
+from autojit.jit.failed_calls import has_run
 from autojit.jit.following import Following, root_array
 from autojit.jit.guards import Guard
 from autojit.jit.memory_check import check_memory
@@ -293,6 +294,7 @@ class CompiledStep:
             if config.check:
                 check_memory(self, arrays)
             found = self.segment.run(arrays)
+            has_run()
             self.segment.commit()
             tensors = self._shown(found[:count])
             self.effects.commit(self.segment, leaves, found[count:], tensors)
@@ -342,6 +344,7 @@ class CompiledStep:
         found = found[: call.n_read]
         count = len(self.results.values)
         with self.segment.gate.held(), uninterrupted():
+            has_run()
             self._commit_differentiable(leaves, found, count)
             for place, write in call.new_histories:
                 rebase(leaves[write.index], found[place])

@@ -32,6 +32,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
+from autojit.jit.failed_calls import may_change
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.traced_number import TracedNumber
@@ -207,6 +208,7 @@ class Trace(TraceSizes, TraceOrders):
     def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
         if holder.is_made_in(self):
             return  # it may be gone when the capture ends, and begins anew at every call
+        may_change(holder)
         moves = self.holders.setdefault(id(holder), (holder, {}))[1]
         if moved is not None:
             moves[moved] = None

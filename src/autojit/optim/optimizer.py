@@ -20,6 +20,7 @@ from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, stepping
 from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups
+from autojit.optim.kept_state import kept_state
 from autojit.optim.param_group import ParamGroup
 from autojit.optim.replayed_updates import update
 from autojit.tensor import Tensor
@@ -332,6 +333,10 @@ class Optimizer:
                 for name, value in state.get(p, {}).items():
                     (tensors if isinstance(value, Tensor) else others)[k, place, name] = value
         return tensors, others
+
+    def kept(self) -> Callable[[], None]:
+        """How to put back what it keeps now, if what is begun for a compiled step comes to nothing."""
+        return kept_state(self)
 
     def catch_up(self, slots: Iterable[Any], moves: Iterable[frozenset[int]]) -> None:
         """Have the places that a compiled step found when it was captured, as ``step`` would make them now.
