@@ -181,7 +181,7 @@ class BackwardCFunction(Node, FunctionCtx):
                     f"save_for_backward can only save variables, but argument {place} is of type {type(t).__name__}"
                 )
             storage = storage_of(t)
-            if storage.inference:
+            if storage.inference and not state.transforming:
                 raise inference_saved(t, self.name())
             part = part_of(t)
             is_result = part._grad_fn is self

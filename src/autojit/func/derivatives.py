@@ -16,7 +16,7 @@ from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
 from autojit.tensor.factories import eye, zeros_like
 from autojit.tensor.forward_level import make_dual, new_level, unpack_dual
-from autojit.tensor.state import grad_mode
+from autojit.tensor.state import outside_inference, transform_mode
 from autojit.tensor.tensor import type_of
 
 Function = Callable[..., Any]
@@ -43,16 +43,17 @@ def jvp(func: Function, primals: Any, tangents: Any, *, strict: bool = False, ha
     directions, direction_tree = flatten(tangents)
     if tree != direction_tree:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same structure")
-    with new_level() as level:
+    with outside_inference(), new_level() as level:
         duals = [make_dual(level, x, x_dot) for x, x_dot in zip(leaves, directions, strict=True)]
         found = func(*tree.unflatten(duals))
         found, aux = found if has_aux else (found, None)
         outputs, output_tree = flatten(found)
         pairs = [unpack_dual(level, y) for y in outputs]
-    if strict and any(t is None for _, t in pairs):
-        raise RuntimeError("jvp(f, primals, tangents): an output of f is independent of all inputs (strict=True)")
+        if strict and any(t is None for _, t in pairs):
+            raise RuntimeError("jvp(f, primals, tangents): an output of f is independent of all inputs (strict=True)")
+        products = [zeros_like(y) if t is None else t for y, t in pairs]
     value = output_tree.unflatten([y for y, _ in pairs])
-    product = output_tree.unflatten([zeros_like(y) if t is None else t for y, t in pairs])
+    product = output_tree.unflatten(products)
     return (value, product, aux) if has_aux else (value, product)
 
 
@@ -68,21 +69,22 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
         (tensor(6.),)
     """
     leaves, tree = flatten(primals)
-    with grad_mode(True):
+    with transform_mode() as is_recording:
         xs = [fresh(x) for x in leaves]
         found = func(*tree.unflatten(xs))
-    found, aux = found if has_aux else (found, None)
-    outputs, output_tree = flatten(found)
+        found, aux = found if has_aux else (found, None)
+        outputs, output_tree = flatten(found)
+        value = output_tree.unflatten([own(y, xs, is_recording) for y in outputs])
+        aux = _own_nest(aux, xs, is_recording)
 
     def pull(cotangents: Any) -> Any:
         bars, bar_tree = flatten(cotangents)
         if bar_tree != output_tree:
             raise RuntimeError("vjp: Expected the cotangents to have the structure of the output")
-        grads = pull_back(outputs, xs, bars)
-        return tree.unflatten([own(g, xs) for g in grads])
+        with transform_mode() as is_recording:
+            return tree.unflatten([own(g, xs, is_recording) for g in pull_back(outputs, xs, bars)])
 
-    value = output_tree.unflatten([own(y, xs) for y in outputs])
-    return (value, pull, _own_nest(aux, xs)) if has_aux else (value, pull)
+    return (value, pull, aux) if has_aux else (value, pull)
 
 
 def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
@@ -113,19 +115,19 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
     def both(*args: Any, **kwargs: Any) -> Any:
         chosen = _chosen(args, argnums)
         leaves, tree = flatten(chosen)
-        with grad_mode(True):
+        with transform_mode() as is_recording:
             xs = [fresh(x) for x in leaves]
             found = func(*_replaced(args, argnums, tree.unflatten(xs)), **kwargs)
-        y, aux = found if has_aux else (found, None)
-        if not isinstance(y, Tensor) or type_of(y).size != 1 or type_of(y).ndim:
-            shown = type_of(y) if isinstance(y, Tensor) else type(y).__name__
-            raise RuntimeError(
-                f"grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got {shown}; sum it, or use "
-                "jacrev for the Jacobian"
-            )
-        grads = [own(g, xs) for g in pull_back([y], xs, [y.new_ones(())])]
-        value = own(y, xs)
-        return tree.unflatten(grads), ((value, _own_nest(aux, xs)) if has_aux else value)
+            y, aux = found if has_aux else (found, None)
+            if not isinstance(y, Tensor) or type_of(y).size != 1 or type_of(y).ndim:
+                shown = type_of(y) if isinstance(y, Tensor) else type(y).__name__
+                raise RuntimeError(
+                    f"grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got {shown}; sum it, or "
+                    "use jacrev for the Jacobian"
+                )
+            grads = tree.unflatten([own(g, xs, is_recording) for g in pull_back([y], xs, [y.new_ones(())])])
+            value = own(y, xs, is_recording)
+            return grads, ((value, _own_nest(aux, xs, is_recording)) if has_aux else value)
 
     return both
 
@@ -254,10 +256,10 @@ def _replaced(args: tuple[Any, ...], argnums: Any, new: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _own_nest(found: Any, inputs: Sequence[Tensor]) -> Any:
+def _own_nest(found: Any, inputs: Sequence[Tensor], is_recording: bool) -> Any:
     """What a function returned besides, its tensors without histories of ours."""
     leaves, tree = flatten(found)
-    return tree.unflatten([own(t, inputs) if isinstance(t, Tensor) else t for t in leaves])
+    return tree.unflatten([own(t, inputs, is_recording) if isinstance(t, Tensor) else t for t in leaves])
 
 
 def _nested(tree: TreeSpec, blocks: Sequence[Any]) -> Any:

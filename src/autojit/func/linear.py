@@ -12,7 +12,7 @@ from autojit.tensor import Tensor
 from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.factories import zeros_like
 from autojit.tensor.forward_level import ForwardLevel, unpack_dual
-from autojit.tensor.state import below, grad_mode, state
+from autojit.tensor.state import below, state, transform_mode
 from autojit.tensor.tensor import type_of
 
 Function = Callable[..., Any]
@@ -33,11 +33,12 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
         (tensor(9.), tensor(6.))
     """
     known, structure = flatten(primals)
-    with grad_mode(True):
+    with transform_mode() as is_recording:
         xs = [fresh(x) for x in known]
         outputs, tree = flatten(func(*structure.unflatten(xs)))
         bars = [fresh(zeros_like(y)) for y in outputs]
         slopes = pull_back(outputs, xs, bars)
+        owned = [own(y, xs, is_recording) for y in outputs]
 
     def push(*tangents: Any) -> Any:
         given, given_structure = flatten(tangents)
@@ -48,10 +49,11 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
                 raise RuntimeError(
                     f"linearize: a tangent of type {type_of(x_dot)} does not fit its primal of type {type_of(x)}"
                 )
-        found = pull_back(slopes, bars, given)
-        return tree.unflatten([own(y_dot, [*xs, *bars]) for y_dot in found])
+        with transform_mode() as is_recording:
+            found = pull_back(slopes, bars, given)
+            return tree.unflatten([own(y_dot, [*xs, *bars], is_recording) for y_dot in found])
 
-    return tree.unflatten([own(y, xs) for y in outputs]), push
+    return tree.unflatten(owned), push
 
 
 def functionalize(func: Function, *, remove: str = "mutations") -> Function:

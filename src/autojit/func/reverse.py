@@ -18,7 +18,7 @@ from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.node import AccumulateGrad, Node
 from autojit.tensor.recording import edge_of
 from autojit.tensor.state import below, state
-from autojit.tensor.tensor import alias
+from autojit.tensor.tensor import alias, made_in_inference
 
 Tensors = Sequence[Tensor]
 
@@ -44,6 +44,8 @@ def fresh(x: Any) -> Tensor:
         with below(batch):
             full = fresh(batch.repeated(x))
         return batch.element(full)
+    if made_in_inference(x):
+        return x.clone().requires_grad_()  # type: ignore[no-any-return]
     if x.requires_grad:
         return x.view_as(x)  # type: ignore[no-any-return]
     made: Tensor = x.view_as(x) if state.layers else x.detach()  # a view keeps its tangents
@@ -60,22 +62,26 @@ def pull_back(outputs: Tensors, inputs: Tensors, bars: Tensors) -> list[Tensor]:
     return [zeros_like(x) if g is None else g for g, x in zip(found, inputs, strict=True)]
 
 
-def own(t: Tensor, inputs: Tensors) -> Tensor:
-    """A result without history if all of it ends in the fresh ``inputs``: then nobody outside can ask for it."""
+def own(t: Tensor, inputs: Tensors, is_recording: bool) -> Tensor:
+    """A result without history if all of it ends in the fresh ``inputs``: then nobody outside can ask for it.
+
+    Nor can a caller who is not recording.
+    """
     batch = _batch()
     if batch is not None:
         with below(batch):
             fulls = [x if batch.full(x) is None else batch.repeated(x) for x in inputs]
             full = batch.full(t)
-            found = own(t if full is None else full, fulls)
+            found = own(t if full is None else full, fulls, is_recording)
         return found if full is None else batch.element(found)
     edges = [edge_of(x) for x in inputs]
-    return _pruned(t, {e[0] for e in edges if e is not None and type(e[0]) is AccumulateGrad})
+    mine: set[Node] = {e[0] for e in edges if e is not None and type(e[0]) is AccumulateGrad}
+    return _pruned(t, mine, is_recording)
 
 
-def _pruned(t: Tensor, mine: set[Node]) -> Tensor:
+def _pruned(t: Tensor, mine: set[Node], is_recording: bool) -> Tensor:
     """``t`` without a history that ends in ``mine`` only; its tangents likewise."""
-    ends_here = _ends_in(t, mine)
+    ends_here = _ends_in(t, mine) or not (is_recording or edge_of(t) is None)
     levels = [layer for layer in state.layers if isinstance(layer, ForwardLevel)]
     if not levels:
         return alias(t) if ends_here else t
@@ -84,7 +90,7 @@ def _pruned(t: Tensor, mine: set[Node]) -> Tensor:
         with below(level):
             x_dot = level.tangent(t)
             if x_dot is not None:
-                level.set(made, _pruned(x_dot, mine))
+                level.set(made, _pruned(x_dot, mine, is_recording))
     return made
 
 

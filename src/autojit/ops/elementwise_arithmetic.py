@@ -117,7 +117,7 @@ def _guarded_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
         product = np.multiply(x, y)
     if not _has_nan(product):
         return product
-    return np.where(x == 0, np.zeros((), product.dtype), product)
+    return np.where((x == 0) & np.isnan(product), np.zeros((), product.dtype), product)
 
 
 def _has_nan(x: NDArray[Any]) -> bool:
@@ -128,7 +128,7 @@ def _has_nan(x: NDArray[Any]) -> bool:
 
 
 class GuardedMul(Pointwise):
-    """``x * y``, and 0 where ``x`` is 0 even if ``y`` is infinite or NaN."""
+    """``x * y``, and 0 where ``x`` is 0 even if ``y`` is infinite or NaN; the sign of other zeros is the product's."""
 
     masks_cotangents: ClassVar[bool] = True
     arity: ClassVar[int] = 2
@@ -149,12 +149,13 @@ class GuardedMul(Pointwise):
         return add(by_x, by_y)
 
     def lower(self, emit: Any, x: Any, y: Any) -> Any:
-        return emit.select(emit.eq(x, emit.zero(x)), emit.zero(x), emit.mul(x, y))
+        return _mended(emit, emit.eq(x, emit.zero(x)), emit.mul(x, y))
 
 
 def _masked_product(x: NDArray[Any], y: NDArray[Any]) -> Any:
     with np.errstate(invalid="ignore"):
-        return np.where((x == 0) | (y == 0), np.zeros((), x.dtype), x * y)
+        product = np.multiply(x, y)
+    return np.where(((x == 0) | (y == 0)) & np.isnan(product), np.zeros((), product.dtype), product)
 
 
 class MaskedMul(Pointwise):
@@ -180,8 +181,17 @@ class MaskedMul(Pointwise):
 
     def lower(self, emit: Any, x: Any, y: Any) -> Any:
         zero = emit.zero(x)
-        product = emit.select(emit.eq(y, zero), zero, emit.mul(x, y))
-        return emit.select(emit.eq(x, zero), zero, product)
+        return _mended(emit, emit.logical_or(emit.eq(x, zero), emit.eq(y, zero)), emit.mul(x, y))
+
+
+def _guarded_quotient(x: NDArray[Any], y: NDArray[Any]) -> Any:
+    quotient = np.true_divide(x, y)
+    return np.where((x == 0) & np.isnan(quotient), np.zeros((), quotient.dtype), quotient)
+
+
+def _mended(emit: Any, is_zero: Any, found: Any) -> Any:
+    """A product or quotient with an operand that is 0: 0 instead of NaN, and otherwise with the sign that it has."""
+    return emit.select(emit.logical_and(is_zero, emit.isnan(found)), emit.zero(found), found)
 
 
 class GuardedDiv(Pointwise):
@@ -192,7 +202,7 @@ class GuardedDiv(Pointwise):
     accepts: ClassVar[tuple[str, ...]] = FLOATS
     domain: ClassVar[tuple[float, float]] = (0.5, 2.0)
 
-    ufunc = staticmethod(lambda x, y: np.where(x == 0, np.zeros((), x.dtype), np.true_divide(x, y)))
+    ufunc = staticmethod(_guarded_quotient)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         _, y = primals
@@ -210,7 +220,7 @@ class GuardedDiv(Pointwise):
         return guarded_div(neg(change) if x_dot is None else sub(x_dot, change), y)
 
     def lower(self, emit: Any, x: Any, y: Any) -> Any:
-        return emit.select(emit.eq(x, emit.zero(x)), emit.zero(x), emit.div(x, y))
+        return _mended(emit, emit.eq(x, emit.zero(x)), emit.div(x, y))
 
 
 class Neg(Pointwise):

@@ -124,7 +124,7 @@ def _sign(x: NDArray[Any]) -> Any:
     found = np.sign(x)
     if x.dtype.kind in "biuc":
         return found
-    return np.where(np.isnan(found), found.dtype.type(0), found)  # bfloat16 is of another kind than "f"
+    return np.where(np.isnan(found) | (found == 0), found.dtype.type(0), found)  # bfloat16 is of another kind than "f"
 
 
 def _except_at_zero(x: Any, change: Any, divisor: Any) -> Any:

@@ -158,10 +158,18 @@ class Rest(Quotient, abstract=True):
         return neg(change) if x_dot is None else sub(x_dot, change)
 
 
-class Remainder(Rest):
-    """``x - y * floor(x / y)``: the sign of the divisor, as Python's ``%``."""
+def _remainder(x: NDArray[Any], y: NDArray[Any]) -> Any:
+    if x.dtype.kind in "iu":
+        return np.remainder(x, y)
+    rest = np.asarray(np.fmod(x, y))
+    np.add(rest, y, out=rest, where=(rest != 0) & ((rest < 0) != (y < 0)))
+    return rest
 
-    ufunc = staticmethod(_checked(np.remainder))
+
+class Remainder(Rest):
+    """``x - y * floor(x / y)``: the sign of the divisor, as Python's ``%``; a zero has the dividend's, as in torch."""
+
+    ufunc = staticmethod(_checked(_remainder))
 
     def quotient(self, x: Any, y: Any) -> Any:
         return floor_divide(x, y)

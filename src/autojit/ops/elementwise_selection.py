@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from builtins import abs as magnitude
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from autojit.ops.elementwise_base import REALS, Pointwise
 from autojit.ops.elementwise_complex import abs as modulus
 from autojit.ops.elementwise_logic import eq, ge, gt, isnan, le, logical_or, lt, ne
 from autojit.ops.sources import NUMBERS, literal, pair
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = [
     "Copysign", "Fmax", "Fmin", "Maximum", "Minimum", "Nextafter", "Relu", "clamp", "clamp_max", "clamp_min",
@@ -123,12 +126,19 @@ class Fmin(NumberExtremum):
         return emit.fmin(x, y)
 
 
+def _relu(x: NDArray[Any]) -> Any:
+    found = np.asarray(np.maximum(x, np.zeros((), x.dtype)))
+    if x.dtype.kind not in "iu":  # which of two zeros NumPy takes hangs on the machine
+        np.copyto(found, x, where=x == 0)
+    return found
+
+
 class Relu(Pointwise):
-    """``max(x, 0)``; NaN stays NaN. The derivative reads the result, so ``x`` need not be kept."""
+    """``max(x, 0)``; NaN and -0.0 stay what they are. The derivative reads the result, so ``x`` need not be kept."""
 
     masks_cotangents: ClassVar[bool] = True
     accepts: ClassVar[tuple[str, ...]] = ("uint", "int", "float")
-    ufunc = staticmethod(lambda x: np.maximum(x, np.zeros((), x.dtype)))
+    ufunc = staticmethod(_relu)
     is_one_loop: ClassVar[bool] = True
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:

@@ -393,8 +393,8 @@ class Fuser:
         if mapped is None:
             return None
         kept, folded = mapped
-        if not folded:
-            return None
+        if not folded:  # axes of extent 1 alone: a nest of its own has them as inner loops
+            return None if group.members else (kept, 0, ROW)
         if max(kept) < min(folded):
             return self._fit(group, kept, 0, ROW)
         if max(folded) < min(kept):

@@ -100,7 +100,8 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
     for t, keep in zip(operands, plan.primals):
         if keep:
             storage = t._storage
-            if (t._view is INFERENCE_VIEW) if storage is None else storage.inference:  # made in inference mode
+            made_in_inference = (t._view is INFERENCE_VIEW) if storage is None else storage.inference
+            if made_in_inference and not state.transforming:
                 raise inference_saved(t, op.name)
             primals.append(t if hooks is None or is_number(t) else Packed(t, hooks[-1], False))
             versions.append(0 if storage is None else storage.version)

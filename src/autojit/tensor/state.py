@@ -29,6 +29,7 @@ class State(threading.local):
 
     grad_enabled: bool
     inference: bool
+    transforming: bool  # whether history is recorded for a transform, which alone reads it
     trace: Trace | None
     anomaly: bool
     anomaly_check_nan: bool
@@ -48,6 +49,7 @@ class State(threading.local):
     def __init__(self) -> None:
         self.grad_enabled = True
         self.inference = False
+        self.transforming = False
         self.trace = None
         self.layers = ()
         self.forward_enabled = True
@@ -231,6 +233,32 @@ def grad_mode(enabled: bool) -> Iterator[None]:
 
 
 @contextmanager
+def outside_inference() -> Iterator[None]:
+    """Ordinary mode inside, also within inference mode: transforms need what that mode leaves out."""
+    before = state.inference
+    set_inference(False)
+    try:
+        yield
+    finally:
+        set_inference(before)
+
+
+@contextmanager
+def transform_mode() -> Iterator[bool]:
+    """The mode in which a reverse-mode transform works: history is recorded. Gives whether the caller records, too.
+
+    Tensors that were made in inference mode may be saved: nobody but the transform asks for the history.
+    """
+    is_recording = state.grad_enabled
+    before, state.transforming = state.transforming, True
+    try:
+        with outside_inference(), grad_mode(True):
+            yield is_recording
+    finally:
+        state.transforming = before
+
+
+@contextmanager
 def reference_only() -> Iterator[None]:
     """Eager ops inside are computed by NumPy and nothing else, whatever their size: what compiled code is judged by."""
     before, state.reference = state.reference, True
@@ -266,10 +294,12 @@ __all__ = [
     "holders",
     "is_tracing",
     "made_like",
+    "outside_inference",
     "outside_trace",
     "quietly",
     "set_inference",
     "set_layers",
     "set_trace",
     "state",
+    "transform_mode",
 ]
