@@ -12,13 +12,18 @@ _COUNTS = ("_step_calls", "_is_captured")
 
 
 def kept_state(optimizer: Any) -> Callable[[], None]:
-    """How to put back what an optimiser keeps now: which entries there are, not what their tensors hold."""
+    """How to put back what an optimiser keeps now: which entries there are, not what their tensors hold.
+
+    Of users' own algorithms the capture itself sees what they write, and puts it back.
+    """
+    if not optimizer._is_followed:
+        return lambda: None
     state = optimizer.__dict__["state"]
     counts = {name: optimizer.__dict__[name] for name in _COUNTS}
     tables = [(table, dict(table)) for table in (state, *state.values()) if isinstance(table, dict)]
 
     def put_back() -> None:
-        optimizer.__dict__.update(counts, state=state)
+        optimizer.__dict__.update(counts)
         changed = [(table, before) for table, before in tables if not _is_as(table, before)]
         for table, before in changed:
             dict.clear(table)
