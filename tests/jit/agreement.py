@@ -25,7 +25,8 @@ def plain(value: Any) -> Any:
     """Nested lists of arrays and Python values: what two runs are compared by."""
     if isinstance(value, aj.Tensor):
         grad = value.grad if value.is_leaf and value.requires_grad else None
-        return ["tensor", value.detach().numpy().copy(), value.stride(), plain(grad)]
+        flags = value.requires_grad, value.is_leaf
+        return ["tensor", value.detach().numpy().copy(), value.stride(), *flags, plain(grad)]
     if isinstance(value, dict):
         return ["dict", *([k, plain(v)] for k, v in value.items())]
     if isinstance(value, list | tuple):

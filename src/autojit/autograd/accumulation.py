@@ -21,7 +21,7 @@ from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import edge_of, symbolic_node
 from autojit.tensor.state import state
-from autojit.tensor.tensor import LIKE_LEAF, type_of, wrap
+from autojit.tensor.tensor import LIKE_LEAF, layout_of, type_of, wrap
 from autojit.tensor.view_history import Copied
 
 _LOCKS = [new_lock() for _ in range(16)]
@@ -44,7 +44,7 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
         if before is not None:
             _add_to(leaf, before, grad)
         elif sys.getrefcount(grad) == 3 and _is_free(leaf, grad):  # the list, the name and the argument
-            leaf._set_grad(grad)
+            leaf._set_grad(grad if grad._array is not None else _laid_as(grad, leaf))
         elif sys.getrefcount(grad) == 3 and _is_free_sparse(grad):
             leaf._set_grad(grad.detach())
         else:
@@ -129,14 +129,21 @@ def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
     array = grad._array
     if array is None:
         made = wrap(None)  # type: ignore[arg-type]
-        made._value, made._type = grad._value if grad._storage is None else clone(grad)._value, type_of(grad)
-        return made
-    like = None if leaf is None else leaf._array
-    if like is None or like.flags.c_contiguous or not _is_dense(like):
+        made._value, made._type = clone(grad)._value, type_of(grad)
+        return made if leaf is None else _laid_as(made, leaf)
+    like = None if leaf is None else _layout_for(leaf._array)
+    if like is None:
         return wrap(np.array(array, order="C"))
     made_array = np.empty_like(like, dtype=array.dtype)
     np.copyto(made_array, array)
     return wrap(made_array)
+
+
+def _laid_as(grad: Tensor, leaf: Tensor) -> Tensor:
+    """A traced gradient that nobody else has, laid out like ``leaf``."""
+    if state.trace is not None:
+        grad._value = state.trace.laid_as(_layout_for(layout_of(leaf)), grad._value)
+    return grad
 
 
 def _copied(grad: Tensor) -> Tensor:
@@ -146,6 +153,11 @@ def _copied(grad: Tensor) -> Tensor:
         edges, types = [None, edge_of(grad)], [type_of(grad)] * 2
         made._grad_fn = symbolic_node(Copied(), edges, types, "CopyBackwards", instead_of=made._grad_fn)
     return made
+
+
+def _layout_for(like: Any) -> Any:
+    """How a gradient of a leaf that lies as this array does: as it, if it has no gaps; None: in row-major order."""
+    return None if like is None or like.flags.c_contiguous or not _is_dense(like) else like
 
 
 def _is_dense(array: Any) -> bool:

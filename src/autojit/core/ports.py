@@ -93,6 +93,10 @@ class Trace(Protocol):
         """The value of memory that held ``before`` and gets the numbers of ``value``."""
         ...
 
+    def laid_as(self, wanted: Any, value: Any, is_own: bool = False) -> Any:
+        """The value of memory that lies as an array (None: in row-major order) and gets the numbers of ``value``."""
+        ...
+
     def begin(self, tensor: Any) -> None:
         """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
         ...

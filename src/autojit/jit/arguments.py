@@ -79,6 +79,7 @@ class ArgumentLeaf:
     twin: int = -1
     grad_value: Value | None = None  # the ``.grad`` the tensor had at the call
     grad_shell: Tensor | None = None
+    grad_entry: Tensor | None = None  # ``grad_shell`` with the history it had at the start; None without one
     is_leaf: bool = True
     requires_grad: bool = False
     inference: bool = False  # made in inference mode
@@ -151,11 +152,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         found.inference = True
         mark_inference(shell)
     if shell._requires_grad:
-        found.entry = shell
-        if leaf._grad_fn is not None:
-            found.entry = wrap_value(value)
-            found.entry._requires_grad = True
-            shell._grad_fn = found.entry._grad_fn = ArgumentNode(leaf, kind)
+        found.entry = _entry_of(leaf, shell, kind)
     if leaf._leaf_hooks is not None and found.is_leaf:
         shell._leaf_hooks = (LeafHooks(leaf._leaf_hooks[0]), LeafHooks(leaf._leaf_hooks[1]))
     if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
@@ -164,7 +161,21 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         trace.known[found.grad_value] = leaf._grad._array
         trace.give(found.grad_value, leaf._grad._array)
         found.grad_shell = shell._grad = wrap_value(found.grad_value)
+        if wants_grad(leaf._grad):
+            found.grad_entry = _entry_of(leaf._grad, found.grad_shell, grad_kind)
     return found
+
+
+def _entry_of(given: Tensor, shell: Tensor, kind: TensorType) -> Tensor:
+    """A stand-in gets the history of the tensor that it stands for; what keeps that when the function changes it."""
+    shell._requires_grad = True
+    if given._grad_fn is None:
+        return shell
+    assert shell._value is not None
+    entry = wrap_value(shell._value)
+    entry._requires_grad = True
+    shell._grad_fn = entry._grad_fn = ArgumentNode(given, kind)
+    return entry
 
 
 def given_to_function(made: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> list[Any]:
@@ -208,7 +219,9 @@ def signature(
             twin = first.setdefault(id(leaf), k)
             if wants_grad(leaf):
                 hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
-                parts.append((kind, True, leaf._grad is None, leaf._grad_fn is None, type(leaf), twin - k, hooks, made))
+                parts.append(
+                    (kind, True, _gradient_there(leaf._grad), leaf._grad_fn is None, type(leaf), twin - k, hooks, made)
+                )
             else:
                 parts.append((kind, False, type(leaf), twin - k, made))
         elif k in shapes:
@@ -216,6 +229,10 @@ def signature(
         else:
             parts.append(_plain_signature(leaf, k in open_numbers))
     return tree, tuple(parts)
+
+
+def _gradient_there(grad: Tensor | None) -> str:
+    return "" if grad is None else " with .grad that has a history" if wants_grad(grad) else " with .grad"
 
 
 def _plain_signature(leaf: Any, is_open: bool) -> Any:
@@ -260,7 +277,7 @@ def _shown(part: Any) -> str:
     if isinstance(part[0], TensorType):
         more = " requires_grad" if part[1] else ""
         if part[1]:
-            more += "" if part[2] else " with .grad"
+            more += part[2]
         return f"{part[0]}{more}"
     if part[0] == "object":
         return "another object"

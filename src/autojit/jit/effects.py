@@ -39,7 +39,7 @@ class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 
     "detached": it has lost its history. "form": it shows its memory by the views ``form`` (``t_``). ``history`` is the
-    traced tensor whose history the argument takes over.
+    traced tensor whose history the argument takes over; ``result``: the graph output that is the new ``.grad``.
     """
 
     index: int
@@ -48,6 +48,7 @@ class ArgumentWrite:
     history: Tensor | None = None
     form: tuple[Op, ...] = ()
     bumps: int = 1  # how often the function changed the memory
+    result: int | None = None
 
 
 class Effects:
@@ -60,7 +61,7 @@ class Effects:
         before = state.trace
         set_trace(trace)
         try:
-            self.writes = [w for k, leaf in enumerate(arguments) for w in _argument_writes(k, leaf)]
+            self.writes = [w for k, leaf in enumerate(arguments) for w in _argument_writes(k, leaf, results)]
             for entry in trace.state.values():
                 if entry.is_modified:
                     _note_history(trace, entry)
@@ -102,7 +103,9 @@ class Effects:
         for write in self.writes:
             if write.what == "form":
                 continue  # when nobody needs the old one any more
-            _commit_write(write, leaves[write.index], next(place) if write.value is not None else None)
+            made = next(place) if write.value is not None else None
+            shown = None if write.result is None else tensors[write.result]
+            _commit_write(write, leaves[write.index], made, shown)
         self.gradients.commit(tensors, list(place))
         self.gradients.leave(segment)
 
@@ -123,8 +126,8 @@ class Effects:
                 storage.version += write.bumps - 1
 
 
-def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
-    found = _other_writes(k, leaf)
+def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[ArgumentWrite]:
+    found = _other_writes(k, leaf, results)
     shell = leaf.shell
     if shell is None or shell._view is None or shell._view.base is not None or not shell._view.chain:
         return found
@@ -137,7 +140,7 @@ def _argument_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain)]
 
 
-def _other_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
+def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[ArgumentWrite]:
     shell = leaf.shell
     if shell is None:
         return []
@@ -149,16 +152,27 @@ def _other_writes(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     if leaf.entry is not None and isinstance(leaf.entry._grad_fn, ArgumentNode):
         pending = leaf.entry._grad_fn.pending
         if pending is not None:
-            found.append(ArgumentWrite(k, "new grad", value_of(pending)))
+            found.append(_new_gradient(k, pending, results))
         if not shell._requires_grad:
             found.append(ArgumentWrite(k, "detached", None))
         return found
-    grad = shell._grad
+    grad, old = shell._grad, leaf.grad_entry
+    if old is not None and isinstance(old._grad_fn, ArgumentNode) and old._grad_fn.pending is not None:
+        raise TraceError(
+            "backward in a step goes on through the history of an argument's .grad",
+            {"argument": leaf.value.type if leaf.value is not None else None},
+            "give the gradient to the function as an argument of its own, or take it with autograd.grad",
+        )
     if grad is not leaf.grad_shell:
-        found.append(ArgumentWrite(k, "new grad", None if grad is None else value_of(grad)))
+        found.append(ArgumentWrite(k, "new grad", None) if grad is None else _new_gradient(k, grad, results))
     elif grad is not None and grad._storage is not None and grad._storage.value is not leaf.grad_value:
         found.append(ArgumentWrite(k, "grad", grad._storage.value))
     return found
+
+
+def _new_gradient(k: int, grad: Tensor, results: Results) -> ArgumentWrite:
+    index = results.of_gradient(grad)
+    return ArgumentWrite(k, "new grad", value_of(grad) if index is None else None, result=index)
 
 
 def _note_history(trace: Trace, entry: StateEntry) -> None:
@@ -176,20 +190,24 @@ def _has_new_history(leaf: ArgumentLeaf, shell: Tensor) -> bool:
     return shell._requires_grad and shell._grad_fn is not before and has_history(shell)
 
 
-def _commit_write(write: ArgumentWrite, given: Any, array: Any) -> None:
+def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | None) -> None:
     if write.what == "array":
         target = given._array if isinstance(given, Tensor) else given
         target[...] = array
-    elif write.what == "grad":
+        return
+    if write.what == "grad":
         given._grad._array[...] = array
-    elif write.what == "detached":
+        return
+    if write.what == "detached":
         given.detach_()
-    elif given._grad_fn is None:
-        given._grad = None if array is None else wrap(array)
-    elif array is not None:  # the argument has a history of its own: the gradient goes on through it
+        return
+    grad = shown if array is None else wrap(array)
+    if given._grad_fn is None:
+        given._grad = grad
+    elif grad is not None:  # the argument has a history of its own: the gradient goes on through it
         assert ports.backward is not None
-        with grad_mode(False):
-            ports.backward(given, wrap(array))
+        with grad_mode(grad._requires_grad):
+            ports.backward(given, grad, create_graph=grad._requires_grad)
 
 
 class _Interrupt:

@@ -202,4 +202,5 @@ def _different_result(a: Capture, b: Capture) -> str | None:
 
 
 def _shown(place: Place) -> tuple[Any, ...]:
-    return place.kind, place.index, place.chain, place.requires_grad, place.aliases, place.number
+    history = place.requires_grad, place.spent is None
+    return place.kind, place.index, place.chain, history, place.aliases, place.number

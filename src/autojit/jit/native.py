@@ -20,6 +20,7 @@ from autojit.jit.effects import uninterrupted
 from autojit.jit.guards import Guard, same
 from autojit.jit.memory_check import check_memory, check_result
 from autojit.jit.pytree import flatten
+from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import GradResult
 from autojit.jit.versions import count_calls
 from autojit.runtime.entry import Entry, make_entry
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 NATIVE_PAIRS = 64  # of arguments whose identities native code compares, in some 20 ns; Python compares more of them
 GIL_RELEASE_NS = 50_000.0  # estimated step time above which other Python threads may run meanwhile
-_UNTOUCHED = (("_requires_grad", False), ("_grad_fn", None), ("_grad", None), ("_storage", None))
+_UNTOUCHED = (("_grad", None), ("_storage", None))
 
 
 class NativeStep:
@@ -254,12 +255,12 @@ class NativeStep:
         layout = executable.layout
         orders = step.results.orders
         specs = [(v.type.shape, v.type.dtype.numpy, o) for v, o in zip(step.results.values, orders, strict=True)]
-        inference = step.results.made_in_inference
+        inference, spent = step.results.made_in_inference, step.results.spent
         rings = tuple(
             OutputRing(
-                lambda spec=spec, k=k: self._output(k, spec, k in inference),  # type: ignore[misc]
+                lambda spec=spec, k=k: self._output(k, spec, k in inference, spent.get(k)),  # type: ignore[misc]
                 layout.output(k),
-                slot_equals=_UNTOUCHED,
+                slot_equals=(("_requires_grad", k in spent), ("_grad_fn", spent.get(k)), *_UNTOUCHED),
                 is_open=is_open(spec[0]),
             )
             for k, spec in enumerate(specs)
@@ -303,12 +304,13 @@ class NativeStep:
         self.sizes = sizes
         return True
 
-    def _output(self, place: int, spec: tuple[Any, Any, Any], inference: bool) -> Tensor:
+    def _output(self, place: int, spec: tuple[Any, Any, Any], inference: bool, spent: SpentNode | None) -> Tensor:
         """A tensor for a result."""
         shape, _, order = spec
         made = wrap(self.step.segment.executable.allocate(place, concrete(shape, self.sizes), order))
         if inference:
             mark_inference(made)
+        made._requires_grad, made._grad_fn = spent is not None, spent
         return made
 
     def _results(self) -> tuple[tuple[Output | Constant, ...], bool]:

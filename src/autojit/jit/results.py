@@ -21,13 +21,14 @@ from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.pytree import TreeSpec
+from autojit.jit.spent_results import SpentNode
 from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import apply, mark_inference, value_of
 from autojit.tensor.memory_orders import Order, order_of
-from autojit.tensor.node import FREED
+from autojit.tensor.node import FREED, AccumulateGrad
 from autojit.tensor.op_node import OpNode
-from autojit.tensor.recording import wants_grad
+from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL
 from autojit.tensor.tensor import (
@@ -51,7 +52,8 @@ class Place:
     leaf ``index``). ``chain`` are view
     ops applied to it; ``creation`` says where they were taken (``storage.View``). ``requires_grad``: whether the leaf
     carries history; ``aliases``: another leaf has this output; ``inference``: it was made in inference mode;
-    ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``).
+    ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``); ``spent``: its history, which the
+    step has used up, and ``ends``: the arguments that it leads to.
     """
 
     kind: str
@@ -64,6 +66,8 @@ class Place:
     creation: str = NORMAL
     inference: bool = False
     grad: Place | None = None
+    spent: SpentNode | None = None
+    ends: tuple[int, ...] = ()
 
 
 class Results:
@@ -78,6 +82,8 @@ class Results:
         self._position: dict[Value, int] = {}
         self._shells = {id(leaf.shell): k for k, leaf in enumerate(arguments) if leaf.shell is not None}
         self._roots = _shared_roots(outputs)
+        self._shown = {id(leaf) for leaf in outputs}
+        self._spent: dict[int, SpentNode] = {}
         seen: dict[int, int] = {}
         self.places: list[Place] = []
         for k, leaf in enumerate(outputs):
@@ -92,20 +98,33 @@ class Results:
         self.is_plain = _is_plain(tree, self.places)
         self._live_gradients: set[int] = set()
 
-    def of_gradient(self, grad: Tensor, is_shared: bool) -> int | None:
-        """The number of the graph output that a traced ``.grad`` of an outside leaf shares with the caller.
+    def of_gradient(self, grad: Tensor, is_shared: bool = False) -> int | None:
+        """The number of the graph output for a traced ``.grad`` that is another tensor at every call.
 
-        That is a result of the function which is this gradient, or one of its own where several leaves have it or the
-        caller can differentiate it. None: nobody sees it but the leaf.
+        That is one which the function returns as well, which several leaves have, which the caller can differentiate,
+        or which does not lie in row-major order. None: nobody sees it but the leaf, which needs no tensor of its own.
         """
-        is_live = has_history(grad)
-        if value_of(grad) not in self._position and not is_live and not is_shared:
+        is_live, is_shown = has_history(grad), id(grad) in self._shown
+        with self._traced():
+            is_strided = not layout_of(grad).flags.c_contiguous
+        if not (is_live or is_shown or is_shared or is_strided):
             return None
-        index, _ = self._result(grad)
+        index, known = self._result(grad)
+        if known and not (is_shown or is_shared):  # the same numbers as a result, in memory of its own
+            index = self._again(grad)
         self.is_plain = False
         if is_live:
             self._live_gradients.add(index)
         return index
+
+    def _again(self, t: Tensor) -> int:
+        """The number of one more graph output with the value of one that there is."""
+        with self._traced():
+            order = self._order_of(value_of(t))
+        self.orders.append(None if order is None or order[:1] == ("strides",) else order)
+        self.values.append(value_of(t))
+        self.tensors.append(t)
+        return len(self.values) - 1
 
     def rename(self, renamed: Mapping[int, Tensor]) -> None:
         """Other tensors have taken the place of those that are shown as they are, by id."""
@@ -134,8 +153,8 @@ class Results:
                 return Place("constant", what=base, chain=view.chain, creation=made)
             if self._roots.get(id(base), 0) > 1 or self._has_gaps(leaf):
                 index, known = self._result(base)
-                live = has_history(base)
-                return Place("result", index, chain=view.chain, requires_grad=live, aliases=known, creation=made)
+                place = Place("result", index, chain=view.chain, aliases=known, creation=made)
+                return self._with_history(place, base, arguments)
         elif view is not None and view.base is None and view.chain and self._has_gaps(leaf):
             storage = leaf._storage
             assert storage is not None
@@ -143,8 +162,22 @@ class Results:
                 index, known = self._result(wrap_value(storage.value))
                 return Place("result", index, chain=view.chain, aliases=known, creation=view.creation or NO_GRAD)
         index, known = self._result(leaf)
-        inference = made_in_inference(leaf)
-        return Place("result", index, requires_grad=has_history(leaf), aliases=known, inference=inference)
+        place = Place("result", index, aliases=known, inference=made_in_inference(leaf))
+        return self._with_history(place, leaf, arguments)
+
+    def _with_history(self, place: Place, t: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place:
+        """The place of a result, with the history that ``t`` has now: one to differentiate, or what is left of it."""
+        if has_history(t):
+            place.requires_grad = True
+        elif t._requires_grad and t._grad_fn is not None:
+            history = history_of([t])
+            ends = [node for node in history if isinstance(node, AccumulateGrad)]
+            place.ends = tuple([k for k, leaf in enumerate(arguments) if _ends_in(history, leaf)])
+            known = self._spent.get(place.index)
+            outside = [(node, 0) for node in ends if node.variable._array is not None]
+            place.spent = SpentNode(t._grad_fn, outside) if known is None else known
+            self._spent[place.index] = place.spent
+        return place
 
     def _argument_behind(self, leaf: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place | None:
         """Where a tensor without history shows an argument's memory (``detach``)."""
@@ -195,6 +228,11 @@ class Results:
         return None if stand_in is None else order_of(stand_in)
 
     @property
+    def spent(self) -> dict[int, SpentNode]:
+        """What is left of histories, by the graph outputs that are shown with it first."""
+        return {p.index: p.spent for p in self.places if p.spent is not None and not p.aliases and not p.ends}
+
+    @property
     def made_in_inference(self) -> set[int]:
         """The numbers of the graph outputs that were made in inference mode."""
         return {p.index for p in self.places if p.inference}
@@ -228,7 +266,9 @@ class Results:
             return place.number(t._array.item() if type_of(t).dtype is not bfloat16 else float(t._array))
         if kind == "result":
             t = tensors[place.index]
-            if t._requires_grad and not place.requires_grad:
+            if place.spent is not None:
+                t = _with_spent_history(t, place, leaves)
+            elif t._requires_grad and not place.requires_grad:
                 t = alias(t)
             elif place.aliases and not place.chain:
                 t = _second_handle(t)
@@ -263,6 +303,31 @@ def _has_own_history(view: Tensor) -> bool:
     return False
 
 
+def _ends_in(history: set[Any], leaf: ArgumentLeaf) -> bool:
+    """Whether a history leads to an argument."""
+    if leaf.shell is None or leaf.entry is None:
+        return False
+    end = (
+        leaf.entry._grad_fn
+        if leaf.entry._grad_fn is not None
+        else leaf.shell._accumulator and leaf.shell._accumulator()
+    )
+    return end in history
+
+
+def _with_spent_history(t: Tensor, place: Place, leaves: Sequence[Any]) -> Tensor:
+    """A result, or another handle of it where one was handed out already, with what is left of its history."""
+    node = place.spent
+    if node is None or t._grad_fn is node:
+        return t if not place.aliases or place.chain else _second_handle(t)
+    made = alias(t) if place.aliases or t._requires_grad else t
+    with grad_mode(True):
+        more = [edge_of(leaves[k]) for k in place.ends if isinstance(leaves[k], Tensor)]
+    made._requires_grad, made._output_nr = True, 0
+    made._grad_fn = node.with_ends([edge for edge in more if edge is not None]) if more else node
+    return made
+
+
 def _second_handle(t: Tensor) -> Tensor:
     made = alias(t)
     made._requires_grad, made._grad_fn, made._output_nr = t._requires_grad, t._grad_fn, t._output_nr
@@ -282,7 +347,7 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     """Whether the native entry point can make the result by itself: one leaf or a flat tuple of separate tensors."""
     if tree.kind is not None and not (tree.kind is tuple and all(child.kind is None for child in tree.children)):
         return False
-    plain_results = [p for p in places if p.kind == "result" and not p.aliases and p.grad is None]
+    plain_results = [p for p in places if p.kind == "result" and not p.aliases and p.grad is None and not p.ends]
     constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
     return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
 

@@ -137,6 +137,7 @@ class CallOfCapture:
     def __init__(self, capture: Capture) -> None:
         results, effects, trace = capture.results, capture.effects, capture.trace
         given = {leaf.value: leaf.entry for leaf in capture.arguments if leaf.value is not None}
+        given |= {leaf.grad_value: leaf.grad_entry for leaf in capture.arguments if leaf.grad_value is not None}
         inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in capture.inputs]
         self.entries = list(trace.state.values())
         self.moving_on = {id(e) for e in self.entries if "moves_on" in e.root_owner().__dict__}
@@ -151,7 +152,7 @@ class CallOfCapture:
             t for t in trace.reached if t._requires_grad and t._grad_fn is None and id(t) not in roots
         ]  # leaves that show the memory of a root in another shape: they take gradients, the root gives the values
         inputs += [(Value(type_of(t)), t) for t in self.other_leaves]
-        live = results.live
+        self.live = live = results.live
         outputs: list[tuple[Value, Tensor | None]] = [
             (v, results.tensors[k] if k in live else None) for k, v in enumerate(results.values)
         ]
@@ -326,7 +327,9 @@ class CompiledStep:
                 # what the step changes below is read by the derivative as it was before
                 operands.append(_kept(t) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)
-        operands += [given._grad for given, leaf in pairs if leaf.grad_value is not None]
+        added_to = {w.index for w in self.effects.writes if w.what == "grad"}
+        gradients = [(k, given._grad) for k, (given, leaf) in enumerate(pairs) if leaf.grad_value is not None]
+        operands += [_kept(grad) if k in added_to else grad for k, grad in gradients]
         written = {id(e) for e, _ in self.effects.written}
         modified = call.moving_on | written
         for entry in call.entries:
@@ -343,6 +346,8 @@ class CompiledStep:
         sizes = {**self.capture.sizes_of(leaves), **call.sizes_of(found)}
         found = found[: call.n_read]
         count = len(self.results.values)
+        for k in {*range(count)} - call.live:  # an op's results all have a history
+            found[k]._requires_grad, found[k]._grad_fn = False, None
         with self.segment.gate.held(), uninterrupted():
             has_run()
             self._commit_differentiable(leaves, found, count)

@@ -94,7 +94,10 @@ class TraceOrders:
 
         ``is_own``: nobody else has the value.
         """
-        wanted = self.order_of(before)
+        return self.laid_as(self.order_of(before), value, is_own)
+
+    def laid_as(self, wanted: Any, value: Value, is_own: bool = False) -> Value:
+        """The same numbers in memory that lies as an array; None: in row-major order."""
         if wanted is None and is_own:
             self.orders[value] = None
             return value
