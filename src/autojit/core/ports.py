@@ -97,6 +97,10 @@ class Trace(Protocol):
         """The value of memory that lies as an array (None: in row-major order) and gets the numbers of ``value``."""
         ...
 
+    def count_not(self, storage: Any) -> None:
+        """The change of a traced storage that was counted last is one that nobody counts (``.data``)."""
+        ...
+
     def begin(self, tensor: Any) -> None:
         """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
         ...

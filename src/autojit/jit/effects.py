@@ -31,6 +31,7 @@ from autojit.tensor.methods import take_form
 from autojit.tensor.recording import edge_of
 from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
+from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, storage_of, wrap
 
 
@@ -38,7 +39,8 @@ from autojit.tensor.tensor import Tensor, storage_of, wrap
 class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 
-    "detached": it has lost its history. "form": it shows its memory by the views ``form`` (``t_``). ``history`` is the
+    "version": its memory has counted changes that leave the same values. "detached": it has lost its history. "form":
+    it shows its memory by the views ``form`` (``t_``). ``history`` is the
     traced tensor whose history the argument takes over; ``result``: the graph output that is the new ``.grad``.
     """
 
@@ -61,7 +63,8 @@ class Effects:
         before = state.trace
         set_trace(trace)
         try:
-            self.writes = [w for k, leaf in enumerate(arguments) for w in _argument_writes(k, leaf, results)]
+            leaves = enumerate(arguments)
+            self.writes = [w for k, leaf in leaves for w in _argument_writes(k, leaf, results, trace.uncounted)]
             for entry in trace.state.values():
                 if entry.is_modified:
                     _note_history(trace, entry)
@@ -74,6 +77,9 @@ class Effects:
             (grad.state, grad.value) for grad in replaced.values() if grad.state is not None and grad.value is not None
         ]
         self.written += [(e, e.value) for e in self.modified]  # last, which those who look for histories rely on
+        moved = trace.moved()
+        self._counted = [e for e in trace.state.values() if any(e.storage is storage for storage in moved)]
+        self._counted_besides = [s for s in moved if not any(s is e.storage for e in self._counted)]
         self.moving = [value for value, _ in self.gradients.moving()]
         self.free = [w.value for w in self.writes if w.value is not None]
         self.free += [v for made in self.gradients.in_parts for v in made.values]
@@ -87,7 +93,11 @@ class Effects:
     @property
     def changes_anything(self) -> bool:
         """Whether a call leaves more than results."""
-        return bool(self.written or self.gradients.all or self.writes or self.gradients.in_parts)
+        return bool(self.written or self.gradients.all or self.writes or self.gradients.in_parts or self._counted)
+
+    def counted(self) -> list[Storage]:
+        """The storages outside whose changes are counted: those that lie there now, where others were followed."""
+        return [*(entry.storage for entry in self._counted), *self._counted_besides]
 
     def prepare(self, segment: Segment) -> None:
         """Before a call: gradients that somebody holds get new memory."""
@@ -101,7 +111,7 @@ class Effects:
         """Show everything outside; ``arrays`` are the free outputs of ``self.free``, ``tensors`` the results."""
         place = iter(arrays)
         for write in self.writes:
-            if write.what == "form":
+            if write.what in ("form", "version"):
                 continue  # when nobody needs the old one any more
             made = next(place) if write.value is not None else None
             shown = None if write.result is None else tensors[write.result]
@@ -117,17 +127,17 @@ class Effects:
 
     def count_versions(self, leaves: Sequence[Any]) -> None:
         """Version counters grow by one per written storage."""
-        for entry in self.modified:
-            entry.storage.version += 1
+        for storage in self.counted():
+            storage.version += 1
         for write in self.writes:
-            if write.what == "array" and isinstance(leaves[write.index], Tensor):
+            if write.what in ("array", "version") and write.bumps and isinstance(leaves[write.index], Tensor):
                 storage = storage_of(leaves[write.index])
                 storage.bump("a compiled step", here())
                 storage.version += write.bumps - 1
 
 
-def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[ArgumentWrite]:
-    found = _other_writes(k, leaf, results)
+def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results, uncounted: Mapping[int, int]) -> list[ArgumentWrite]:
+    found = _written_memory(k, leaf, uncounted) + _other_writes(k, leaf, results)
     shell = leaf.shell
     if shell is None or shell._view is None or shell._view.base is not None or not shell._view.chain:
         return found
@@ -140,15 +150,26 @@ def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[Argum
     return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain)]
 
 
+def _written_memory(k: int, leaf: ArgumentLeaf, uncounted: Mapping[int, int]) -> list[ArgumentWrite]:
+    shell = leaf.shell
+    storage = None if shell is None else shell._storage
+    if shell is None or storage is None:
+        return []
+    left_out = uncounted.get(id(storage), 0)
+    bumps = max(0, storage.version - left_out)
+    if storage.value is leaf.value:
+        return [ArgumentWrite(k, "version", None, bumps=bumps)] if bumps and shell._view is None else []
+    history = shell if _has_new_history(leaf, shell) else None
+    if not left_out:
+        bumps = 1 if shell._view is not None else max(1, bumps)
+    return [ArgumentWrite(k, "array", storage.value, history, bumps=bumps)]
+
+
 def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[ArgumentWrite]:
     shell = leaf.shell
     if shell is None:
         return []
     found: list[ArgumentWrite] = []
-    if shell._storage is not None and shell._storage.value is not leaf.value:
-        history = shell if _has_new_history(leaf, shell) else None
-        bumps = 1 if shell._view is not None else max(1, shell._storage.version)
-        found.append(ArgumentWrite(k, "array", shell._storage.value, history, bumps=bumps))
     if leaf.entry is not None and isinstance(leaf.entry._grad_fn, ArgumentNode):
         pending = leaf.entry._grad_fn.pending
         if pending is not None:

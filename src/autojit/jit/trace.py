@@ -36,6 +36,7 @@ from autojit.jit.failed_calls import may_change
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.traced_number import TracedNumber
+from autojit.jit.versions import TraceVersions
 from autojit.ops.sources import Full
 from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
@@ -113,11 +114,11 @@ class OtherQuestion(BaseException):
     """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
-class Trace(TraceSizes, TraceOrders):
+class Trace(TraceSizes, TraceOrders, TraceVersions):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
-    For the others see ``TraceSizes``; how values lie in memory, ``TraceOrders``.
+    For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which changes count, ``TraceVersions``.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Trace(TraceSizes, TraceOrders):
     ) -> None:
         TraceSizes.__init__(self, sizes or {}, are_counts_fixed, shift)
         TraceOrders.__init__(self)
+        TraceVersions.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -292,8 +294,8 @@ class Trace(TraceSizes, TraceOrders):
 
     def history_before(self, t: Tensor) -> Edge | None:
         """Where the gradient of an outside tensor went when the capture began; None when it needed none."""
-        before = self._before.get(id(t))
-        requires_grad, node, number = _Before.of_tensor(t).slots if before is None else before.slots
+        before = self._before.get(id(t), _Before.of_tensor(t))
+        requires_grad, node, number = before.slots
         if not requires_grad:
             return None
         return (accumulator_of(t), 0) if node is None else (node, number)

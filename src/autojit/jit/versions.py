@@ -1,4 +1,4 @@
-"""Version counters of storages that native steps write.
+"""Version counters: which a captured function has moved, and those of storages that native steps write.
 
 Native code does not touch Python integers, so such a storage computes its version when asked: its own count plus the
 calls of the native steps that write it. A saved tensor that a step changed is thus noticed as after an eager change.
@@ -7,6 +7,7 @@ calls of the native steps that write it. A saved tensor that a step changed is t
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from autojit.tensor.memory import TwinStorage
@@ -14,6 +15,23 @@ from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:
     from autojit.jit.native import NativeStep
+
+
+class TraceVersions:
+    """The part of a trace that knows which changes of memory count."""
+
+    _before: dict[int, Any]
+
+    def __init__(self) -> None:
+        self.uncounted: Counter[int] = Counter()  # by id of a traced storage: changes through ``.data``
+
+    def count_not(self, storage: Storage) -> None:
+        self.uncounted[id(storage)] += 1
+
+    def moved(self) -> list[Storage]:
+        """The storages outside whose versions the function has moved on."""
+        known = [(before.target, before.slots[0]) for before in self._before.values()]
+        return [t for t, version in known if isinstance(t, Storage) and t.version != version]
 
 
 class _Calls:

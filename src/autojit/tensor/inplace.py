@@ -230,12 +230,14 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
             _share_result(new, x, mark)
         rebase(x, new)
     if state.trace is not None:
-        _write_back(x)
+        root = x if x._view is None or x._view.base is None else x._view.base
+        if "is_uncounted" in root.__dict__:
+            state.trace.count_not(storage_of(x))
+        _write_back(root)
 
 
-def _write_back(x: Tensor) -> None:
+def _write_back(root: Tensor) -> None:
     """Where a capture holds a row as a copy although it is a view (its place is a number of the step): to its base."""
-    root = x if x._view is None or x._view.base is None else x._view.base
     write = root.__dict__.get("write_back")
     if write is not None:
         write(root)
