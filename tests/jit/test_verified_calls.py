@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 import autojit as aj
 from autojit.core.errors import TraceError
-from autojit.jit import effects, following, native, step, step_gradients
+from autojit.jit import effects, following, native, step, step_gradients, verify
 from tests.jit.test_recycled_memory import _run as gradients_between_calls
 from tests.optim.training_programs import Program
 
@@ -193,3 +195,67 @@ def test_errors_that_both_raise_are_raised() -> None:
         with pytest.raises(IndexError):
             compiled(aj.ones(3), aj.tensor([0, 3]))
     assert compiled(aj.ones(3), aj.tensor([0, 2])).tolist() == [1, 1]
+
+
+DRAWS: dict[str, Callable[[], Callable[[], float]]] = {
+    "random": lambda: random.Random(3).random,
+    "an iterator": lambda: iter([0.5, 0.25, 2.0, 4.0]).__next__,
+    "a clock": lambda: time.perf_counter,
+    "NumPy": lambda: np.random.default_rng(3).random,
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_first_run_draws_once_in_all(name: str) -> None:
+    def run(**options: Any) -> tuple[list[float], list[float]]:
+        draw, seen = DRAWS[name](), []
+
+        @aj.jit(**options)
+        def step(x: aj.Tensor) -> aj.Tensor:
+            value = draw()
+            seen.append(value)
+            return x.double() * value
+
+        return [step(aj.ones(1)).item() for _ in range(3)], seen
+
+    found, seen = run(verify="first")
+    assert found == seen
+    assert name == "a clock" or (found, seen) == run()
+
+
+def test_the_first_run_of_every_step_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    picture = verify._picture
+    monkeypatch.setattr(verify, "_picture", lambda *args: compared.append(0) or picture(*args))
+    compiled = aj.jit(lambda x: x * 2, verify="first", dynamic=False)
+    for size in (3, 3, 5, 5, 3, 5):
+        compiled(aj.ones(size))
+    assert len(compared) == 2 * 2  # once in each mode
+    assert compiled.stats()["captures"] == 2
+
+
+def test_a_first_run_that_fails_as_in_eager_mode_raises_the_same() -> None:
+    compiled = aj.jit(lambda x, k: x.index_select(0, k), verify="first")
+    with pytest.raises(IndexError):
+        compiled(aj.ones(3), aj.tensor([7]))
+    assert compiled(aj.ones(3), aj.tensor([1])).tolist() == [1.0]
+
+
+def test_a_planted_fault_of_the_first_run_is_named_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = {"scale": aj.ones(2)}
+
+    @aj.jit(verify="first")
+    def compiled(x: aj.Tensor) -> aj.Tensor:
+        held["scale"].mul_(2)
+        return x * held["scale"]
+
+    run = step.CompiledStep.run
+
+    def faulty(self: Any, leaves: Any, arrays: Any) -> Any:
+        found = run(self, leaves, arrays)
+        held["scale"]._array[0] += 1
+        return found
+
+    monkeypatch.setattr(step.CompiledStep, "run", faulty)
+    with pytest.raises(TraceError, match=r"jit\(verify='first'\): held\['scale'\]: value differs"):
+        compiled(aj.ones(2))

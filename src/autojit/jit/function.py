@@ -51,7 +51,7 @@ from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
 from autojit.jit.traced_math import traced_math
-from autojit.jit.verify import Comparison, check_option, run_verified
+from autojit.jit.verify import Comparison, NotYetCompared, check_option
 from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import Reentered
@@ -92,7 +92,8 @@ class JitFunction:
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
         self._installed: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
-        self._entries = self._installed if verify in (None, "first") else [Comparison(self, verify)] * 4
+        self.comparison = None if verify is None else Comparison(self, verify)
+        self._entries = self._installed if verify in (None, "first") else [self.comparison] * 4
         self.natives: list[NativeStep] = []
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
@@ -178,20 +179,9 @@ class JitFunction:
             return self.function(*args, **kwargs)
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
-        drawn = carried()
         try:
             with self._alone():
-                while True:
-                    rebinding = self.rebinding
-                    try:
-                        if rebinding is None:
-                            return self._through_python(args, kwargs)
-                        rebinding.installed = None
-                        return rebinding.store(self._through_python((*rebinding.values(drawn), args, kwargs), {}))
-                    except (Rebinds, Releases) as found:
-                        self._take_over(found)
-                        if isinstance(found, Rebinds):
-                            drawn += [value for _, value in found.drawn]
+                return self._rebound(args, kwargs, carried())
         except Reentered:
             pass
         except Overlap as overlap:
@@ -199,6 +189,21 @@ class JitFunction:
             args, kwargs = with_tensors(args, kwargs)
         with eager():
             return self.function(*args, **kwargs)
+
+    def _rebound(self, args: Any, kwargs: Any, drawn: list[Any]) -> Any:
+        while True:
+            rebinding = self.rebinding
+            try:
+                if rebinding is None:
+                    return self._through_python(args, kwargs)
+                rebinding.installed = None
+                return rebinding.store(self._through_python((*rebinding.values(drawn), args, kwargs), {}))
+            except (Rebinds, Releases) as found:
+                self._take_over(found)
+                if isinstance(found, Rebinds):
+                    drawn += [value for _, value in found.drawn]
+            except NotYetCompared as new:
+                return new.comparison.of_first_run(args, kwargs, drawn)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -281,12 +286,11 @@ class JitFunction:
             branch = node.children.setdefault(outcome.tobytes(), [])
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Any:
-        if self.verify == "first" and step.calls == 0:
-            result = run_verified(self.rebinding or self.function, step, call.leaves, arrays)
-        else:
-            result = step.run(call.leaves, arrays)
-            self.gathering.note(step, call.leaves)
-            self._install(step, call.leaves, call.epoch)
+        if self.verify == "first" and step.calls == 0 and self.comparison is not None:
+            self.comparison.look_at_first_run()
+        result = step.run(call.leaves, arrays)
+        self.gathering.note(step, call.leaves)
+        self._install(step, call.leaves, call.epoch)
         if step.capture.modes_left is not None:
             set_modes(step.capture.modes_left)
         return result
@@ -382,8 +386,7 @@ class JitFunction:
         self.counts.captures += 1
         self.counts.capture_s += traced - start
         self.counts.compile_s += time.perf_counter() - traced
-        fallbacks = sum(len(node.segment.compiled.lowered.fallbacks) for node in made)
-        self.counts.fallbacks += fallbacks
+        self.counts.fallbacks += sum(len(node.segment.compiled.lowered.fallbacks) for node in made)
         step.overlaps.check(call.leaves)  # the step is right for other arguments at least
         return made[0]
 

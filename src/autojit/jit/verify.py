@@ -1,26 +1,24 @@
 """Compiled calls compared with eager ones.
 
-``verify="first"`` compares the first run of every compiled step with eager execution, outputs and state. ``"always"``
-and ``n`` compare every call, or every n-th, as the caller sees it: native entries, guards and rings take part. The
-function runs eagerly, everything it can reach is put back (``reachable``), the compiled call runs on the same objects,
-and what both have left is compared part by part. So the reference never shares memory with the step, hooks and
-optimisers run as they are, and random numbers are drawn from the same states. What the function does elsewhere (prints,
-files) happens twice.
+``verify="first"`` compares the first run of every compiled step; ``"always"`` and ``n`` compare every call, or every
+n-th, as the caller sees it: native entries, guards and rings take part. The function runs eagerly, everything it can
+reach is put back (``reachable``), the compiled call runs on the same objects, and what both have left is compared part
+by part. So the reference never shares memory with the step, hooks and optimisers run as they are, and random numbers
+are drawn from the same states. What the function does elsewhere (prints, files) happens twice.
 """
 
 from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.jit.pytree import flatten
 from autojit.jit.reachable import PLACES, RANDOM, Saved, Walk, world_of
-from autojit.jit.step import CompiledStep
+from autojit.jit.rebinding import carrying
 from autojit.tensor.state import guard_epoch, reference_only, set_inference, state
 from autojit.tensor.tensor import StepGradient, Tensor, type_of
 
@@ -33,94 +31,74 @@ LEAST_SCALE = 1e-3
 """Terms of order one that cancel (the gradient of a bias before batch norm) leave some roundings of one, not of 0."""
 
 
-def run_verified(function: Any, step: CompiledStep, leaves: list[Any], arrays: Sequence[Any]) -> Any:
-    """Run eagerly, undo, run compiled, compare; TraceError names the first tensor that differs."""
-    before = _State(step, leaves)
-    args, kwargs = step.capture.argument_tree.unflatten(list(leaves))
-    with reference_only():  # NumPy alone: the fast paths of large arrays are the compiler that is judged
-        eager_outputs, _ = flatten(function(*args, **kwargs))
-    expected = [o._array.copy() if isinstance(o, Tensor) else o for o in eager_outputs]
-    after = _State(step, leaves)
-    before.restore()
-    result = step.run(leaves, arrays)
-    outputs, _ = flatten(result)
-    for k, (eager, compiled) in enumerate(zip(expected, outputs, strict=True)):
-        if isinstance(compiled, Tensor):
-            _compare(f"output {k}", eager, compiled._array)
-        elif isinstance(compiled, float):
-            _compare(f"output {k}", np.array(eager), np.array(compiled))
-    after.compare(_State(step, leaves))
-    return result
-
-
-class _State:
-    """Copies of everything a step may change."""
-
-    def __init__(self, step: CompiledStep, leaves: list[Any]) -> None:
-        self.entries = [(e, e.array.copy()) for e in step.trace.state.values()]
-        grads = [(g.leaf, g.leaf._grad) for g in step.effects.gradients.all]
-        grads += [(leaf, leaf._grad) for leaf in leaves if isinstance(leaf, Tensor)]
-        self.grads = [(leaf, grad, None if grad is None else grad._array.copy()) for leaf, grad in grads]
-        arrays = [leaf._array if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        self.given = [(a, a.copy()) for a in arrays if isinstance(a, np.ndarray)]
-
-    def restore(self) -> None:
-        for entry, copy in self.entries:
-            entry.array[...] = copy
-        for array, copy in self.given:
-            if array.flags.writeable:
-                array[...] = copy
-        for leaf, grad, copy in self.grads:
-            leaf._grad = grad
-            if grad is not None:
-                grad._array[...] = copy
-
-    def compare(self, compiled: _State) -> None:
-        for k, ((entry, a), (_, b)) in enumerate(zip(self.entries, compiled.entries, strict=True)):
-            _compare(f"state {k} (first used at {entry.source})", a, b)
-        for k, ((_, a), (_, b)) in enumerate(zip(self.given, compiled.given, strict=True)):
-            _compare(f"argument {k}", a, b)
-        for k, ((leaf, _, a), (_, _, b)) in enumerate(zip(self.grads, compiled.grads, strict=True)):
-            if (a is None) != (b is None):
-                raise TraceError(f"jit(verify='first'): gradient {k} is None in one mode", {"leaf": leaf})
-            if a is not None:
-                _compare(f"gradient {k}", a, b)
-
-
 def check_option(verify: Any) -> None:
     """ValueError for what ``jit(verify=...)`` does not take."""
     if verify not in (None, "first", "always") and not (type(verify) is int and verify > 0):
         raise ValueError(f'jit: verify must be None, "first", "always" or a number of calls, not {verify!r}')
 
 
+class NotYetCompared(Exception):
+    """A step is about to run for the first time; nothing has been written yet."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        super().__init__()
+        self.comparison = comparison
+
+
 class Comparison:
-    """The entry of a function some or all of whose calls are compared with eager ones."""
+    """Calls of a function compared with eager ones; of "always" and ``n``, the entry of the function."""
 
     def __init__(self, owner: JitFunction, verify: str | int | None) -> None:
         self.owner = owner
         self.verify = verify
         self.every = verify if isinstance(verify, int) else 1
         self.calls = 0
+        self.is_comparing = False  # under the owner's lock
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.calls += 1
         if (self.calls - 1) % self.every:
             return self._compiled(*args, **kwargs)
         with self.owner._lock:
-            return self._compared(args, kwargs)
+            return self._compared(self.owner.function, self._compiled, args, kwargs)
+
+    def look_at_first_run(self) -> None:
+        """NotYetCompared, unless the step's first run is the one that is being compared."""
+        if not self.is_comparing:
+            raise NotYetCompared(self)
+
+    def of_first_run(self, args: Any, kwargs: Any, drawn: list[Any]) -> Any:
+        """A call that has just been captured; both modes are given what the capture has drawn for it."""
+        self.calls = self.owner.counts.calls
+        self.owner.counts.calls -= 1  # what only captured was no call
+        rebinding = self.owner.rebinding
+
+        def given_draws(*args: Any, **kwargs: Any) -> Any:
+            assert rebinding is not None
+            return rebinding.store(rebinding(*rebinding.values(list(drawn)), args, kwargs))
+
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            with carrying(list(drawn)):
+                return self.owner._slow(*args, **kwargs)
+
+        has_draws = rebinding is not None and rebinding.draws
+        self.is_comparing = True
+        try:
+            return self._compared(given_draws if has_draws else self.owner.function, compiled, args, kwargs)
+        finally:
+            self.is_comparing = False
 
     def _compiled(self, *args: Any, **kwargs: Any) -> Any:
         entry = self.owner._installed[state.grad_enabled + 2 * state.inference]
         return self.owner._slow(*args, **kwargs) if entry is None else entry(*args, **kwargs)
 
-    def _compared(self, args: Any, kwargs: Any) -> Any:
+    def _compared(self, function: Callable[..., Any], compiled: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """The result of the compiled call.
 
         Raises:
             TraceError: it differs from what eager execution gives and leaves; the message names where.
         """
-        function = self.owner.function
-        roots = world_of(function, args, kwargs)
+        roots = world_of(self.owner.function, args, kwargs)
         saved = Saved(Walk(roots))
         modes = state.grad_enabled, state.inference, state.detour
         epoch = int(guard_epoch[0])
@@ -136,7 +114,7 @@ class Comparison:
             saved.restore()
             if threading.active_count() == 1:
                 guard_epoch[0] = epoch  # everything is as it was, so guards need no second look that would hide a fault
-        result, raised = _outcome(self._compiled, args, kwargs)
+        result, raised = _outcome(compiled, args, kwargs)
         if isinstance(raised, TraceError):
             raise raised
         if type(raised) is not type(error):
@@ -245,15 +223,3 @@ def is_close(eager: Any, compiled: Any, least_scale: float = 1e-30) -> bool:
     a, b = eager.astype(wide), compiled.astype(wide)
     scale = max(float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a))), least_scale)
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True))
-
-
-def _compare(what: str, eager: Any, compiled: Any) -> None:
-    if eager.shape != compiled.shape or eager.dtype != compiled.dtype:
-        raise TraceError(
-            f"jit(verify='first'): {what} has another type than in eager mode",
-            {"eager": f"{eager.dtype}{list(eager.shape)}", "compiled": f"{compiled.dtype}{list(compiled.shape)}"},
-        )
-    if not is_close(eager, compiled):
-        wide = np.complex128 if eager.dtype.kind == "c" else np.float64
-        worst = float(np.nanmax(np.abs(eager.astype(wide) - compiled.astype(wide))))
-        raise TraceError(f"jit(verify='first'): {what} differs from eager", {"largest difference": worst})
