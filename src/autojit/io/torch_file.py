@@ -25,6 +25,7 @@ from autojit.io.load_errors import LoadError
 from autojit.io.pickle_reader import PickleReader, is_known, named_in
 from autojit.io.pickle_writer import PickleWriter
 from autojit.io.torch_names import LoadedStorage, StorageKind
+from autojit.nn.jitted import JittedModule
 
 _ALIGNMENT = 64
 _LOCAL_HEADER_BYTES = 30
@@ -124,7 +125,8 @@ def own_names() -> dict[str, Any]:
     """The modules of ``autojit.nn`` and the functions of ``nn.functional`` by their full names."""
     kinds: list[Any] = [aj.nn.Module]
     for kind in kinds:  # grows as it is walked: classes that follow from those before
-        kinds += [k for k in kind.__subclasses__() if k.__module__.startswith("autojit.nn.")]
+        found = [k for k in kind.__subclasses__() if k.__module__.startswith("autojit.nn.")]
+        kinds += [k for k in found if not issubclass(k, JittedModule)]  # which have the names of others
     functions = [f for f in vars(aj.nn.functional).values() if isinstance(f, FunctionType)]
     return {f"{found.__module__}.{found.__qualname__}": found for found in (*kinds, *functions)}
 

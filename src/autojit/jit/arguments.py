@@ -21,6 +21,7 @@ from autojit.core.dtypes import DType, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.types import Shape, TensorType
 from autojit.ir.graph import Value
+from autojit.jit.guards import is_value
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.trace import Trace
@@ -242,6 +243,8 @@ def _plain_signature(leaf: Any, is_open: bool) -> Any:
     if kind is not None:
         return number_class(leaf).name if is_open else (kind.__name__, repr(leaf))
     if isinstance(leaf, BAKED):
+        return type(leaf), leaf
+    if is_value(leaf):
         return type(leaf), leaf
     return "object", id(leaf)
 

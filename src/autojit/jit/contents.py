@@ -78,6 +78,9 @@ class Contents:
         if is_a(container, _BASES) and not is_user_class(kind):
             self.whole(container, deep=False)
         value = container[key]
+        if observer.foreign.is_opaque(container):
+            observer.foreign.refuse_if_changed(container)
+            observer.note_again(container, (_LENGTH, _shown(key)), where, lambda: container[key], value)
         if is_a(value, list | tuple) and is_a(key, slice):
             for part in value:
                 observer.enter(part)
@@ -177,9 +180,11 @@ class Contents:
                     self.escape(part, (*within, value))
         elif callable(value) and not is_a(value, Node):
             self.observer.observe(value)
-            if kind is BuiltinFunctionType and self.is_one(value.__self__):
+            if is_a(value, BuiltinFunctionType) and self.is_one(value.__self__):
                 self.whole(value.__self__)
         elif id(value) in self.observer.outside:
+            if hasattr(kind, "__next__") and kind.__module__ != "_io" and not is_user_class(kind):
+                self.iterated(value)  # refuses
             self.object(value)
 
     def escape_masks(self, key: Any) -> None:
@@ -189,8 +194,8 @@ class Contents:
                 self.escape(part)
 
     def object(self, value: Any, depth: int = 0) -> None:
-        """Everything an instance of a user's class has."""
-        if not is_module(value) and is_user_class(type(value)):
+        """Everything an instance of a user's class has, or of one that is a bag of attributes."""
+        if not is_module(value) and (is_user_class(type(value)) or type(value).__name__ in _BAGS):
             table = attributes_of(value)
             if table is not None:
                 observer, keys = self.observer, tuple(table)
@@ -329,6 +334,7 @@ def _refill(container: Any, items: list[Any]) -> None:
     (container.update if is_a(container, set) else container.extend)(items)
 
 
+_BAGS = ("SimpleNamespace", "Namespace")
 _NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known
 _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import BuiltinMethodType, FunctionType, MethodType
+from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,14 +142,14 @@ def same(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, float):
         return repr(a) == repr(b)
-    if isinstance(a, PRIMITIVES):
+    if isinstance(a, PRIMITIVES) or is_value(a):
         return bool(a == b)
     if kind is tuple or kind is list:
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, MethodType):
-        return a.__self__ is b.__self__ and a.__func__ is b.__func__
-    if isinstance(a, BuiltinMethodType):
-        return a.__self__ is b.__self__ and a.__name__ == b.__name__
+        return _is_one(a.__self__, b.__self__) and a.__func__ is b.__func__
+    if isinstance(a, BuiltinMethodType | MethodWrapperType):
+        return _is_one(a.__self__, b.__self__) and a.__name__ == b.__name__
     if kind is frozenset:
         return bool(a == b) if all(isinstance(item, PRIMITIVES) for item in a) else set(map(id, a)) == set(map(id, b))
     if kind is slice:
@@ -157,6 +157,20 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray | np.generic):
         return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     return False
+
+
+def is_value(obj: Any) -> bool:
+    """Whether an object of the standard library never changes and is equal to others that mean the same."""
+    return type(obj).__module__ in _OF_VALUES and type(obj).__hash__ is not None and not hasattr(obj, "__next__")
+
+
+def _is_one(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and is_value(a) and bool(a == b))
+
+
+_OF_VALUES = frozenset(
+    ("datetime", "decimal", "fractions", "uuid", "pathlib", "pathlib._local", "zoneinfo", "ipaddress")
+)
 
 
 __all__ = [
@@ -168,6 +182,7 @@ __all__ = [
     "WordsGuard",
     "broken_guard",
     "hook_guards",
+    "is_value",
     "same",
     "shown",
 ]

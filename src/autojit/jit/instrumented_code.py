@@ -22,6 +22,7 @@ from autojit.jit.code_assembly import OP, UNTOUCHED, Assembler, Instruction, Sit
 
 _VERSION = sys.version_info[:2]
 _NULL_FIRST = _VERSION < (3, 13)  # the stack of a call is (NULL, callable, arguments); later (callable, NULL, ...)
+UNPACKED, DROPPED = 1, 2  # of a call
 _EXTRA_STACK = 6  # what the longest inserted sequence needs above the instruction's own operands
 
 
@@ -47,7 +48,8 @@ class Hooks(NamedTuple):
     contains: Callable[[Any, None], Any]
     """(item, container): (container, item)."""
     called: Callable[[Any, int], Any]
-    """(callable, *arguments), 0: the same in reverse; 1 with (callable, arguments, keywords) as they are unpacked."""
+    """(callable, *arguments), kind: the same in reverse. Of ``kind``, UNPACKED: (callable, arguments, keywords) as they
+    are unpacked; DROPPED: the result is not used."""
     set_attribute: Callable[[Any, str], Any]
     """(value, object), name: stores."""
     delete_attribute: Callable[[Any, str], Any]
@@ -264,17 +266,27 @@ def _call(w: _Writer, i: Instruction, place: int) -> Site:
     if name == "KW_NAMES":
         rest = (x for x in w.instructions[place + 1 :] if x.op in _CALLS)
         w._called_at.add(place + 1)
-        return Site(_call_shown(w, next(rest).arg, 0))
+        return Site(_call_shown(w, next(rest).arg, _use_of(w, place)))
     if place in w._called_at or (name == "CALL" and "PRECALL" in OP):
         return UNTOUCHED
-    return Site(_call_shown(w, i.arg + (name == "CALL_KW"), 0))  # whose topmost operand names the keywords
+    count = i.arg + (name == "CALL_KW")  # whose topmost operand names the keywords
+    return Site(_call_shown(w, count, _use_of(w, place)))
+
+
+def _use_of(w: _Writer, place: int) -> int:
+    """DROPPED if the result of the call that is under way is not used: a statement of its own."""
+    for k in range(place, len(w.instructions) - 1):
+        if w.instructions[k].op in _DONE_CALLS:
+            return DROPPED * (w.instructions[k + 1].op == OP["POP_TOP"])
+    return 0
 
 
 _CALLS = frozenset(OP[name] for name in ("CALL", "PRECALL") if name in OP)
+_DONE_CALLS = frozenset(OP[name] for name in ("CALL", "CALL_KW", "CALL_FUNCTION_EX") if name in OP)
 
 
 def _call_unpacked(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(_call_shown(w, 1 + (i.arg & 1), 1)) if _NULL_FIRST else UNTOUCHED
+    return Site(_call_shown(w, 1 + (i.arg & 1), UNPACKED | _use_of(w, place))) if _NULL_FIRST else UNTOUCHED
 
 
 def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
@@ -360,4 +372,4 @@ def is_instrumented(code: CodeType) -> bool:
 _MARK = object()
 
 
-__all__ = ["Hooks", "instrumented", "is_instrumented"]
+__all__ = ["DROPPED", "UNPACKED", "Hooks", "instrumented", "is_instrumented"]

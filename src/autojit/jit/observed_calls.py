@@ -3,8 +3,8 @@
 Builtins that read for their caller (``getattr``, ``len``, ``dict.get``) are answered like the instruction they stand
 for. What is added to a list outside, and what is printed, is *deferred*: it happens after every call of the step, with
 the values of that call. Random numbers, clocks and items of iterators are *drawn*: Python fetches them before every
-call, in the order of eager mode, and the step takes them as arguments. Files are refused. All else is handed what it
-is given with its contents guarded.
+call, in the order of eager mode, and the step takes them as arguments. Files are refused. Other functions of libraries
+are ``foreign_calls.py``'s; all else is handed what it is given with its contents guarded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,12 +26,17 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.source import SourceLocation, here, is_own
 from autojit.jit.guards import same
+from autojit.jit.instrumented_code import DROPPED, UNPACKED
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
+from autojit.jit.pytree import flatten
+from autojit.jit.read_hooks import active
+from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from autojit.jit.contents import Contents
+    from autojit.jit.foreign_calls import ForeignCalls
 
 
 class Deferred(NamedTuple):
@@ -51,8 +56,12 @@ class Draw(NamedTuple):
     source: SourceLocation
 
     def make(self) -> Any:
-        """Fetch one."""
-        return self.function(*self.args, **self.kwargs)
+        """Fetch one; what that reads is not the step's."""
+        before, active.observer = active.observer, None
+        try:
+            return self.function(*self.args, **self.kwargs)
+        finally:
+            active.observer = before
 
     def is_as(self, other: Draw) -> bool:
         """Whether the same is fetched."""
@@ -65,6 +74,7 @@ class ObservedCalls:
     """The part of an observer that knows calls."""
 
     contents: Contents
+    foreign: ForeignCalls
     outside: dict[int, Any]
     unguarded: list[str]
 
@@ -73,6 +83,7 @@ class ObservedCalls:
         self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
         self.drawn: list[tuple[Draw, Any]] = []  # and those that were met in this capture
         self._position = 0
+        self._is_dropped = False  # the result of the call that is about to be made
         self._instead: dict[Any, Callable[..., Any]] = {
             getattr: self._getattr,
             hasattr: self._hasattr,
@@ -89,6 +100,7 @@ class ObservedCalls:
 
         def attribute(self, obj: Any, name: str) -> Any: ...
         def set_attribute(self, obj: Any, name: str, value: Any) -> None: ...
+        def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None: ...
         def delete_attribute(self, obj: Any, name: str) -> None: ...
         def enter(self, value: Any, name: str = "") -> Any: ...
         def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None: ...
@@ -100,12 +112,15 @@ class ObservedCalls:
     def called(self, operands: tuple[Any, ...], kind: int) -> tuple[Any, ...]:
         """A call is about to be made: (callable, arguments) as it is to be made instead.
 
-        ``kind`` 1: the arguments are (sequence, dictionary) to be unpacked.
+        ``kind``: of ``instrumented_code``, UNPACKED (the arguments are a sequence and a dictionary) and DROPPED.
         """
         function, *arguments = operands
-        if kind == 1:
+        if function is None:  # the end of a ``with``, which lays its call out otherwise
+            return operands
+        if kind & UNPACKED:
             arguments = [self.contents.iterated(argument) for argument in arguments]
             arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
+        self._is_dropped = bool(kind & DROPPED)
         instead = self._replacement(function, arguments)
         return operands if instead is None else (instead, *operands[1:])
 
@@ -120,7 +135,7 @@ class ObservedCalls:
             )
         if function is builtins.len:  # another one while a capture has open sizes
             return self._len
-        if kind is BuiltinFunctionType:
+        if is_a(function, BuiltinFunctionType):
             return self._builtin(function, arguments)
         if kind is FunctionType or kind is MethodType:
             return self._function(function, arguments)
@@ -130,6 +145,7 @@ class ObservedCalls:
             if is_user_class(function):
                 self.enter(function)
             else:
+                self._walk(function, arguments)
                 self._escape(arguments)
             return None
         if kind is _Cached and id(function) in self.outside:
@@ -138,11 +154,47 @@ class ObservedCalls:
             )
         if is_a(function, weakref.ref):
             return lambda: self.enter(function())
-        if is_own_class(kind) or not is_user_class(kind):
+        if kind is MethodWrapperType:
+            return self._wrapper(function, arguments)
+        if kind in _UNBOUND and arguments:
+            return self._unbound(function, arguments)
+        if is_own_class(kind):
+            self._escape(arguments)
+        elif not is_user_class(kind):
             if self._is_generator(getattr(function, "__self__", None)):  # compiled by Cython
                 return self._hidden(function)
-            self._escape(arguments)
+            return self._of_library(function, arguments)
         return None
+
+    def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+        """A function that cannot be observed, with arguments whose contents it may read."""
+        self._escape(arguments)
+        return self.foreign.replacement(function, arguments, self._is_dropped)
+
+    def _wrapper(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+        """A method that stands for an operator, bound to its object: ``iterator.__next__``."""
+        owner = function.__self__
+        if function.__name__ == "__next__" and id(owner) in self.outside:
+            return self._hidden(function)
+        if function.__name__ == "__call__":
+            return self._replacement(owner, arguments)
+        if self.contents.is_one(owner):
+            return self._method(function, owner, arguments)
+        if id(owner) not in self.outside or is_own_class(type(owner)) or is_user_class(type(owner)):
+            self._escape((owner, *arguments))
+            return None
+        return self._of_library(function, arguments)
+
+    def _unbound(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+        """``list.append(items, 1)``: the method of the first argument."""
+        owner, *rest = arguments
+        if function is object.__setattr__ or function is object.__delattr__:
+            return lambda obj, name, *value: self.changing_attribute(obj, name, lambda: function(obj, name, *value))
+        if is_a(owner, Tensor) or not is_a(owner, function.__objclass__):
+            self._escape(arguments)
+            return None
+        instead = self._replacement(function.__get__(owner, type(owner)), rest)
+        return None if instead is None else lambda _, *args, **kwargs: instead(*args, **kwargs)
 
     def _function(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         plain = function.__func__ if type(function) is MethodType else function
@@ -153,6 +205,8 @@ class ObservedCalls:
             return None
         if self.is_made_inside(plain):
             return None
+        if plain.__module__ == "os" and "nviron" not in f"{plain.__qualname__} {plain.__code__.co_names}":
+            return self._of_library(function, arguments)
         if is_user_code(plain.__code__, plain.__globals__):
             self.observe(function)
             return None
@@ -160,8 +214,9 @@ class ObservedCalls:
             owner = getattr(function, "__self__", None)
             if owner is not None and id(owner) in self.outside:
                 self.contents.escape(owner)
-            if plain.__module__ == "logging":
+            if plain.__module__ == "logging" and self._is_dropped:
                 return partial(self.defer, function)
+            return self._of_library(function, arguments)
         self.observe(function)
         self._escape(arguments)
         return None
@@ -172,20 +227,19 @@ class ObservedCalls:
             return self._of_builtins(function, arguments)
         if self._is_generator(owner):
             return self._hidden(function)
-        if is_a(owner, ModuleType):
-            if owner is time and function.__name__ != "sleep":
-                return self._hidden(function)
-        elif is_a(owner, type):
-            if function.__name__ in ("now", "utcnow", "today") and owner.__module__ == "datetime":
-                return self._hidden(function)
-        elif self.contents.is_one(owner):
+        if is_a(owner, ModuleType) and owner is time and function.__name__ != "sleep":
+            return self._hidden(function)
+        if is_a(owner, type) and function.__name__ in ("now", "utcnow", "today") and owner.__module__ == "datetime":
+            return self._hidden(function)
+        if self.contents.is_one(owner):
             return self._method(function, owner, arguments)
-        elif id(owner) in self.outside:
-            if function.__name__ == "__next__":
-                return self._hidden(function)
-            return self._method_of_object(function, owner)
-        self._escape(arguments)
-        return None
+        if id(owner) in self.outside and function.__name__ in ("__next__", "send"):
+            return self._hidden(function)
+        if is_a(owner, ContextVar) and id(owner) in self.outside and function.__name__ == "get":
+            name = f"{self.name_of(owner)}.get()"
+            self.note(owner, "get", name, lambda: owner.get(None), owner.get(None))
+            return lambda *default: self.enter(owner.get(*default))
+        return self._of_library(function, arguments)
 
     def _is_generator(self, owner: Any) -> bool:
         """Whether an object is a random number generator that goes on from call to call; not one made by the step."""
@@ -204,8 +258,16 @@ class ObservedCalls:
                 "read it outside the step and pass what was read as an argument",
             )
         elif function not in _HARMLESS:
+            self._walk(function, arguments)
             self._escape(arguments)
         return None
+
+    def _walk(self, function: Any, arguments: Sequence[Any]) -> None:
+        """Builtins walk what they are given: an iterator from outside is refused."""
+        if function.__module__ == "builtins":
+            for argument in arguments:
+                if hasattr(type(argument), "__next__"):
+                    self.contents.iterated(argument)
 
     def _method(self, function: Any, owner: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A method in C of a container from outside."""
@@ -232,16 +294,6 @@ class ObservedCalls:
     def _escape(self, arguments: Sequence[Any]) -> None:
         for argument in arguments:
             self.contents.escape(argument)
-
-    def _method_of_object(self, function: Any, owner: Any) -> Callable[..., Any] | None:
-        """A method in C of something outside that is no container: what it reads cannot be seen."""
-        if is_a(owner, ContextVar) and function.__name__ == "get":
-            name = f"{self.name_of(owner)}.get()"
-            self.note(owner, "get", name, lambda: owner.get(None), owner.get(None))
-            return lambda *default: self.enter(owner.get(*default))
-        if not is_a(owner, Tensor | partial):
-            self.unguarded.append(f"what {type(owner).__name__}.{function.__name__}() gives, at {here()}")
-        return None
 
     # -- builtins
 
@@ -303,28 +355,53 @@ class ObservedCalls:
     def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
         draw = Draw(function, args, kwargs, here())
-        place, self._position = self._position, self._position + 1
         if any(is_a(value, Tensor) and value._array is None for value in (*args, *kwargs.values())):
             raise TraceError(
                 "jit: random numbers that depend on what the step computes",
                 {"drawn by": _name(function), "at": draw.source},
                 "draw them with autojit's own functions (aj.rand, aj.normal, aj.randint, ...)",
             )
-        if place < len(self.given):
-            known, value = self.given[place]
-            if not known.is_as(draw):
-                raise TraceError(
-                    "jit: a step draws other random numbers, or in another order, than it did before",
-                    {
-                        "before": f"{_name(known.function)} at {known.source}",
-                        "now": f"{_name(function)} at {draw.source}",
-                    },
-                    "draw outside the step and pass the numbers as arguments",
-                )
-            return value
+        known = self._next_given()
+        if known is None:
+            return self._drawn(draw, draw.make())
+        if not known[0].is_as(draw):
+            raise _another_draw(known[0], draw)
+        self._position += 1
+        return known[1]
+
+    def draw_unless_of_tensors(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """``draw``, of a library's function; what gives tensors is part of the step."""
+        draw = Draw(function, args, kwargs, here())
+        known = self._next_given()
+        if known is not None and known[0].is_as(draw):
+            self._position += 1
+            return known[1]
         value = draw.make()
+        leaves, _ = flatten(value)
+        if any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves):
+            return value
+        if known is not None:
+            raise _another_draw(known[0], draw)
+        return self._drawn(draw, value)
+
+    def _next_given(self) -> tuple[Draw, Any] | None:
+        return self.given[self._position] if self._position < len(self.given) else None
+
+    def _drawn(self, draw: Draw, value: Any) -> Any:
+        self._position += 1
         self.drawn.append((draw, value))
         return value
+
+
+def _another_draw(known: Draw, draw: Draw) -> TraceError:
+    return TraceError(
+        "jit: a step draws other hidden inputs, or in another order, than it did before",
+        {
+            "before": f"{_name(known.function)} at {known.source}",
+            "now": f"{_name(draw.function)} at {draw.source}",
+        },
+        "draw outside the step and pass the numbers as arguments",
+    )
 
 
 def _name(function: Any) -> str:
@@ -338,6 +415,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 _Cached = type(lru_cache(abs))
+_UNBOUND = (type(list.append), type(object.__setattr__))
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))

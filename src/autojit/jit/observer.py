@@ -20,6 +20,7 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
 )
 from typing import Any
@@ -28,7 +29,8 @@ from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
-from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard
+from autojit.jit.foreign_calls import ForeignCalls
+from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, same
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.observed_calls import ObservedCalls
 from autojit.jit.observed_functions import (
@@ -65,6 +67,7 @@ class Observer(ObservedCalls):
         self.on_tensor: Callable[[Tensor], None] = lambda t: None  # told of every concrete tensor when it is first met
         self.counted = CountedReads(rebound)
         self.contents = Contents(self)
+        self.foreign = ForeignCalls(self)
         self._read: set[Any] = set()
         self._switches = switches()
         self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
@@ -75,7 +78,9 @@ class Observer(ObservedCalls):
     def enter(self, value: Any, name: str = "") -> Any:
         """``value`` exists outside: what is read from it is guarded. The value."""
         kind = type(value)
-        if kind is BuiltinFunctionType and not is_a(value.__self__, ModuleType):  # a method of something outside
+        if is_a(value, BuiltinFunctionType | MethodWrapperType) and not is_a(
+            value.__self__, ModuleType
+        ):  # a method of something outside
             self.enter(value.__self__)
         if kind in PLAIN or id(value) in self.outside:
             if kind is Tensor and id(value) not in self.outside:
@@ -221,6 +226,8 @@ class Observer(ObservedCalls):
         where = f"{self.name_of(obj)}.{name}"
         if kind is ModuleType or is_a(obj, ModuleType):
             if not is_user_module(obj):
+                if _is_constant(value) and obj.__name__.partition(".")[0] != "autojit":
+                    self.note_key(vars(obj), name, where, vars(obj).get(name, MISSING))
                 return self._enter_if_observable(value)
             self.note_key(vars(obj), name, where, value)
             return self.enter(value, where)
@@ -261,8 +268,18 @@ class Observer(ObservedCalls):
             self.note_key(table, name, where, held)
         if held is MISSING or is_data:
             self._note_class(kind, name)
-        if table is None and member is MISSING and value is not MISSING:
-            self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value)
+        if value is MISSING or held is not MISSING or is_user_class(kind):
+            return
+        if member is MISSING or is_a(member, property | functools.cached_property):  # what a library computes
+            self.foreign.refuse_if_changed(obj)
+            self.note_again(obj, name, where, lambda: getattr(obj, name, MISSING), value)
+
+    def note_again(self, obj: Any, key: Any, where: str, read: Callable[[], Any], value: Any) -> None:
+        """What a library's object gives when it is asked, if it gives the same when it is asked again."""
+        if same(read(), value):
+            self.note(obj, key, where, read, value)
+        elif id(obj) in self.outside:
+            self.unguarded.append(f"{where}, at {here()}")
 
     def note_key(self, table: dict[Any, Any], key: Any, where: str, value: Any) -> None:
         native = DictGuard(table, key, value) if type(key) is str and type(table) is dict else None
@@ -324,13 +341,14 @@ class Observer(ObservedCalls):
 
     def set_attribute(self, obj: Any, name: str, value: Any) -> None:
         """``obj.name = value``."""
-        self._changing_attribute(obj, name, lambda: setattr(obj, name, value))
+        self.changing_attribute(obj, name, lambda: setattr(obj, name, value))
 
     def delete_attribute(self, obj: Any, name: str) -> None:
         """``del obj.name``."""
-        self._changing_attribute(obj, name, lambda: delattr(obj, name))
+        self.changing_attribute(obj, name, lambda: delattr(obj, name))
 
-    def _changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
+    def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
+        """Assign to an attribute, or delete it."""
         is_class = is_a(obj, type)
         if is_a(obj, Tensor) or not (is_class or is_a(obj, ModuleType) or id(obj) in self.outside):
             change()
@@ -392,6 +410,11 @@ class Observer(ObservedCalls):
 
 _OF_TENSORS = frozenset(dir(Tensor))
 _CLASS = object()  # the key of what an object is
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether what a library's module holds is neither code nor a class: a setting, a stream, a number."""
+    return not callable(value) and not is_a(value, ModuleType | Tensor)
 
 
 def _special(cls: type) -> tuple[Any, ...]:

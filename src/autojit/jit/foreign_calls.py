@@ -1,0 +1,205 @@
+"""Calls of libraries' functions, which cannot be observed: what they read and change outside is not seen.
+
+A call belongs to one of three kinds, decided by what is called and with what:
+
+| call | when it happens |
+|---|---|
+| gives what follows from its arguments (``math``, NumPy), or is about tensors | in the capture, as a part of the step |
+| is made for its effect: its result is not used | *deferred*: after every run, with the values of that run |
+| reads something: its result is used | *drawn*: before every run; what it gives is an argument of the step |
+
+So nothing that a library reads from files, queues, threads or the process is frozen, and nothing that it writes lost.
+What a step would change in a library's object and read again afterwards is refused: the change comes too late for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.errors import TraceError
+from autojit.core.source import here, is_own
+from autojit.jit.contents import CONTAINERS
+from autojit.jit.guards import PRIMITIVES, is_value
+from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
+from autojit.jit.places import is_a
+from autojit.jit.pytree import flatten
+from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from autojit.jit.observer import Observer
+
+
+class ForeignCalls:
+    """The calls of libraries' functions in one capture."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self._changed: dict[int, tuple[Any, Any]] = {}  # by id: what a deferred call is about, and where it was met
+
+    def replacement(self, function: Any, arguments: Sequence[Any], is_statement: bool) -> Callable[..., Any] | None:
+        """What is called instead of a library's function; None: the function itself, now."""
+        owner = _owner(function)
+        opaque = [part for part in (owner, *arguments) if self.is_opaque(part)]
+        if not opaque and (_is_pure(function) or self._is_of_step(owner)):
+            return None
+        leaves, _ = flatten(list(arguments))
+        if any(_may_be_users(leaf) for leaf in leaves):
+            return None
+        is_of_tensors = any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves)
+        if is_statement and not is_a(owner, Tensor):
+            if not self._is_log(function):
+                for part in opaque or [_SYSTEM]:
+                    self._changed.setdefault(id(part), (part, here()))
+            return partial(self._defer, _with_line(function))
+        if is_of_tensors or is_a(owner, Tensor):
+            return None
+        for part in opaque or [_SYSTEM]:
+            self.refuse_if_changed(part)
+        return partial(self._read, function)
+
+    @staticmethod
+    def _is_log(function: Any) -> bool:
+        """Whether a call writes only: no step asks a log or a warning what is in it."""
+        return str(getattr(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings")
+
+    def refuse_if_changed(self, obj: Any) -> None:
+        """TraceError if a deferred call changes an object that is about to be read."""
+        known = self._changed.get(id(obj))
+        if known is not None:
+            raise TraceError(
+                "jit: the step reads something of a library that it has changed, and the change is made after the step",
+                {"read": self.observer.name_of(obj), "at": here(), "changed at": known[1]},
+                "do one of the two outside the step",
+            )
+
+    def is_opaque(self, value: Any) -> bool:
+        """Whether an object from outside keeps what cannot be seen: of a library's class, and no container."""
+        kind = type(value)
+        if id(value) not in self.observer.outside or kind in CONTAINERS or is_value(value):
+            return False
+        if is_a(value, (*_SEEN_THROUGH, *CONTAINERS)) or is_own_class(kind) or is_user_class(kind):
+            return False
+        return kind.__module__.partition(".")[0] not in _WITHOUT_SECRETS or hasattr(kind, "__next__")
+
+    def _is_of_step(self, owner: Any) -> bool:
+        """Whether a method's object was made by the step; those that stand for a file or a place on disk are hidden."""
+        if owner is None or is_a(owner, ModuleType | type) or id(owner) in self.observer.outside:
+            return False
+        return type(owner).__module__.partition(".")[0] not in _OF_THE_SYSTEM
+
+    def _defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
+        """Objects go to the call as they are: the step knows nothing of them."""
+        held = {k: _Held(v) for k, v in kwargs.items() if self.is_opaque(v)}
+        given = (_Held(value) if self.is_opaque(value) else value for value in args)
+        self.observer.defer(partial(_call, function), *given, **{**kwargs, **held})
+
+    def _read(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.observer.enter(self.observer.draw_unless_of_tensors(function, *args, **kwargs))
+
+
+class _Held:
+    """An object that a step hands on without looking at it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _call(function: Any, *args: Any, **kwargs: Any) -> None:
+    given = (value.value if type(value) is _Held else value for value in args)
+    function(*given, **{k: value.value if type(value) is _Held else value for k, value in kwargs.items()})
+
+
+class _System:
+    """What functions of modules read and change: files, the process, the interpreter."""
+
+    __name__ = "the system"
+
+
+_SYSTEM = _System()
+_SEEN_THROUGH = (
+    *PRIMITIVES, Tensor, np.ndarray, np.generic, np.dtype, np.ufunc, type, ModuleType, FunctionType, MethodType,
+    BuiltinFunctionType, MethodWrapperType, range, slice, type(Ellipsis), type(NotImplemented), BaseException,
+    type(list.append), type(object.__init__), partial, property, staticmethod, classmethod,
+)  # fmt: skip
+_WITHOUT_SECRETS = frozenset((
+    "re", "operator", "struct", "_struct", "functools", "types", "datetime", "decimal", "fractions", "zoneinfo",
+    "argparse", "numpy", "scipy",
+))  # fmt: skip
+_OF_THE_SYSTEM = frozenset(("pathlib", "_io", "io", "_socket", "socket", "subprocess", "tempfile", "shelve", "sqlite3"))
+_PURE = frozenset((
+    "builtins", "math", "cmath", "operator", "_operator", "itertools", "functools", "_functools", "collections",
+    "_collections", "_collections_abc", "copy", "copyreg", "re", "_sre", "sre_compile", "struct", "_struct", "string",
+    "_string", "json", "_json", "statistics", "dataclasses", "types", "typing", "typing_extensions", "enum", "abc",
+    "_abc", "contextlib", "fractions", "numbers", "decimal", "_decimal", "_pydecimal", "bisect", "_bisect", "heapq",
+    "_heapq", "textwrap", "pprint", "reprlib", "inspect", "ast", "base64", "binascii", "hashlib", "_hashlib", "hmac",
+    "zlib", "html", "unicodedata", "keyword", "pickle", "_pickle", "array", "weakref", "_weakref", "datetime",
+    "_datetime", "zoneinfo", "calendar", "difflib", "posixpath", "ntpath", "graphlib", "colorsys", "traceback",
+    "linecache", "contextvars", "_contextvars", "urllib", "ipaddress", "pdb", "bdb", "sre_parse", "codecs", "_codecs",
+    "locale", "numpy", "scipy", "ml_dtypes", "numba", "llvmlite", "einops", "opt_einsum", "jaxtyping", "beartype",
+    "pytest", "_pytest", "unittest", "hypothesis", "absl", "attr", "attrs", "pydantic", "optree", "mpmath", "sympy",
+    "networkx",
+))  # fmt: skip
+"""Libraries whose functions give what follows from their arguments (but for those below), or belong to tests."""
+_IMPURE = frozenset((
+    "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "memmap", "open_memmap", "save", "savez",
+    "savez_compressed", "savetxt", "geterr", "seterr", "geterrcall", "seterrcall", "setbufsize", "getbufsize",
+    "get_printoptions", "set_printoptions", "tofile", "dump", "getcontext", "setcontext", "realpath", "abspath",
+    "ismount", "lexists", "expanduser", "expandvars", "setlocale", "getlocale", "localeconv", "urlopen", "urlretrieve",
+    "getline", "rvs", "copy_context",
+))  # fmt: skip
+
+
+def _owner(function: Any) -> Any:
+    """The object whose method a function is; None of a module's or a plain one."""
+    owner = getattr(function, "__self__", None) if is_a(function, _BOUND) else None
+    if owner is None and not is_a(function, (FunctionType, type, *_BOUND)):
+        return function  # an object that can be called
+    return None if is_a(owner, ModuleType) else owner
+
+
+_BOUND = (BuiltinFunctionType, MethodType, MethodWrapperType)
+
+
+def _is_pure(function: Any) -> bool:
+    name = getattr(function, "__name__", "")
+    owner = _owner(function)
+    holder = function if owner is None else owner if is_a(owner, type) else type(owner)
+    module = getattr(holder, "__module__", None)
+    if not isinstance(module, str):
+        module = str(getattr(getattr(function, "__self__", None), "__name__", ""))
+    root = module.partition(".")[0]
+    return root == "autojit" or (root in _PURE and name not in _IMPURE)
+
+
+def _may_be_users(value: Any) -> bool:
+    """Whether an argument is a function that may compute with tensors: the call is part of the step."""
+    plain = getattr(value, "__func__", value) if type(value) is MethodType else value
+    if type(plain) is FunctionType:
+        return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
+    return is_a(value, partial) or (callable(value) and (is_own_class(type(value)) or is_user_class(type(value))))
+
+
+def _with_line(function: Any) -> Any:
+    """``warnings.warn`` knows the line by its caller, which will be another."""
+    if getattr(function, "__module__", "") != "_warnings" or function.__name__ != "warn":
+        return function
+    frame = sys._getframe(1)
+    while is_own(frame.f_code) and frame.f_back is not None:
+        frame = frame.f_back
+    names = frame.f_globals
+    place = names.get("__name__", "<string>"), names.setdefault("__warningregistry__", {})
+    return partial(_warn_there, frame.f_code.co_filename, frame.f_lineno, place)
+
+
+def _warn_there(file: str, line: int, place: Any, message: Any, category: Any = None, *_: Any, **__: Any) -> None:
+    import warnings
+
+    kind = category or (type(message) if isinstance(message, Warning) else UserWarning)
+    warnings.warn_explicit(message, kind, file, line, *place)
