@@ -26,6 +26,13 @@ class JitStats:
     reasons: list[str] = field(default_factory=list)
     _places: dict[str, SourceLocation] = field(default_factory=dict)  # of the calls that met them
 
+    def add(self, made: Sequence[Decision | CompiledStep], capture_s: float, compile_s: float) -> None:
+        """A capture has made these nodes."""
+        self.captures += 1
+        self.capture_s += capture_s
+        self.compile_s += compile_s
+        self.fallbacks += sum(len(node.segment.compiled.lowered.fallbacks) for node in made)
+
     def note(self, reason: str) -> None:
         """Remember why a capture could not be used."""
         if reason not in self.reasons:

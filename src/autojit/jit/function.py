@@ -383,10 +383,7 @@ class JitFunction:
         finally:
             capture.trace.finish()
         self.newest = step
-        self.counts.captures += 1
-        self.counts.capture_s += traced - start
-        self.counts.compile_s += time.perf_counter() - traced
-        self.counts.fallbacks += sum(len(node.segment.compiled.lowered.fallbacks) for node in made)
+        self.counts.add(made, traced - start, time.perf_counter() - traced)
         step.overlaps.check(call.leaves)  # the step is right for other arguments at least
         return made[0]
 
