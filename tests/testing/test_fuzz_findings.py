@@ -82,6 +82,209 @@ FOUND = {
     see.watch(net=lambda: net)
     see.call(jit(net), sample(1, 3, 4))
 """,
+    "a step that was compiled for a transposed argument asks its layout (seed 1023)": """
+    @jit
+    def step(x, y):
+        return x.erf() if y.data_ptr() == y.view(y.shape).data_ptr() and y.is_contiguous() else x.sign()
+    see.call(step, sample(1, 3, 4), sample(1, 6, 4)[::2])
+    see.call(step, sample(1, 3, 4), sample(1, 3, 4))
+""",
+    "an update through .data moves no version (seed 1010)": """
+    @jit
+    def step(x):
+        x.data.add_(0.5)
+    see.call(step, sample(1, 9, 4))
+""",
+    "an argument is transposed in place (seed 50003)": """
+    @jit
+    def step(x, y):
+        y.transpose_(0, -1)
+        return y.sum(0)
+    see.call(step, sample(1, 5, 4), sample(2, 5, 4))
+""",
+    "a gradient that is created with a graph can be differentiated (seed 50052)": """
+    @jit
+    def step(x):
+        (x.tanh() ** 2).mean().backward(create_graph=True)
+    see.call(step, sample(1, 7, 4).requires_grad_())
+""",
+    "an item appended to a deque is a number (seed 1004)": """
+    queue = collections.deque([1.0, 3.0], maxlen=3)
+    @jit
+    def step(x):
+        queue.append(x.sum().item())
+    see.watch(queue=lambda: queue)
+    see.call(step, sample(1, 4))
+    see.call(step, sample(2, 4))
+""",
+    "a hook's list grows by one entry a call (seed 30000)": """
+    seen, w = [], sample(1, 3).requires_grad_()
+    w.register_hook(lambda g: (seen.append(g.detach().sum().item()), g * 0.5)[1])
+    @jit
+    def step(x):
+        (w * x).sum().backward()
+    see.watch(seen=lambda: seen, w=lambda: w)
+    see.call(step, sample(2, 3))
+    see.call(step, sample(3, 3))
+""",
+    "an iterator goes on at every call (seed 30012)": """
+    stream = iter([1.0, 2.0, 3.0])
+    step = jit(lambda x: x + next(stream))
+    for k in range(3):
+        see.call(step, sample(k, 3))
+""",
+    "a generator goes on at every call (seed 30032)": """
+    def count():
+        v = 0.5
+        while True:
+            v += 1
+            yield v
+    ticks = count()
+    step = jit(lambda x: x * next(ticks))
+    for k in range(3):
+        see.call(step, sample(k, 3))
+""",
+    "a sum over a deque follows it (seed 30017)": """
+    queue = collections.deque([1.0, 0.5], maxlen=3)
+    step = jit(lambda x: x * sum(queue))
+    see.call(step, sample(1, 3))
+    queue.popleft()
+    see.call(step, sample(1, 3))
+""",
+    "whether algorithms are deterministic is asked anew (seed 30061)": """
+    step = jit(lambda x: x - float(aj.are_deterministic_algorithms_enabled()))
+    see.call(step, sample(1, 3))
+    aj.use_deterministic_algorithms(True)
+    see.call(step, sample(1, 3))
+""",
+    "a class's forward is replaced (seed 30086)": """
+    class Net(nn.Module):
+        def forward(self, z):
+            return z + 1
+    net = Net()
+    step = jit(lambda x: net(x))
+    see.call(step, sample(1, 3))
+    Net.forward = lambda self, z: z * 0.5
+    see.call(step, sample(1, 3))
+""",
+    "print prints values at every call (seed 30062)": """
+    @jit
+    def step(x):
+        print(x.sum())
+        print(f"loss {float(x.sum()):.3f}")
+        return x
+    see.call(step, sample(1, 3))
+    see.call(step, sample(2, 3))
+""",
+    "a context variable is set (seed 70015)": """
+    variable = contextvars.ContextVar("variable", default=1.5)
+    step = jit(lambda x: x + variable.get())
+    see.call(step, sample(1, 3))
+    variable.set(0.5)
+    see.call(step, sample(1, 3))
+""",
+    "a function's attribute changes (seed 70007)": """
+    def tagged():
+        return tagged.value
+    tagged.value = 0.5
+    step = jit(lambda x: x * tagged())
+    see.call(step, sample(1, 3))
+    tagged.value = 1.5
+    see.call(step, sample(1, 3))
+""",
+    "a function under no_grad counts an attribute (seed 60016)": """
+    cfg = types.SimpleNamespace(scale=2.0)
+    @jit
+    @aj.no_grad()
+    def step(x):
+        cfg.scale = cfg.scale + 1
+        return x * cfg.scale
+    see.watch(cfg=lambda: cfg)
+    see.call(step, sample(1, 3))
+    see.call(step, sample(1, 3))
+""",
+    "elements of array.array (seed 50040)": """
+    values = array.array("d", [1.0, 2.0])
+    step = jit(lambda x: x + sum(values))
+    see.call(step, sample(1, 3))
+    values[1] = 3.0
+    see.call(step, sample(1, 3))
+""",
+    "a part of a masked array (seed 70006)": """
+    values = np.array([1.0, 0.5, 2.0])
+    step = jit(lambda x: x - values[values > 1].sum())
+    see.call(step, sample(1, 3))
+    values[1:] = -0.75
+    see.call(step, sample(1, 3))
+""",
+    "what backward has used up still requires a gradient (seed 1040)": """
+    w = sample(1, 3).requires_grad_()
+    @jit
+    def step(x):
+        t = (w * x).tanh()
+        t.sum().backward()
+        return t
+    see.call(step, sample(2, 3))
+""",
+    "a failed call leaves the list of a hook (seed 300136)": """
+    w, kept, seen = sample(1, 4).requires_grad_(), np.array([1.0, 2.0]), []
+    w.register_hook(lambda g: (seen.append(g.detach().sum().item()), g * 0.5)[1])
+    @jit
+    def step(x):
+        (w.tanh() ** 2).mean().backward()
+        seen.append(1.0)
+        return x + 1
+    see.watch(seen=lambda: seen)
+    see.call(step, sample(1, 4))
+    see.call(step, sample(1, 4))
+""",
+    "a part of a tensor outside is returned without history (seed 300084)": """
+    state = sample(1, 4)
+    @jit
+    def step(x):
+        return {"a": x.detach(), "b": [state[..., ::2].detach(), state.detach()]}
+    see.watch(state=lambda: state)
+    r = see.call(step, sample(1, 5))
+    r["b"][0].add_(1)
+    see.call(step, sample(1, 5))
+""",
+    "a leaf that the step has made is returned (seed 300096)": """
+    @jit
+    def step(x):
+        y = x.detach().requires_grad_()
+        return y, aj.autograd.grad((y.relu() * y).sum(), y, create_graph=True)[0], y * 2
+    see.call(step, sample(1, 5))
+    see.call(step, sample(2, 5))
+""",
+    "addresses tell which tensors share memory (seeds 300006, 300222)": """
+    state = sample(1, 3, 4)
+    @jit
+    def step(x):
+        t = x * 1
+        pairs = (state, state.view(4, 3)), (t, t.view(t.shape)), (x, x[1:]), (t, x)
+        return [t + float(a.data_ptr() == b.data_ptr()) for a, b in pairs]
+    see.call(step, sample(1, 4, 3))
+    see.call(step, sample(1, 3, 4).T)
+""",
+    "a gradient with a history lies as its leaf does (seed 300098)": """
+    w = sample(1, 4, 3).requires_grad_()
+    @jit
+    def step(x):
+        w.grad = None
+        (x @ w.T).tanh().sum().backward(create_graph=True)
+    see.watch(w=lambda: w)
+    see.call(step, sample(2, 5, 3))
+""",
+    "an argument is copied onto itself (seed 200013)": """
+    w = sample(1, 3)
+    @jit
+    def step(x):
+        w.copy_(w)
+        x.copy_(x)
+    see.watch(w=lambda: w)
+    see.call(step, sample(2, 3))
+    see.call(step, sample(2, 3))
+""",
 }
 
 

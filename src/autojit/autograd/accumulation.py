@@ -17,6 +17,8 @@ from autojit.core.layout import strided
 from autojit.core.locks import new_lock
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
+from autojit.tensor.memory import laid_out
+from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import edge_of, symbolic_node
@@ -120,7 +122,7 @@ def _add_in_place(total: Tensor, grad: Tensor) -> None:
 def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
     """The gradient in memory of its own, laid out like ``leaf``."""
     if state.grad_enabled and grad._requires_grad:
-        return _copied(grad)
+        return _copied(grad, leaf)
     if state.layers:
         return clone(grad)
     if type(grad) is not Tensor:
@@ -146,9 +148,12 @@ def _laid_as(grad: Tensor, leaf: Tensor) -> Tensor:
     return grad
 
 
-def _copied(grad: Tensor) -> Tensor:
+def _copied(grad: Tensor, leaf: Tensor | None) -> Tensor:
     """A copy with a history, which calls it a copy into new memory."""
     made = clone(grad)
+    if leaf is not None and not state.layers:
+        like = _layout_for(layout_of(leaf))
+        laid_out(made, range(type_of(made).ndim) if like is None else outermost_first(like))
     if made._grad_fn is not None and not state.layers:
         edges, types = [None, edge_of(grad)], [type_of(grad)] * 2
         made._grad_fn = symbolic_node(Copied(), edges, types, "CopyBackwards", instead_of=made._grad_fn)

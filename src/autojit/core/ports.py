@@ -89,6 +89,10 @@ class Trace(Protocol):
         """A value that nobody else has lies as an array; None: in row-major order."""
         ...
 
+    def memory_of(self, storage: Any) -> Any:
+        """An array that stands for the memory of a traced storage, always the same one."""
+        ...
+
     def keep_order(self, before: Any, value: Any, is_own: bool) -> Any:
         """The value of memory that held ``before`` and gets the numbers of ``value``."""
         ...

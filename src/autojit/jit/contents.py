@@ -48,6 +48,7 @@ class Contents:
         self.refilled: set[int] = set()  # ids of containers that the step changes otherwise than by adding to them
         self._before: dict[int, tuple[Any, Any]] = {}  # by id: container, and what was in it
         self._whole: set[int] = set()
+        self._is_settled = False
 
     def is_one(self, value: Any) -> bool:
         """Whether an object is a container from outside."""
@@ -310,6 +311,13 @@ class Contents:
             for call in added:
                 observer.deferred.remove(call)
             observer.defer(partial(_refill, container), left)
+        self._is_settled = True
+
+    def put_back(self) -> None:
+        """Give all containers that code may have changed back what they held, if the capture has come to nothing."""
+        for container, before in () if self._is_settled else self._before.values():
+            if not same(_snapshot(container, frozenset()), before):
+                self.restore(container, before)
 
     @staticmethod
     def restore(container: Any, before: Any) -> None:

@@ -411,7 +411,7 @@ class JitFunction:
             if modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference
         finally:
-            snapshot.take_back()  # after an error too
+            snapshot.put_back()  # after an error too
             set_trace(None)
             set_layers(layers)
             set_modes(modes)

@@ -160,6 +160,11 @@ class Snapshot:
                 location.write(before)
         return list(found.values())
 
+    def put_back(self) -> None:
+        """What the function has changed is as it was before, whatever came up."""
+        self.take_back()
+        self.observer.contents.put_back()
+
     def restore_hooks(self) -> None:
         """Leaf hooks that the function registered while it was captured would stay for every later capture."""
         for t, before in self._hooks:

@@ -21,7 +21,7 @@ from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.pytree import TreeSpec
-from autojit.jit.spent_results import SpentNode
+from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import apply, mark_inference, value_of
@@ -53,7 +53,8 @@ class Place:
     ops applied to it; ``creation`` says where they were taken (``storage.View``). ``requires_grad``: whether the leaf
     carries history; ``aliases``: another leaf has this output; ``inference``: it was made in inference mode;
     ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``); ``spent``: its history, which the
-    step has used up, and ``ends``: the arguments that it leads to.
+    step has used up, and ``ends``: the arguments that it leads to; ``is_leaf``: it is a leaf that the step has made;
+    "detached" is memory of the tensor ``what`` outside, without history.
     """
 
     kind: str
@@ -68,6 +69,7 @@ class Place:
     grad: Place | None = None
     spent: SpentNode | None = None
     ends: tuple[int, ...] = ()
+    is_leaf: bool = False
 
 
 class Results:
@@ -84,6 +86,7 @@ class Results:
         self._roots = _shared_roots(outputs)
         self._shown = {id(leaf) for leaf in outputs}
         self._spent: dict[int, SpentNode] = {}
+        self._outside: dict[int, Tensor] = {}  # by id of their state: tensors that results show parts of
         seen: dict[int, int] = {}
         self.places: list[Place] = []
         for k, leaf in enumerate(outputs):
@@ -155,10 +158,14 @@ class Results:
                 index, known = self._result(base)
                 place = Place("result", index, chain=view.chain, aliases=known, creation=made)
                 return self._with_history(place, base, arguments)
-        elif view is not None and view.base is None and view.chain and self._has_gaps(leaf):
+        elif view is not None and view.base is None and view.chain:
             storage = leaf._storage
             assert storage is not None
-            if storage.value is not None:
+            entry = None if storage.array is None else self._trace.state.get(id(storage.array))
+            if entry is not None and leaf._grad_fn is None:
+                what, is_leaf = self._outside.setdefault(id(entry), entry.root_owner()), leaf._requires_grad
+                return Place("detached", what=what, chain=view.chain, creation=view.creation, is_leaf=is_leaf)
+            if storage.value is not None and self._has_gaps(leaf):
                 index, known = self._result(wrap_value(storage.value))
                 return Place("result", index, chain=view.chain, aliases=known, creation=view.creation or NO_GRAD)
         index, known = self._result(leaf)
@@ -167,29 +174,42 @@ class Results:
 
     def _with_history(self, place: Place, t: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place:
         """The place of a result, with the history that ``t`` has now: one to differentiate, or what is left of it."""
-        if has_history(t):
-            place.requires_grad = True
-        elif t._requires_grad and t._grad_fn is not None:
-            history = history_of([t])
-            ends = [node for node in history if isinstance(node, AccumulateGrad)]
-            place.ends = tuple([k for k, leaf in enumerate(arguments) if _ends_in(history, leaf)])
-            known = self._spent.get(place.index)
-            outside = [(node, 0) for node in ends if node.variable._array is not None]
+        if not t._requires_grad:
+            return place
+        if t._grad_fn is None:
+            place.is_leaf = True
+            return place
+        history = history_of([t])
+        ends = [node for node in history if isinstance(node, AccumulateGrad)]
+        place.ends = tuple([k for k, leaf in enumerate(arguments) if _ends_in(history, leaf)])
+        outside = [(node, 0) for node in ends if self._is_outside(node.variable)]
+        known = self._spent.get(place.index)
+        if not has_history(t):
             place.spent = SpentNode(t._grad_fn, outside) if known is None else known
+        elif not outside and not place.ends:
+            is_seen = any(id(node.variable) in self._shown for node in ends)
+            place.spent = InnerNode(t._grad_fn, is_seen) if known is None else known
+        else:
+            place.requires_grad, place.ends = True, ()
+        if place.spent is not None:
             self._spent[place.index] = place.spent
         return place
+
+    def _is_outside(self, leaf: Tensor) -> bool:
+        return leaf._array is not None and not self._trace.has_begun(leaf)
 
     def _argument_behind(self, leaf: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place | None:
         """Where a tensor without history shows an argument's memory (``detach``)."""
         view, storage = leaf._view, leaf._storage
-        if view is None or view.base is not None or storage is None or leaf._requires_grad:
+        if view is None or view.base is not None or storage is None or leaf._grad_fn is not None:
             return None
         for k, given in enumerate(arguments):
             if given.kind == "tensor" and given.shell is not None and given.shell._storage is storage:
                 form = () if given.shell._view is None else given.shell._view.chain
                 assert given.value is not None
                 undone = taken_back(leaf, given.value.type, form) if form else ()
-                return Place("alias", k, chain=(*undone, *view.chain), creation=view.creation)
+                chain, is_leaf = (*undone, *view.chain), leaf._requires_grad
+                return Place("alias", k, chain=chain, creation=view.creation, is_leaf=is_leaf)
         return None
 
     def _has_gaps(self, leaf: Tensor) -> bool:
@@ -265,19 +285,13 @@ class Results:
             t = tensors[place.index]
             return place.number(t._array.item() if type_of(t).dtype is not bfloat16 else float(t._array))
         if kind == "result":
-            t = tensors[place.index]
-            if place.spent is not None:
-                t = _with_spent_history(t, place, leaves)
-            elif t._requires_grad and not place.requires_grad:
-                t = alias(t)
-            elif place.aliases and not place.chain:
-                t = _second_handle(t)
-            if place.inference and t._view is None:
-                mark_inference(t)
+            t = _result_of_call(place, tensors[place.index], leaves)
         elif kind == "argument":
             t = leaves[place.index]
         elif kind == "alias":
             t = alias(leaves[place.index])
+        elif kind == "detached":
+            t = alias(place.what)
         else:
             t = place.what
         if place.chain:
@@ -286,6 +300,8 @@ class Results:
                     t = apply(op, t)
             if t._view is not None and t._view.base is not None:
                 t._view.creation = place.creation
+        if place.is_leaf:
+            t._requires_grad = True
         if place.grad is not None:
             t._grad, t._retains_grad = self._leaf(place.grad, tensors, leaves, found), True
         return t
@@ -313,6 +329,21 @@ def _ends_in(history: set[Any], leaf: ArgumentLeaf) -> bool:
         else leaf.shell._accumulator and leaf.shell._accumulator()
     )
     return end in history
+
+
+def _result_of_call(place: Place, t: Tensor, leaves: Sequence[Any]) -> Tensor:
+    """A graph output as a result: with a history, without one, or one more handle of it."""
+    if place.is_leaf:
+        t = alias(t) if place.aliases or t._requires_grad else t
+    elif place.spent is not None:
+        t = _with_spent_history(t, place, leaves)
+    elif t._requires_grad and not place.requires_grad:
+        t = alias(t)
+    elif place.aliases and not place.chain:
+        t = _second_handle(t)
+    if place.inference and t._view is None:
+        mark_inference(t)
+    return t
 
 
 def _with_spent_history(t: Tensor, place: Place, leaves: Sequence[Any]) -> Tensor:
@@ -347,7 +378,8 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     """Whether the native entry point can make the result by itself: one leaf or a flat tuple of separate tensors."""
     if tree.kind is not None and not (tree.kind is tuple and all(child.kind is None for child in tree.children)):
         return False
-    plain_results = [p for p in places if p.kind == "result" and not p.aliases and p.grad is None and not p.ends]
+    results = [p for p in places if p.kind == "result"]
+    plain_results = [p for p in results if not (p.aliases or p.grad is not None or p.ends or p.is_leaf)]
     constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
     return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
 

@@ -1,7 +1,8 @@
-"""Results whose history was used up inside the step: ``loss.backward(); return loss``.
+"""Results whose history is of no use to the caller: ``loss.backward(); return loss``.
 
-Eager mode hands out a tensor that requires gradients and whose nodes have forgotten what they kept. A compiled step
-does the same with one node that leads to the same leaves and raises the same error when a gradient comes by.
+Where ``backward`` has used it up inside the step, eager mode hands out a tensor that requires gradients and whose nodes
+have forgotten what they kept. A compiled step does the same with one node that leads to the same leaves and raises the
+same error when a gradient comes by. Where the history ends at leaves that the step has made, gradients go nowhere.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from autojit.core.errors import DifferentiationError
 from autojit.tensor.node import Edge, Hooks, Node
 from autojit.tensor.saved import freed_error
 
@@ -38,3 +40,23 @@ class SpentNode(Node):
     def with_ends(self, more: Iterable[Edge]) -> SpentNode:
         """The same for a call with leaves of its own among the arguments."""
         return SpentNode(self, [*filter(None, self.edges), *more])
+
+
+class InnerNode(SpentNode):
+    """The history of a result that depends on nothing but leaves which the step has made.
+
+    ``is_seen``: such a leaf is a result, too; its gradient would have to be found through the compiled step.
+    """
+
+    def __init__(self, last: Node, is_seen: bool) -> None:
+        super().__init__(last, ())
+        self.is_seen = is_seen
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
+        if not self.is_seen:
+            return ()
+        raise DifferentiationError(
+            "a result of a compiled step is differentiated by a tensor that the step has made",
+            {"op": self.name(), "recorded": self.source},
+            "make the leaf outside and pass it as an argument, or differentiate inside the step",
+        )

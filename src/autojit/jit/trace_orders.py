@@ -14,7 +14,8 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.ops.shape import Reshape
-from autojit.tensor.memory_orders import Order, order_of, result_order, stand_in
+from autojit.tensor.memory_orders import Order, order_of, result_order, row_major, stand_in
+from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:
     from autojit.jit.trace import StateEntry
@@ -31,6 +32,7 @@ class TraceOrders:
         self.orders: dict[Value, Any] = {}  # stand-ins; None: row-major
         self.given: dict[Value, Any] = {}  # of arguments: their arrays' (shape, strides, dtype) in this call
         self.relied_on: dict[Value, Order] = {}  # arguments and state whose order the capture depends on
+        self._memory: dict[int, tuple[Storage, Any]] = {}  # by id of a traced storage: what stands for its memory
 
     if TYPE_CHECKING:
 
@@ -64,6 +66,14 @@ class TraceOrders:
                     found = self._result_order(node)
                     orders.update(dict.fromkeys(node.outputs, found))
         return orders[value]
+
+    def memory_of(self, storage: Storage) -> Any:
+        if id(storage) not in self._memory:
+            value = storage.value
+            assert value is not None
+            found = self.order_of(value)
+            self._memory[id(storage)] = storage, row_major(value.type) if found is None else found
+        return self._memory[id(storage)][1]
 
     def _result_order(self, node: Node) -> Any:
         given, result = [self.orders[v] for v in node.inputs], node.outputs[0].type

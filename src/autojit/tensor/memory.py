@@ -17,6 +17,7 @@ from autojit.core.layout import strided
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
+from autojit.ir.concrete import hinted
 from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
@@ -154,20 +155,36 @@ def _concrete(t: Tensor) -> NDArray[Any]:
     if state.trace is not None:
         return state.trace.concretize(value_of(t))  # type: ignore[no-any-return]
     if t._array is None:
-        raise TraceError("a tensor of a captured step has no memory outside the capture", {"tensor": t})
+        raise _without_memory(t)
     return t._array  # type: ignore[no-any-return]
 
 
+def _without_memory(t: Tensor) -> TraceError:
+    return TraceError("a tensor of a captured step has no memory outside the capture", {"tensor": t})
+
+
 def data_ptr(self: Tensor) -> int:
-    """The address of the first element."""
-    return _address(_concrete(self))
+    """The address of the first element; in a capture, one that tells alike which tensors share memory."""
+    if self._array is not None:
+        return _address(self._array)
+    if state.trace is None:
+        return _address(_concrete(self))
+    storage = storage_of(self)
+    root = storage.array if storage.array is not None else state.trace.memory_of(storage)
+    seen = root
+    for op in storage_chain(self):
+        seen = hinted(op).eager(seen)
+    return _address(seen)
 
 
 class UntypedStorage:
     """The memory that a tensor, its views and its aliases share, as bytes."""
 
     def __init__(self, owner: Tensor) -> None:
-        self._array = storage_of(owner).array if owner._array is not None else _concrete(owner)
+        if owner._array is None and state.trace is None:
+            raise _without_memory(owner)
+        storage = storage_of(owner)
+        self._array = storage.array if storage.array is not None else state.trace.memory_of(storage)  # type: ignore[union-attr]
         self.device = owner.device
 
     def data_ptr(self) -> int:
