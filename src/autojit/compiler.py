@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from autojit.codegen.cpu.lower import lower
@@ -37,7 +37,7 @@ def compile(
     donated: Mapping[int, int] | None = None,
     fixed_inputs: Mapping[int, int] | None = None,
     fixed_outputs: Mapping[int, int] | None = None,
-    n_fresh: int | None = None,
+    lasting: Collection[int] | None = None,
 ) -> Compiled:
     """Compile a graph for this machine's CPU.
 
@@ -45,14 +45,13 @@ def compile(
         graph: a verified graph.
         donated: output position -> position of the input whose storage it overwrites.
         fixed_inputs, fixed_outputs: position -> address of memory that never moves (state).
-        n_fresh: how many outputs, from the first on, are in memory that nobody sees before a call ends; None: all that
-            are not fixed.
+        lasting: positions of outputs in memory that a call which fails leaves as it was; None: those that are fixed.
 
     Raises:
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     with uncollected(), undivided, headroom():
-        return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {}, n_fresh)
+        return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {}, lasting)
 
 
 def _compile(
@@ -60,17 +59,18 @@ def _compile(
     donated: Mapping[int, int] | None,
     fixed_inputs: Mapping[int, int],
     fixed_outputs: Mapping[int, int],
-    n_fresh: int | None,
+    lasting: Collection[int] | None,
 ) -> Compiled:
+    kept = tuple(fixed_outputs if lasting is None else lasting)
     times = [time.perf_counter()]
     optimized = optimize(graph)
     begin_products(product_dtypes(optimized))
     times.append(time.perf_counter())
-    plan = schedule(optimized, donated)
+    plan = schedule(optimized, donated, kept)
     times.append(time.perf_counter())
     lowered = lower(plan, cached_host_target())
     times.append(time.perf_counter())
-    executable = build_executable(lowered, fixed_inputs, fixed_outputs, n_fresh)
+    executable = build_executable(lowered, fixed_inputs, fixed_outputs, kept)
     times.append(time.perf_counter())
     stages = ("passes", "schedule", "lower", "native")
     elapsed = {name: after - before for name, before, after in zip(stages, times, times[1:], strict=False)}

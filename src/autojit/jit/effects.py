@@ -103,6 +103,10 @@ class Effects:
         """Before a call: gradients that somebody holds get new memory."""
         self.gradients.prepare(segment)
 
+    def abandon(self, segment: Segment) -> None:
+        """After a call that has failed: memory of others that it was given is theirs again."""
+        self.gradients.abandon(segment)
+
     def bind(self, segment: Segment) -> None:
         """Tell a segment where the gradients lie."""
         self.gradients.bind(segment)

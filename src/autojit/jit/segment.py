@@ -90,10 +90,10 @@ class Segment:
         self._first_state = len(arguments) + len(self.carried)
         self.is_careful = False
         self.moved: dict[int, Any] = {}
+        self.scratch: dict[int, Any] = {}  # where a careful segment writes moving outputs
         self.bindings = np.ones(1, np.int64)  # how often memory was bound
         self.compiled: Compiled = self._compile()
-        if self.compiled.lowered.fallbacks and self.fixed:
-            # An op that is called back can raise: state is then written only after the whole segment has succeeded.
+        if (self.fixed or self.n_moving) and self._needs_care():
             self.is_careful = True
             self.compiled = self._compile()
         self.executable: Any = self.compiled.executable
@@ -132,7 +132,23 @@ class Segment:
 
     def _compile(self) -> Compiled:
         donated, inputs, outputs = self._places()
-        return compile(self.graph, donated, inputs, outputs, self.n_free)
+        return compile(self.graph, donated, inputs, outputs, self._lasting())
+
+    def _needs_care(self) -> bool:
+        """Whether something may go wrong outside native code: what lasts is then written when all has succeeded.
+
+        An op that is called back can raise, or a signal on the way to it; memory for results whose size is counted is
+        had when native code has ended.
+        """
+        outputs = self.compiled.executable.outputs[: self.n_free]
+        return bool(self.compiled.lowered.fallbacks) or any(output.place is not None for output in outputs)
+
+    def _lasting(self) -> tuple[int, ...]:
+        """The outputs that native code writes to memory which is as it was when the step fails."""
+        if self.is_careful:
+            return ()
+        first = self.n_free + self.n_moving
+        return (*range(self.n_free, first), *(k for k, w in enumerate(self.fixed, first) if w.entry is not None))
 
     def rebind(self) -> None:
         """Point to the present memory of the state, with the gate; nothing is compiled."""
@@ -141,7 +157,7 @@ class Segment:
         self.bindings[0] += 1  # native steps for the old memory compare it
         if move_fixed(self.executable, inputs, outputs):
             return
-        made = build_executable(self.compiled.lowered, inputs, outputs, self.n_free)
+        made = build_executable(self.compiled.lowered, inputs, outputs, self._lasting())
         made.gate = self.gate
         self.executable = made
         for index, array in self.moved.items():
@@ -171,6 +187,8 @@ class Segment:
     def move(self, index: int, array: Any) -> None:
         """Set the place of a moving output. Only with the gate."""
         self.moved[index] = array
+        if self.is_careful:
+            array = self.scratch.setdefault(index, np.empty_like(array))
         layout = self.executable.layout
         self.executable.set_pointer(layout.output(self.n_free + index), data_address(array))
 
@@ -196,9 +214,11 @@ class Segment:
         return dict(zip((*executable.symbols, *executable.counted), map(int, executable.sizes_table), strict=False))
 
     def commit(self) -> None:
-        """Copy results to memory that native code cannot address."""
+        """Copy results to memory that native code cannot address, or must not write before all has succeeded."""
         for original, stand_in in self.copies_out:
             original[...] = stand_in
+        for index, stand_in in self.scratch.items():
+            self.moved[index][...] = stand_in
 
 
 def _follow(entry: StateEntry) -> str | None:

@@ -294,7 +294,11 @@ class CompiledStep:
             self.effects.prepare(self.segment)
             if config.check:
                 check_memory(self, arrays)
-            found = self.segment.run(arrays)
+            try:
+                found = self.segment.run(arrays)
+            except BaseException:
+                self.effects.abandon(self.segment)
+                raise
             has_run()
             self.segment.commit()
             tensors = self._shown(found[:count])

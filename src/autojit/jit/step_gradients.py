@@ -232,6 +232,14 @@ class StepGradients:
             if grad.entry.is_written and grad.leaf._grad is not shown:
                 grad.leaf._grad = shown
 
+    def abandon(self, segment: Segment) -> None:
+        """A call has failed: the holders of old gradients have them as before."""
+        held = [grad for grad in self.replaced if grad.held is not None]
+        for grad in held:
+            grad.held = None
+        if held:
+            self.bind(segment)
+
     def leave(self, segment: Segment) -> None:
         """Memory of others that a call was given is theirs alone from now on."""
         were_held = [grad.leave() for grad in self.replaced]

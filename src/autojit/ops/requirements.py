@@ -1,4 +1,4 @@
-"""``Require``: a condition on elements without which a step is an error, wherever its results go."""
+"""Conditions on elements without which a step is an error, wherever its results go."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from autojit.core.dtypes import bool_, int32
+from autojit.core.dtypes import bool_, int32, int64
 from autojit.core.errors import ArgumentError, IndexOutOfRangeError, UsageError
 from autojit.core.records import record
-from autojit.ir.op import Operand, Operands, bind
+from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Elementwise
-from autojit.ops.samples import Samples
+from autojit.ops.indexing import out_of_range
+from autojit.ops.samples import Samples, positions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from autojit.core.dtypes import DType
 
-__all__ = ["Require", "require"]
+__all__ = ["InRange", "Require", "require"]
 
 KINDS: dict[str, type[Exception]] = {
     "usage": UsageError,
@@ -59,6 +60,59 @@ class Require(Elementwise):
     @staticmethod
     def samples(dtype: DType) -> Samples:
         return [(Require("refused", "usage"), (np.ones((2, 3), np.bool_),))] if dtype is bool_ else []
+
+
+@record
+class InRange(Elementwise):
+    """True for every index of an axis of ``extent``, negative ones counted from its end; any other one is an error.
+
+    The check of a look-up by itself, for what has to be known before the look-up's kernel runs (`schedule.commits`).
+
+    Args:
+        looked_up: the name of what looks up, which the error is told of, with the ``axis``.
+        indexed: the type of the tensor that it picks from, as the error says it.
+    """
+
+    looked_up: str
+    axis: int
+    extent: int
+    indexed: str
+
+    accepts: ClassVar[tuple[str, ...]] = ("int",)
+    is_cheap: ClassVar[bool] = False
+    refuses: ClassVar[bool] = True
+    vjp = not_differentiable("a condition is piecewise constant")
+    jvp = not_differentiable("a condition is piecewise constant")
+
+    def result_dtype(self, dtype: DType) -> DType:
+        return bool_
+
+    @property
+    def shown_name(self) -> str:
+        return self.looked_up
+
+    def failure(self, number: int) -> Exception:
+        """The error where the index is not at hand (``number``: which of the op's failures; there is one)."""
+        return IndexOutOfRangeError(
+            f"{self.looked_up}: an index is out of bounds for dimension {self.axis} with size {self.extent}",
+            {"indexed": self.indexed},
+        )
+
+    def eager(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if ((index < -self.extent) | (index >= self.extent)).any():
+            error = out_of_range(self.looked_up, index, self.axis, self.extent)
+            raise error.with_facts({"indexed": self.indexed})
+        return np.ones(index.shape, np.bool_)
+
+    def lower(self, emit: Any, index: Any) -> Any:
+        extent = emit.size(self.extent, int64)
+        is_inside = emit.logical_and(emit.lt(index, extent), emit.ge(emit.add(index, extent), emit.zero(index)))
+        emit.failures.append(emit.cast(emit.logical_not(is_inside), int32))
+        return is_inside
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        return [(InRange("gather", 1, 3, "i64[2, 3]"), (positions([[0, 2], [-3, 1]]),))] if dtype is int64 else []
 
 
 def require(holds: Operand, refusal: str, kind: str = "usage") -> Any:

@@ -35,12 +35,20 @@ class Diagnosis:
         lowered: the step.
         table: the words that hold the addresses of its inputs, in order.
         sizes: gives the values of its open sizes.
+        fixed: gives the addresses of inputs that are not in the table: state, and what earlier segments have computed.
     """
 
-    def __init__(self, lowered: LoweredStep, table: Any, sizes: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        lowered: LoweredStep,
+        table: Any,
+        sizes: Callable[[], Mapping[str, int]],
+        fixed: Callable[[], Mapping[Value, int]],
+    ) -> None:
         self._lowered = lowered
         self._table = table
         self._sizes = sizes
+        self._fixed = fixed
 
     def out_of_memory(self, error: MemoryError, output: Value | None = None) -> OutOfMemoryError:
         """The error for memory that was not there: for an output, or for what the step keeps in between."""
@@ -58,7 +66,10 @@ class Diagnosis:
         values = dict(self._sizes())
         if _elements(needed, values) > LARGEST_SLICE:
             return None
-        inputs = [array_at(self._table[k] or 0, concrete(v.type, values)) for k, v in enumerate(graph.inputs)]
+        fixed = self._fixed()
+        addresses = [fixed.get(v) or self._table[k] or 0 for k, v in enumerate(graph.inputs)]
+        pairs = zip(addresses, graph.inputs, strict=True)
+        inputs = [array_at(address, concrete(v.type, values)) for address, v in pairs]
         try:
             evaluate(replace(graph, nodes=tuple(needed), outputs=node.outputs), inputs)
         except AutojitError as error:

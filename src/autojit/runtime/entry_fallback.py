@@ -157,9 +157,9 @@ class PythonEntry:
         outputs = [ring.make() for ring in self._spec.rings]
         for tensor, ring in zip(outputs, self._spec.rings, strict=True):
             self._table[ring.table_index] = getattr(tensor, ring.array_slot).__array_interface__["data"][0]
-        self._calls += 1
         self._step(self._spec.table_address)
         self._raise_errors()
+        self._calls += 1
         items = [item.value if isinstance(item, Constant) else outputs[item.ring] for item in self._spec.results]
         return tuple(items) if self._spec.returns_tuple else items[0]
 

@@ -101,11 +101,12 @@ class Failures:
 def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diagnosis | None = None) -> BaseException:
     """The error behind a kernel's report (see ``codegen.cpu.kernel_text``), with the value where it can be found."""
     if site < ACCESS_SITE:
-        node = _failed_node(reporter, site)
-        known = None if diagnosis is None or node is None else diagnosis.error_of(node)
-        if known is not None and node is not None:
-            indexed = {"indexed": node.inputs[0].type} if site < FAILURE_SITE else {}
-            return known.with_facts(indexed).found_at(node.source, node.op.name)
+        found = _failed_nodes(reporter, site)
+        for node in found if diagnosis is not None else ():
+            known = diagnosis.error_of(node)  # type: ignore[union-attr]
+            if known is not None:
+                indexed = {"indexed": node.inputs[0].type} if site < FAILURE_SITE else {}
+                return known.with_facts(indexed).found_at(node.source, node.op.name)
         failure: BaseException
         if site >= FAILURE_SITE:
             op: Any = reporter.failing[site - FAILURE_SITE]
@@ -116,8 +117,8 @@ def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diag
             failure = IndexOutOfRangeError(
                 f"{lookup.op.name}: an index is out of bounds for {operand}", {"indexed": operand}
             )
-        is_told = isinstance(failure, AutojitError) and node is not None
-        return failure.found_at(node.source, node.op.name) if is_told else failure  # type: ignore[union-attr, attr-defined]
+        is_told = isinstance(failure, AutojitError) and len(found) == 1
+        return failure.found_at(found[0].source, found[0].op.name) if is_told else failure  # type: ignore[attr-defined]
     facts = {
         "ops": ", ".join(dict.fromkeys(n.op.name for n in reporter.nodes)),
         "at": ", ".join(dict.fromkeys(str(n.source) for n in reporter.nodes)),
@@ -126,10 +127,9 @@ def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diag
     return CompileError("out of bounds", facts, "this is a defect of autojit: report it with the graph text")
 
 
-def _failed_node(reporter: Reporter, site: int) -> Node | None:
-    """The node behind a site; None where several of a kernel could be meant."""
+def _failed_nodes(reporter: Reporter, site: int) -> list[Node]:
+    """The nodes of the kernel that a site can mean."""
     if site < FAILURE_SITE:
-        return reporter.lookups[site - 1]
+        return [reporter.lookups[site - 1]]
     op = reporter.failing[site - FAILURE_SITE]
-    alike = [node for node in reporter.nodes if node.op == op]
-    return alike[0] if len(alike) == 1 else None
+    return [node for node in reporter.nodes if node.op == op]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from autojit.runtime.bodies import Loading, builtin_address, load_kernels, plan_
 from autojit.runtime.diagnosis import Diagnosis, array_at, out_of_memory
 from autojit.runtime.executable import Executable, OutputSpec
 from autojit.runtime.failures import Failures
+from autojit.runtime.faults import planted
 from autojit.runtime.memory import Arena
 from autojit.runtime.nested_plans import NestedMemory
 from autojit.runtime.pool import get_num_threads
@@ -92,7 +93,9 @@ class PlanBuilder:
             self.sizes = SizeProgram(types, counted, self.failures.caught)
         self.regions: list[int] = []  # slots of the addresses of memory of symbolic size
         self.arena, self.scratch_offset = self._make_arena()
-        self.run = [entry for entry in lowered.entries if entry.chunks != 0]
+        run = [k for k, entry in enumerate(lowered.entries) if entry.chunks != 0]
+        self.run = [lowered.entries[k] for k in run]
+        self.may_fail = [lowered.may_fail[k] for k in run]
         self.stoppable, self.poll_mode = self._stoppable(lasting)
         self.may_stop = False  # whether a signal may stop the entry that is being written
 
@@ -179,27 +182,36 @@ class PlanBuilder:
                 contexts[part] = self._band_rows(part, entry) if isinstance(entry, BandEntry) else self._context(part)
         self.loading.wait()
         rows: list[int] = []
-        for entry in self.run:
+        faults = planted()
+        for entry, may_fail in zip(self.run, self.may_fail, strict=True):
             if isinstance(entry, BandEntry):
                 rows += [builtin_address("aj_band"), self._band(entry, contexts), entry.chunks, 1]
-                continue
-            if isinstance(entry, BatchEntry):
+            elif isinstance(entry, BatchEntry):
                 rows += [builtin_address("aj_many"), self._batch(entry, contexts), entry.chunks, 1]
-                continue
-            rows += [self._body(entry), contexts[entry], entry.chunks, int(entry.chunks != 1)]
+            else:
+                rows += [self._body(entry), contexts[entry], entry.chunks, int(entry.chunks != 1)]
+            if may_fail and faults is not None:
+                rows += [faults.plant(entry.label, self.failures), 0, 1, 0]
         return len(rows) // 4, self.words(rows)
 
     def _stoppable(self, lasting: AbstractSet[Value]) -> tuple[int, int]:
         """How many entries a signal may stop, and how often they look (plan words 7 and 8)."""
         if self.parent is not None:
             return (len(self.run) if self.parent.may_stop else 0), EVERY_SIXTEENTH
+        first = self._first_commit(lasting)
         is_long = sum(entry.estimate_ns for entry in self.run) > POLLED_FROM_NS
         if not is_long and self.sizes is None:
             return 0, 0
         watch_signals()
+        return first, EVERY if is_long else EVERY_SIXTEENTH
+
+    def _first_commit(self, lasting: AbstractSet[Value]) -> int:
+        """The number of entries before the first that writes what outlives the call: behind it, none may fail."""
         written = [w for entry, w in zip(self.lowered.entries, self.lowered.writes, strict=True) if entry.chunks != 0]
-        first = (k for k, values in enumerate(written) if any(self.memory.home(v) in lasting for v in values))
-        return next(first, len(self.run)), EVERY if is_long else EVERY_SIXTEENTH
+        writers = (k for k, values in enumerate(written) if any(self.memory.home(v) in lasting for v in values))
+        first = next(writers, len(written))
+        assert not any(self.may_fail[first:]), "a kernel may fail when state has been written"
+        return first
 
     def _body(self, entry: Entry) -> int:
         if isinstance(entry.body, Callback):
@@ -407,17 +419,16 @@ def build_executable(
     lowered: LoweredStep,
     fixed_inputs: Mapping[int, int],
     fixed_outputs: Mapping[int, int],
-    n_fresh: int | None = None,
+    lasting: Collection[int] = (),
 ) -> Executable:
     """An Executable of the step; inputs and outputs in ``fixed_*`` (position -> address) move by `move_fixed` only.
 
-    The first ``n_fresh`` outputs (None: all that are not fixed) are in memory that nobody sees before the call ends.
+    Outputs ``lasting`` are in memory that a call which fails leaves as it was.
     """
     schedule = lowered.schedule
-    kept = range(len(schedule.outputs) if n_fresh is None else n_fresh, len(schedule.outputs))
-    lasting = {lowered.schedule.memory.home(schedule.outputs[k]) for k in (*kept, *fixed_outputs)}
+    kept = {schedule.memory.home(schedule.outputs[k]) for k in lasting}
     try:
-        builder = PlanBuilder(lowered, _fixed(lowered, fixed_inputs, fixed_outputs), lasting=lasting)
+        builder = PlanBuilder(lowered, _fixed(lowered, fixed_inputs, fixed_outputs), lasting=kept)
         plan = builder.plan()
     except MemoryError as error:
         raise out_of_memory(lowered, error, {}) from None
@@ -438,7 +449,7 @@ def build_executable(
         keep=builder,
     )
     executable.diagnosis = builder.failures.diagnosis = Diagnosis(
-        lowered, executable.table, dict if sizes is None else sizes.values
+        lowered, executable.table, dict if sizes is None else sizes.values, lambda: builder.fixed
     )
     return executable
 

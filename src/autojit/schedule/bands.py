@@ -26,7 +26,7 @@ from typing import Any
 from autojit.core.sizes import is_symbolic, size_gcd, size_max, size_min, surely_less, typical
 from autojit.ir.graph import Value
 from autojit.ir.index import Index, LoopVariable, Quotient, Remainder
-from autojit.schedule.kernels import Access, Kernel, LoopKernel, MatmulKernel
+from autojit.schedule.kernels import Access, Apart, Kernel, LoopKernel, MatmulKernel
 from autojit.schedule.memory import aligned
 from autojit.schedule.pull import loop_indices
 
@@ -250,11 +250,16 @@ class _Grower:
     """Grows one band over the remaining kernels."""
 
     def __init__(
-        self, users: Mapping[Value, list[Kernel]], reads: Mapping[Kernel, list[Value]], outputs: set[Value]
+        self,
+        users: Mapping[Value, list[Kernel]],
+        reads: Mapping[Kernel, list[Value]],
+        outputs: set[Value],
+        apart: Apart,
     ) -> None:
         self.users = users
         self.reads = reads
         self.outputs = outputs
+        self.apart = apart
         self.kernels: list[Kernel] = []
         self.cuts: list[Cut] = []
         self.units = 0
@@ -264,7 +269,7 @@ class _Grower:
 
     def join(self, kernel: Kernel, cut: Cut | None) -> bool:
         reads = self.reads[kernel]
-        if cut is None or not self.unreadable.isdisjoint(reads):
+        if cut is None or not self.unreadable.isdisjoint(reads) or self.apart.separates(kernel, self.kernels):
             return False
         units = size_gcd(self.units, cut.units)
         for value, bound in cut.reads.items():
@@ -288,13 +293,17 @@ class _Grower:
 
 
 def form_bands(
-    kernels: Sequence[Kernel], outside: set[Value], after: Mapping[Kernel, set[Kernel]], alone: set[Kernel]
+    kernels: Sequence[Kernel],
+    outside: set[Value],
+    after: Mapping[Kernel, set[Kernel]],
+    alone: set[Kernel],
+    apart: Apart,
 ) -> list[Kernel | Band]:
     """Kernels in order, with runs of sliceable ones gathered into bands.
 
     ``after[k]`` are kernels that must have run before ``k``; values ``outside`` are read after the step; kernels in
-    ``alone`` never join. A kernel that cannot join is passed over and runs after
-    the band, with everything that depends on it. Time O(kernels * LOOK_AHEAD).
+    ``alone`` never join, and those that are to be ``apart`` are in no band together. A kernel that cannot join is
+    passed over and runs after the band, with everything that depends on it. Time O(kernels * LOOK_AHEAD).
     """
     users: dict[Value, list[Kernel]] = {}
     reads = {kernel: kernel.reads() for kernel in kernels}
@@ -309,7 +318,7 @@ def form_bands(
         if cuts[remaining[0]] is None:
             result.append(remaining.pop(0))
             continue
-        grower = _Grower(users, reads, outside)
+        grower = _Grower(users, reads, outside, apart)
         passed: set[Kernel] = set()
         since_last = 0
         for place, kernel in enumerate(remaining):

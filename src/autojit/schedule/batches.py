@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from autojit.core.sizes import typical
 from autojit.ir.graph import Value
 from autojit.schedule.bands import Band
-from autojit.schedule.kernels import Kernel, LoopKernel
+from autojit.schedule.kernels import Apart, Kernel, LoopKernel
 
 MIN_BATCH_BYTES = 1 << 20  # memory touched: below, forking costs more than it brings
 MAX_BATCH = 512
@@ -34,8 +34,9 @@ class Batch:
 class _Collector:
     """Grows a batch of independent kernels; ``overwritten`` maps a result to the input whose memory it takes."""
 
-    def __init__(self, overwritten: Mapping[Value, Value]) -> None:
+    def __init__(self, overwritten: Mapping[Value, Value], apart: Apart) -> None:
         self.overwritten = overwritten
+        self.apart = apart
         self.kernels: list[LoopKernel] = []
         self.read: set[Value] = set()
         self.written: set[Value] = set()
@@ -45,6 +46,8 @@ class _Collector:
             return False
         if any(not a.prefix for a in kernel.program.accumulators):
             return False  # its partial results must be combined before the next reader
+        if self.apart.separates(kernel, self.kernels):
+            return False
         writes = set(kernel.writes())
         clobbers = writes | {self.overwritten[v] for v in writes if v in self.overwritten}
         reads = set(kernel.reads())
@@ -56,15 +59,17 @@ class _Collector:
         return True
 
 
-def form_batches(items: Sequence[Kernel | Band], overwritten: Mapping[Value, Value]) -> list[Kernel | Band | Batch]:
+def form_batches(
+    items: Sequence[Kernel | Band], overwritten: Mapping[Value, Value], apart: Apart
+) -> list[Kernel | Band | Batch]:
     """Runs of independent loop kernels as batches; everything else as it is. Time O(kernels)."""
     result: list[Kernel | Band | Batch] = []
-    collector = _Collector(overwritten)
+    collector = _Collector(overwritten, apart)
     for item in items:
         if not isinstance(item, Band) and collector.join(item):
             continue
         result += _finish(collector)
-        collector = _Collector(overwritten)
+        collector = _Collector(overwritten, apart)
         if isinstance(item, Band) or not collector.join(item):
             result.append(item)
     return result + _finish(collector)

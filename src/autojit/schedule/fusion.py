@@ -332,6 +332,11 @@ class Fuser:
         self.awaited.add(other)
         self._require(unit, self.dependencies[other] | 1 << other)
 
+    def wait_for_all(self, unit: int, others: Iterable[int], needed: int) -> None:
+        """A unit runs after others from which it does not read; ``needed``: their bits, and those of what they need."""
+        self.awaited.update(others)
+        self._require(unit, needed)
+
     def _require(self, unit: int, added: int) -> None:
         """A unit, and whatever needs it, needs the units of the bits ``added``."""
         if not added & ~self.dependencies[unit]:

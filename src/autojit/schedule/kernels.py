@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -120,6 +120,18 @@ class NestedKernel:
 
 
 Kernel = LoopKernel | MatmulKernel | StructuredKernel | CopyKernel | NestedKernel
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Kernels that may fail, and kernels that write what outlives the step: they do not run side by side."""
+
+    failing: frozenset[Kernel]
+    committing: frozenset[Kernel]
+
+    def separates(self, kernel: Kernel, others: Iterable[Kernel]) -> bool:
+        """Whether a kernel must run behind one of the others."""
+        return kernel in self.committing and not self.failing.isdisjoint(others)
 
 
 MAX_BATCH_AXES = 2  # strides of the batch that a product's kernel takes

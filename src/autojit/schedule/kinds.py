@@ -22,6 +22,8 @@ from autojit.ops.joining import Concatenate
 _NO_SCALARS = ("complex", "float8")
 _ALSO_POINTWISE = ("concatenate", "random_bits", "slice_update")
 _PRODUCTS = ("matmul", "matmul_add")
+NESTED = ("cond", "scan", "while_loop")
+"""Ops that hold graphs."""
 MANY_BLOCKS = 8
 BLOCK_BYTES = 1024  # on average
 

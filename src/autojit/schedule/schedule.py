@@ -2,14 +2,16 @@
 
 1. ``_storage_needs`` finds inline values that need storage of their own (outputs, operands of structured ops).
 2. ``form_groups`` fuses; every value read outside its group is stored.
-3. Donated inputs (state) are updated in place: readers of the old value are ordered before the writer; where that is
+3. What lasts after the step (state, gradients) is written behind all that may fail (`commits`).
+4. Donated inputs (state) are updated in place: readers of the old value are ordered before the writer; where that is
    impossible the new value goes through a temporary and is copied at the end.
-4. ``plan_memory`` gives temporaries fixed offsets in one arena.
+5. ``plan_memory`` gives temporaries fixed offsets in one arena.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +21,7 @@ from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
+from autojit.schedule.commits import failing_nodes, failing_units, order_commits, with_checks
 from autojit.schedule.counts import after_counting
 from autojit.schedule.forms import Forms
 from autojit.schedule.fusion import Fuser, execution_order
@@ -27,6 +30,7 @@ from autojit.schedule.inlining import inline_values
 from autojit.schedule.kernels import (
     MAX_BATCH_AXES,
     Access,
+    Apart,
     CopyKernel,
     Kernel,
     LoopKernel,
@@ -37,24 +41,24 @@ from autojit.schedule.kernels import (
     joint_batch,
     strided_access,
 )
-from autojit.schedule.kinds import Kind, is_opaque, kinds_of
+from autojit.schedule.kinds import NESTED, Kind, is_opaque, kinds_of
 from autojit.schedule.memory import MemoryPlan, plan_memory
-
-NESTED = ("cond", "scan", "while_loop")
-"""Ops that hold graphs."""
 
 
 @dataclass(frozen=True)
 class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k.
 
-    Outputs in ``overwriting`` take an input's memory.
+    Outputs in ``overwriting`` take an input's memory. ``failing`` are the kernels that may fail;
+    the look-ups ``checked`` cannot, because nodes in front of them have checked their indices.
     """
 
     graph: Graph
     kernels: tuple[Kernel | Band | Batch, ...]
     outputs: tuple[Value, ...]
     overwriting: frozenset[Value]
+    failing: frozenset[Kernel] = frozenset()
+    checked: frozenset[Node] = frozenset()
 
     @cached_property
     def memory(self) -> MemoryPlan:
@@ -68,11 +72,26 @@ class Schedule:
 
 
 class Scheduler:
-    """Builds one schedule."""
+    """Builds one schedule.
 
-    def __init__(self, graph: Graph, donated: Mapping[int, int]) -> None:
+    Args:
+        graph: as given, or with checks in front of the look-ups ``checked``.
+        donated: output position -> position of the input whose memory it takes.
+        lasting: positions of outputs in memory that outlives a step that fails.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        donated: Mapping[int, int],
+        lasting: Collection[int] = (),
+        checked: AbstractSet[Node] = frozenset(),
+    ) -> None:
         self.graph = graph
-        self.donated = donated  # output position -> input position
+        self.donated = donated
+        self.lasting = lasting
+        self.checked = frozenset(checked)
+        self.failing = failing_nodes(graph, checked)
         self.definitions = graph.definitions()
         self.kinds = kinds_of(graph)
         self.forced: set[Value] = set()
@@ -88,21 +107,36 @@ class Scheduler:
         fuser = Fuser(self.graph, self.definitions, self.kinds, self.open)
         units = fuser.run()
         stored = self._stored_values(fuser, units)
-        unsafe = self._order_donations(fuser, units)
+        can_fail = failing_units(fuser, self.failing)
+        unsafe = order_commits(fuser, can_fail, {place: self.outputs[place] for place in self.lasting})
+        unsafe |= self._order_donations(fuser, units, unsafe)
         kernels: list[Kernel] = []
+        failing: list[Kernel] = []
         for unit in execution_order(fuser):
             chosen = units[unit]
             assert chosen is not None
             kernels.append(self._kernel(chosen, fuser, stored))
+            if unit in can_fail:
+                failing.append(kernels[-1])
         unsafe |= self._check_in_place(kernels)
         for position in sorted(unsafe):
             self._copy_back(position)
         overwritten = {self.outputs[o]: self.graph.inputs[i] for o, i in self.donated.items()}
-        items = [*form_batches(self._gather(kernels), overwritten), *self.copies]
+        apart = Apart(frozenset(failing), self._committing(kernels))
+        items = [*form_batches(self._gather(kernels, apart), overwritten, apart), *self.copies]
         overwriting = frozenset(self.outputs[position] for position in self.donated)
-        return Schedule(self.graph, tuple(items), tuple(self.outputs), overwriting)
+        return Schedule(self.graph, tuple(items), tuple(self.outputs), overwriting, apart.failing, self.checked)
 
-    def _gather(self, kernels: list[Kernel]) -> list[Kernel | Band]:
+    def _committing(self, kernels: Iterable[Kernel]) -> frozenset[Kernel]:
+        """The kernels that write what outlives a step."""
+        lasting = {self.outputs[position] for position in self.lasting}
+        return (
+            frozenset([kernel for kernel in kernels if not lasting.isdisjoint(kernel.writes())])
+            if lasting
+            else frozenset()
+        )
+
+    def _gather(self, kernels: list[Kernel], apart: Apart) -> list[Kernel | Band]:
         """Bands; kernels that update state in place stay outside, because they overwrite what others may read."""
         writer = {value: kernel for kernel in kernels for value in kernel.writes()}
         after: dict[Kernel, set[Kernel]] = {
@@ -120,8 +154,10 @@ class Scheduler:
             updates.add(update)
             old = self.graph.inputs[source]
             after[update].update(k for k in readers.get(old, ()) if k is not update)
+        for kernel in apart.committing:
+            after[kernel].update(apart.failing)
         outside = {*self.outputs, *(c.source for c in self.copies)}
-        return form_bands(kernels, outside, after, updates)
+        return form_bands(kernels, outside, after, updates, apart)
 
     # -- which inline values need storage
 
@@ -235,12 +271,15 @@ class Scheduler:
 
     # -- donation
 
-    def _order_donations(self, fuser: Fuser, units: list[Group | Node | None]) -> set[int]:
-        """Order readers of a donated input before its writer; positions where a path forbids that are returned."""
+    def _order_donations(self, fuser: Fuser, units: list[Group | Node | None], copied: AbstractSet[int]) -> set[int]:
+        """Order readers of a donated input before its writer; positions where a path forbids that are returned.
+
+        Those in ``copied`` are written at the end, where nobody reads the input any more.
+        """
         unsafe: set[int] = set()
         for position, source in self.donated.items():
             writer = fuser.owner.get(self.outputs[position])
-            if writer is None:
+            if writer is None or position in copied:
                 continue
             for reader in fuser.readers_of_value(self.graph.inputs[source]):
                 if reader == writer:
@@ -290,6 +329,12 @@ def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
     return all(e.index[0] == store.index and e.phase <= store.expr.phase for e in reads) and not program.reductions
 
 
-def schedule(graph: Graph, donated: Mapping[int, int] | None = None) -> Schedule:
-    """Schedule a simplified graph. ``donated`` maps output positions to the input positions they overwrite."""
-    return Scheduler(after_counting(graph), donated or {}).run()
+def schedule(graph: Graph, donated: Mapping[int, int] | None = None, lasting: Collection[int] = ()) -> Schedule:
+    """Schedule a simplified graph.
+
+    Args:
+        donated: output position -> position of the input whose memory it takes.
+        lasting: positions of outputs in memory that must not have changed when the step fails.
+    """
+    graph, checked = with_checks(after_counting(graph), lasting)
+    return Scheduler(graph, donated or {}, lasting, checked).run()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import gcd, prod
 from typing import Any
 
@@ -37,6 +37,7 @@ from autojit.codegen.cpu.nested import Kept, nested_entries
 from autojit.codegen.cpu.plan_ir import CONTRACT_WORDS
 from autojit.codegen.cpu.structured import print_structured
 from autojit.codegen.target import HostTarget
+from autojit.core.config import config
 from autojit.core.dtypes import DType, float32, float64
 from autojit.core.errors import CompileError
 from autojit.core.sizes import is_symbolic, size_max, size_min, typical
@@ -83,6 +84,7 @@ class _Lowering:
     def run(self) -> LoweredStep:
         origins: list[tuple[Node, ...]] = []
         writes: list[tuple[Value, ...]] = []
+        may_fail: list[bool] = []
         for kernel in self.schedule.kernels:
             try:
                 self._lower(kernel)
@@ -92,6 +94,9 @@ class _Lowering:
                 raise _failed(kernel, self.schedule, error) from error
             origins += [_nodes(kernel)] * (len(self.entries) - len(origins))
             writes += [tuple(kernel.writes())] * (len(self.entries) - len(writes))
+            members = kernel.kernels if isinstance(kernel, Band | Batch) else (kernel,)
+            is_failing = not self.schedule.failing.isdisjoint(members)
+            may_fail += [is_failing] * (len(self.entries) - len(may_fail))
         return LoweredStep(
             self.schedule,
             tuple(self.entries),
@@ -100,6 +105,7 @@ class _Lowering:
             tuple(self.reporters),
             tuple(origins),
             tuple(writes),
+            tuple(may_fail),
         )
 
     def _lower(self, kernel: Kernel | Band | Batch) -> None:
@@ -168,7 +174,7 @@ class _Lowering:
             partials.append(Scratch(text.partial_bytes * chunks, per_worker=False))
         if text.scratch_bytes:
             partials.append(Scratch(text.scratch_bytes, per_worker=True))
-        reports = self._report_arguments(text, kernel.nodes, program.lookup_nodes.values())
+        reports = self._report_arguments(text, kernel, program.lookup_nodes.values())
         tail = (*partials, *reports, *_size_arguments(text))
         arguments = (*buffers, *tail)
         entry = Entry(text.text, "kernel", arguments, text.chunks, text.estimate_ns, label)
@@ -248,11 +254,14 @@ class _Lowering:
         )
         self.entries.append(Entry(f"@aj_matmul_{dtype.short}", "", arguments, chunks, estimate, f"matmul {m}x{k}x{n}"))
 
-    def _report_arguments(self, text: KernelText, nodes: Sequence[Node], lookups: Iterable[Node]) -> list[Argument]:
+    def _report_arguments(self, text: KernelText, kernel: Kernel, lookups: Iterable[Node]) -> list[Argument]:
         """What a kernel that can report errors takes after its other arguments."""
         if not text.reports:
             return []
-        self.reporters.append(Reporter(tuple(nodes), tuple(lookups), text.failing))
+        sites = tuple(lookups)
+        is_known = kernel in self.schedule.failing or (not text.failing and self.schedule.checked.issuperset(sites))
+        assert is_known or config.check, "a kernel may fail, and the schedule does not know"
+        self.reporters.append(Reporter(tuple(kernel.nodes), sites, text.failing))
         return [ErrorWords(), Immediate(len(self.reporters) - 1)]
 
     def _copy(self, target: Value, source: Value | None) -> None:
@@ -280,7 +289,7 @@ class _Lowering:
             return
         if found.scratch_bytes:
             arguments = (*arguments, Scratch(found.scratch_bytes, per_worker=True))
-        arguments = (*arguments, *self._report_arguments(found, kernel.nodes, [kernel.node] * len(kernel.operands)))
+        arguments = (*arguments, *self._report_arguments(found, kernel, [kernel.node] * len(kernel.operands)))
         arguments = (*arguments, *_size_arguments(found))
         self.entries.append(Entry(found.text, "kernel", arguments, found.chunks, found.estimate_ns, name))
 
@@ -288,7 +297,7 @@ class _Lowering:
         """A kernel that counts a size, then what depends on the size."""
         name = counted_by(kernel.node)
         arguments: tuple[Argument, ...] = (*kernel.operands, *kernel.node.outputs, Count(name))
-        arguments = (*arguments, *self._report_arguments(text, kernel.nodes, ()), *_size_arguments(text))
+        arguments = (*arguments, *self._report_arguments(text, kernel, ()), *_size_arguments(text))
         self.entries.append(Entry(text.text, "kernel", arguments, 1, text.estimate_ns, kernel.node.op.name))
         self.entries.append(Entry("@aj_sizes", "", (Recount(name),), 1, 50.0, "sizes"))
 

@@ -182,6 +182,7 @@ class LoweredStep:
     reporters: tuple[Reporter, ...] = field(default=())  # by code
     origins: tuple[tuple[Node, ...], ...] = field(default=())  # of every entry: the nodes it computes
     writes: tuple[tuple[Value, ...], ...] = field(default=())  # of every entry: what its kernel writes
+    may_fail: tuple[bool, ...] = field(default=())  # of every entry: whether its kernel may report an error
 
     def single_entries(self) -> list[Entry]:
         """The entries, those of bands and batches one by one."""

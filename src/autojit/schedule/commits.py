@@ -1,0 +1,173 @@
+"""Commits: memory that outlives a step is written when nothing in the step can fail any more.
+
+A kernel that fails leaves out the kernels behind it, not those before it, nor its own chunks that other threads run. So
+state, and gradients whose memory is used again, are written by kernels that cannot fail, behind all that can. This is
+the one place that decides how (docs/design/failing_steps.md):
+
+1. *Order.* A unit that writes a lasting output waits for every unit that may fail.
+2. *Checks by themselves.* Where a look-up reads what is written in place, or writes it (``x[index] = v``), its indices
+   are checked by a node of their own, which needs the indices alone, and the look-up cannot fail any more.
+3. *Copies.* What is left is a unit that may fail and writes a lasting output, or that others which may fail depend on:
+   the output goes to a temporary, and is copied as the last thing of the step.
+
+How to read: `with_checks` (before fusion), `may_fail`, `order_commits` (after it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from autojit.ir.graph import Graph, Node, Value, replace
+from autojit.ir.index import Index
+from autojit.ops.elementwise_rounding import Quotient
+from autojit.ops.indexing import Gathering
+from autojit.ops.requirements import InRange
+from autojit.ops.scattering import Scattering
+from autojit.ops.shape import Reshape
+from autojit.ops.sources import Full
+from autojit.schedule.fusion import Fuser
+from autojit.schedule.groups import Group
+from autojit.schedule.kinds import NESTED
+from autojit.schedule.pull import loop_indices
+
+
+def may_fail(node: Node, definitions: Mapping[Value, Node]) -> bool:
+    """Whether a node can be an error for the values of its operands, or for the memory it asks for as it runs."""
+    op = node.op
+    if isinstance(op, Gathering | Scattering):
+        return True
+    if isinstance(op, Quotient):
+        divisor = definitions.get(node.inputs[1])
+        is_literal = divisor is not None and isinstance(divisor.op, Full)
+        return node.is_kept and not (is_literal and divisor.op.value)  # type: ignore[union-attr]
+    if op.name in NESTED:  # a loop of unknown length asks for memory, and can be interrupted
+        return op.name == "while_loop" or any(_graph_may_fail(g) for g in op.graphs())  # type: ignore[attr-defined]
+    return node.is_kept
+
+
+def _graph_may_fail(graph: Graph) -> bool:
+    definitions = graph.definitions()
+    return any(may_fail(node, definitions) for node in graph.nodes)
+
+
+def failing_nodes(graph: Graph, checked: AbstractSet[Node] = frozenset()) -> set[Node]:
+    """The nodes that may fail; look-ups that were ``checked`` cannot. Time O(nodes)."""
+    definitions = graph.definitions()
+    return {node for node in graph.nodes if node not in checked and may_fail(node, definitions)}
+
+
+# -- checks by themselves
+
+
+def with_checks(graph: Graph, lasting: Collection[int]) -> tuple[Graph, frozenset[Node]]:
+    """The graph with checks in front of look-ups that touch what outputs ``lasting`` write; these look-ups.
+
+    They are scatters that make such an output, in place, and look-ups of what depends on one. Time O(nodes).
+    """
+    if not lasting:
+        return graph, frozenset()
+    definitions = graph.definitions()
+    written = {_root(graph.outputs[place], definitions) for place in lasting} & definitions.keys()
+    found = {node for value in written for node in _scatters_behind(value, definitions)}
+    late = set(written)
+    for node in graph.nodes:
+        if not late.isdisjoint(node.inputs):
+            late.update(node.outputs)
+            if isinstance(node.op, Gathering | Scattering):
+                found.add(node)
+    if not found:
+        return graph, frozenset()
+    wanted = {(node.inputs[operand], extent) for node in found for operand, extent in _lookups(node)}
+    nodes: list[Node] = []
+    for node in graph.nodes:  # the first look-up by an index is the one that eager mode fails at
+        if wanted and isinstance(node.op, Gathering | Scattering):
+            nodes += _checks(node, wanted)
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes)), frozenset(found)
+
+
+def _root(value: Value, definitions: Mapping[Value, Node]) -> Value:
+    """The value whose elements a value shows in another shape."""
+    node = definitions.get(value)
+    while node is not None and isinstance(node.op, Reshape):
+        value = node.inputs[0]
+        node = definitions.get(value)
+    return value
+
+
+def _scatters_behind(value: Value, definitions: Mapping[Value, Node]) -> Iterator[Node]:
+    """The scatters that turn a base into the value, one after the other."""
+    node = definitions.get(value)
+    while node is not None and isinstance(node.op, Scattering):
+        yield node
+        node = definitions.get(_root(node.inputs[0], definitions))
+
+
+def _checks(node: Node, wanted: set[tuple[Value, int]]) -> list[Node]:
+    """Checks of those of a look-up's indices that are ``wanted``, and are no more."""
+    found: list[Node] = []
+    for axis, (operand, extent) in enumerate(_lookups(node)):
+        index = node.inputs[operand]
+        if (index, extent) in wanted:
+            wanted.remove((index, extent))
+            axis = getattr(node.op, "axis", axis)
+            op = InRange(node.source.callee or node.op.name, axis, extent, str(node.inputs[0].type))
+            found.append(Node(op, (index,), (Value(op.result_type(index.type)),), node.source))
+    return found
+
+
+def _lookups(node: Node) -> list[tuple[int, int]]:
+    """(number of the index operand, extent of the axis it counts along) of a look-up."""
+    found: list[tuple[int, int]] = []
+
+    def fetch(operand: int, where: tuple[Index, ...], extent: int) -> Index:
+        found.append((operand, extent))
+        return Index()
+
+    op, types = node.op, [v.type for v in node.inputs]
+    if isinstance(op, Scattering):
+        op.target_index_at(loop_indices(types[1].shape), types, fetch)
+    else:
+        assert isinstance(op, Gathering)
+        op.source_index_at(loop_indices(node.outputs[0].type.shape), types, fetch)
+    return found
+
+
+# -- order
+
+
+def failing_units(fuser: Fuser, failing: AbstractSet[Node]) -> set[int]:
+    """The units that may fail: by a node of theirs, or by a look-up that they compute where they read it."""
+    looked: set[Value] = set()  # values without storage behind which a look-up may fail
+    for node in fuser.graph.nodes:
+        if node.outputs[0] in fuser.inline and (node in failing or not looked.isdisjoint(node.inputs)):
+            looked.update(node.outputs)
+    return {
+        number
+        for number, unit in enumerate(fuser.units)
+        if any(node in failing or not looked.isdisjoint(node.inputs) for node in _nodes(unit))
+    }
+
+
+def _nodes(unit: Group | Node | None) -> Sequence[Node]:
+    if isinstance(unit, Group):
+        return unit.members
+    return () if unit is None else (unit,)
+
+
+def order_commits(fuser: Fuser, failing: AbstractSet[int], lasting: Mapping[int, Value]) -> set[int]:
+    """Let writers of ``lasting`` outputs wait for the units that may fail; the positions of those that cannot wait."""
+    needed = 0
+    for unit in failing:
+        needed |= fuser.dependencies[unit] | 1 << unit
+    cannot_wait: set[int] = set()
+    for position, value in lasting.items():
+        writer = fuser.owner.get(value)
+        if writer is None:
+            continue  # another output, or an input, that is copied at the end
+        if needed >> writer & 1:
+            cannot_wait.add(position)
+        else:
+            fuser.wait_for_all(writer, failing, needed)
+    return cannot_wait
