@@ -58,7 +58,11 @@ def test_division_becomes_multiplication_only_where_that_is_exact() -> None:
             f"(x: f32[3]) {{ c: f32[] = full[value={value}, dtype=f32, shape=()](); y: f32[3] = div(x, c); return y }}"
         )
 
-    assert "mul(" in divided("8.0") and "value=0.125" in divided("8.0")
+    for exponent in range(-126, 128):  # of a normal number, the reciprocal of which is one too, or not
+        is_exact = -126 <= -exponent <= 127
+        assert ("div(" in divided(repr(2.0**exponent))) != is_exact, exponent
+        assert ("div(" in divided(repr(-(2.0**exponent)))) != is_exact, exponent
+    assert "value=0.125" in divided("8.0")
     assert "div(" in divided("3.0")
     assert "div(" in divided(repr(2.0**-140))  # its reciprocal overflows
 

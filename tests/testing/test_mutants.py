@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from autojit.testing.mutants import attempt
+import numpy as np
+import pytest
+
+from autojit.testing.mutants.equivalents import EQUIVALENT
 from autojit.testing.mutants.mutations import mutate, mutations
-from autojit.testing.mutants.targets import FAMILIES, ROOT, every_mutation
+from autojit.testing.mutants.reach import SEEN, Check, Reach, probed
+from autojit.testing.mutants.server import SLOWER, START_S, Attempt
+from autojit.testing.mutants.targets import FAMILIES, ROOT, Target, every_mutation
 
 SOURCE = '''
 def rule(x, y):
@@ -63,13 +71,82 @@ def test_every_family_has_targets_whose_texts_compile() -> None:
             compile(target.text(), target.path, "exec")
 
 
-def test_a_wrong_derivative_is_seen_where_it_is_planted(tmp_path: Path) -> None:
-    targets = every_mutation(("derivatives",))
-    target = next(t for t in targets if t.mutation.function == "Tanh.partials" and "-> add(" in t.mutation.text)
-    text, baseline = tmp_path / "text", tmp_path / "baseline"
-    text.write_text(target.text())
-    baseline.write_text(json.dumps({}))
-    script = [sys.executable, str(Path(attempt.__file__)), target.family, target.module, str(ROOT / target.path)]
-    done = subprocess.run([*script, str(text), str(baseline), "5"], capture_output=True, text=True, check=False)
-    assert done.returncode == attempt.SEEN, done.stderr
-    assert "derivative" in done.stdout and "tanh" in done.stdout
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    """A process that answers attempts; it collects the tests of one small file."""
+    command = [sys.executable, "-m", "autojit.testing.mutants.server", "tests/passes/test_loop_bodies.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+        yield process
+        process.communicate()
+
+
+def ask(server: subprocess.Popen[str], target: Target, checks: list[Any], text: str = "") -> str:
+    assert server.stdin is not None and server.stdout is not None
+    attempt = Attempt(str(ROOT / target.path), target.mutation.function, text or target.text(), checks)
+    print(json.dumps(attempt), file=server.stdin, flush=True)
+    answer = server.stdout.readline()
+    assert answer
+    return answer.strip()
+
+
+def a_target(family: str, function: str, text: str) -> Target:
+    found = every_mutation((family,))
+    return next(t for t in found if t.mutation.function == function and text in t.mutation.text)
+
+
+def test_an_error_is_seen_where_it_is_planted_and_nowhere_else(server: subprocess.Popen[str]) -> None:
+    derivative = a_target("derivatives", "Tanh.partials", "-> add(")
+    laws = [("op", "tanh", "", 1.0)]
+    plain = (ROOT / derivative.path).read_text()
+    assert ask(server, derivative, laws, plain) == ""
+    seen = ask(server, derivative, laws)
+    assert "derivative" in seen and "tanh" in seen
+    assert ask(server, derivative, laws, plain) == ""  # the next mutant meets a process without this one
+    merged = a_target("passes", "merge_scans", "len(nodes) > 1 -> ")
+    name = "tests/passes/test_loop_bodies.py::test_scans_of_the_same_steps_are_one"
+    assert ask(server, merged, [("test", name, "", 1.0)], (ROOT / merged.path).read_text()) == ""
+    assert name in ask(server, a_target("passes", "merge_scans", "if len(nodes) > 1:"), [("test", name, "", 1.0)])
+
+
+def test_a_mutant_that_runs_for_ever_is_ended(server: subprocess.Popen[str]) -> None:
+    derivative = a_target("derivatives", "Tanh.partials", "-> add(")
+    text = (ROOT / derivative.path).read_text().replace("sub(1, square(result))", "[0 for _ in iter(int, 1)]")
+    assert text.count("iter(int, 1)") == 1
+    in_no_time = -START_S / SLOWER  # what the check is said to take leaves the mutant the least limit there is
+    assert ask(server, derivative, [("op", "tanh", "", in_no_time)], text) == "hang"
+
+
+def test_checks_that_run_a_statement_come_before_those_that_run_its_module() -> None:
+    names = ("far", "near", "short", "elsewhere")
+    checks = [Check("op", name, "", 0.1 if name == "short" else 1.0) for name in names]
+    places = {("a.py", 1): 0, ("a.py", 2): 1, ("a.py", 9): 2, ("b.py", 1): 3}
+    bits = np.array([[0, 0, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], bool)
+    reach = Reach(checks, places, bits)
+    assert [c.name for c in reach.checks_of("a.py", 1, [1, 2], 10.0)] == ["short", "near", "far"]
+    assert [c.name for c in reach.checks_of("a.py", 1, [1, 2], 1.2)] == ["short", "near"]
+    assert (reach.reaches("a.py", 1), reach.reaches("a.py", 3)) == (2, 0)
+    twice = reach.joined(Reach(checks[:1], {("c.py", 1): 0}, np.ones((1, 1), bool)))
+    assert (twice.reaches("a.py", 1), twice.reaches("c.py", 1)) == (2, 1)
+
+
+def test_probes_note_what_ran(tmp_path: Path) -> None:
+    tree, lines = probed(SOURCE)
+    flags = bytearray(len(lines))
+    module: dict[str, Any] = {SEEN: flags}
+    exec(compile(tree, "source", "exec"), module)
+    assert not any(flags)
+    assert module["other"](1) == 2
+    assert [line for line, flag in zip(lines, flags, strict=True) if flag] == [10]
+    path = tmp_path / "record"
+    kept = Reach([Check("op", "x", "", 0.5)], {("a.py", 1): 0}, np.ones((1, 1), bool))
+    kept.write(path)
+    again = Reach.read(path)
+    assert (again.checks, again.places, again.bits.tolist()) == (kept.checks, kept.places, [[True]])
+
+
+def test_known_equivalents_are_mutants_with_a_reason() -> None:
+    every = {(t.path, t.mutation.function, t.mutation.text) for t in every_mutation()}
+    assert EQUIVALENT.keys() <= every, "the source has changed: judge these again"
+    assert all(len(reason) > 10 for reason in EQUIVALENT.values())

@@ -39,13 +39,14 @@ def merge_scans(graph: Graph) -> Graph:
 
 
 def _union(nodes: Sequence[Node], names: dict[Value, Value]) -> Node:
-    """One scan with the results of all; ``names`` learns where those of the others are."""
+    """One scan with the results of all; ``names`` learns where those of the others are, and what a step gives twice."""
     first: Any = nodes[0].op
     carries = first.carries
-    made = dict(zip(first.body.outputs[carries:], nodes[0].outputs[carries:], strict=True))
-    for node in nodes[1:]:
+    made: dict[Value, Value] = {}
+    for node in nodes:
         op: Any = node.op
-        names.update(zip(node.outputs[:carries], nodes[0].outputs[:carries], strict=True))
+        if node is not nodes[0]:
+            names.update(zip(node.outputs[:carries], nodes[0].outputs[:carries], strict=True))
         for value, output in zip(op.body.outputs[carries:], node.outputs[carries:], strict=True):
             if made.setdefault(value, output) is not output:
                 names[output] = made[value]

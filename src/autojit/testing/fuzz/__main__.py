@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+import tempfile
 from pathlib import Path
 
 from autojit.testing.fuzz.campaign import Campaign, class_of, judge_seed, shrink_seed, write_scripts
@@ -32,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--mutants", type=int, nargs="?", const=-1, default=None, metavar="N",
         help="plant N errors (all of them, without N), one after the other, and count how many are seen",
     )  # fmt: skip
-    parser.add_argument("--killer-seconds", type=float, default=10.0, help="for each search for a mutant; default: 10")
+    parser.add_argument("--killer-seconds", type=float, default=30.0, help="for each search for a mutant; default: 30")
+    kept = Path(tempfile.gettempdir()) / "autojit-mutants"
+    parser.add_argument("--kept", type=Path, default=kept, metavar="FOLDER", help="for what mutants are met by; kept")
     parser.add_argument("--family", action="append", default=[], choices=[f.name for f in FAMILIES], help="of mutants")
     parser.add_argument("--verbose", action="store_true", help="print each finding as it is met")
     options = parser.parse_args(arguments)
@@ -57,9 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _mutants(options: argparse.Namespace) -> int:
     """How many planted errors are seen; 1 when fewer than 95 in 100."""
     targets = sample_mutants(None if options.mutants < 0 else options.mutants, options.seed, options.family)
-    outcome = run_mutants(targets, options.killer_seconds, options.workers, options.verbose)
+    outcome = run_mutants(targets, options.killer_seconds, options.workers, options.kept, options.verbose)
     print(outcome.text())
-    return 0 if len(outcome.killed) >= WANTED * len(targets) else 1
+    return 0 if outcome.share >= WANTED else 1
 
 
 def _only(seed: int, seconds: float) -> int:

@@ -1,6 +1,8 @@
-"""Mutants by the dozen: each in a process of its own, against the killers that may see it; the share that is seen.
+"""Mutants by the dozen, against the checks that run them; the share that is seen.
 
-A mutant whose module cannot be imported, or that hangs, counts as killed: nobody would ship it.
+A mutant that hangs or crashes the process counts as killed: nobody would ship it. So does one whose function cannot be
+exchanged. What runs only while modules are imported cannot be changed in a process that has imported them: such mutants
+count as survivors.
 """
 
 from __future__ import annotations
@@ -10,21 +12,20 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from queue import SimpleQueue
 
-from autojit.testing.fuzz.campaign import judge_seed
-from autojit.testing.mutants.attempt import SEEN, UNSEEN
+from autojit.testing.mutants.equivalents import reason_of
+from autojit.testing.mutants.reach import Reach, digest_of
+from autojit.testing.mutants.server import Attempt
+from autojit.testing.mutants.suite import FOLDERS
 from autojit.testing.mutants.targets import FAMILIES, ROOT, Target, every_mutation
-
-BASELINE_PROGRAMS = 150
 
 
 @dataclass
@@ -33,7 +34,22 @@ class Outcome:
 
     killed: list[tuple[Target, str]] = field(default_factory=list)
     survivors: list[Target] = field(default_factory=list)
+    equivalent: list[Target] = field(default_factory=list)
     elapsed_s: float = 0.0
+
+    def add(self, target: Target, why: str) -> None:
+        """Count one; what is known to mean the same is left out of the share."""
+        if why:
+            self.killed.append((target, why))
+        elif reason_of(target):
+            self.equivalent.append(target)
+        else:
+            self.survivors.append(target)
+
+    @property
+    def share(self) -> float:
+        """Of those that mean something else."""
+        return len(self.killed) / max(len(self.killed) + len(self.survivors), 1)
 
     def text(self) -> str:
         """The report."""
@@ -41,13 +57,15 @@ class Outcome:
         by_family: Counter[str] = Counter(t.family for t, _ in self.killed)
         every: Counter[str] = Counter([*by_family.elements(), *(t.family for t in self.survivors)])
         killers = Counter(why.split(" ", 1)[0] for _, why in self.killed)
-        share = 100 * len(self.killed) / max(total, 1)
-        lines = [f"{len(self.killed)} of {total} mutants killed ({share:.1f} %) in {self.elapsed_s:.0f} s"]
+        lines = [f"{len(self.killed)} of {total} mutants killed ({100 * self.share:.1f} %) in {self.elapsed_s:.0f} s"]
         lines += [f"  {name:12} {by_family[name]:4} of {count}" for name, count in every.items()]
         lines.append("by: " + ", ".join(f"{name} {count}" for name, count in killers.most_common()))
         if self.survivors:
             lines.append("survivors:")
             lines += [f"  {t.identity}  {t.describe()}" for t in self.survivors]
+        if self.equivalent:
+            lines.append(f"{len(self.equivalent)} more survived that mean the same:")
+            lines += [f"  {t.describe()}: {reason_of(t)}" for t in self.equivalent]
         return "\n".join(lines)
 
 
@@ -65,86 +83,82 @@ def sample_mutants(count: int | None, seed: int, families: Sequence[str] = ()) -
     return chosen
 
 
-class Reached(NamedTuple):
-    """A program on which both modes agree, and the product's functions that it runs."""
-
-    kind: str
-    functions: frozenset[str]  # "passes/simplify.py:_where"
-
-
-def make_baseline(programs: int = BASELINE_PROGRAMS) -> dict[int, Reached]:
-    """Verdicts of the unmutated product, and what each program reaches: no other program can see a mutant."""
-    found: dict[int, Reached] = {}
-    start = len(str(ROOT)) + 1
-    for seed in range(programs):
-        reached: set[str] = set()
-
-        def note(frame: FrameType, event: str, _: Any, reached: set[str] = reached) -> None:
-            if event == "call" and frame.f_code.co_filename.startswith(str(ROOT)):
-                reached.add(f"{frame.f_code.co_filename[start:]}:{frame.f_code.co_qualname.split('.<locals>')[0]}")
-
-        sys.setprofile(note)
-        try:
-            kind = judge_seed(seed).kind
-        finally:
-            sys.setprofile(None)
-        if kind in ("agrees", "refused", "eager error"):
-            found[seed] = Reached(kind, frozenset(reached))
-    return found
+def known_reach(folder: Path) -> Reach:
+    """Which checks run which statement: recorded in the folder, once for each state of sources and tests."""
+    sources = list(ROOT.rglob("*.py"))
+    found: list[Reach] = []
+    for part in ("laws", "graphs", "programs", *FOLDERS):
+        tests = ROOT.parents[1] / part
+        files = sources + (list(tests.rglob("*.py")) if tests.is_dir() else [])
+        path = folder / f"reach-{part.replace('/', '-')}-{digest_of(files)}.npz"
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            script = str(Path(__file__).with_name("record.py"))
+            quiet = subprocess.DEVNULL
+            subprocess.run(
+                [sys.executable, script, str(path), part], env=_environment(folder), stdout=quiet, check=True
+            )
+        found.append(Reach.read(path))
+    return reduce(Reach.joined, found)
 
 
-def _reaching(target: Target, baseline: dict[int, Reached]) -> dict[int, str]:
-    """The programs that run the mutated function, those that run little else first."""
-    name = f"{target.path}:{target.mutation.function}"
-    seeds = sorted((len(r.functions), seed) for seed, r in baseline.items() if name in r.functions)
-    return {seed: baseline[seed].kind for _, seed in seeds}
+def _environment(folder: Path) -> dict[str, str]:
+    """Of the processes: this tree's package, one object cache for all of them."""
+    paths = os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])
+    cache = {"AUTOJIT_CACHE_DIR": str(folder / "kernels"), "AUTOJIT_TEST_CACHE": str(folder / "kernels")}
+    return {**os.environ, **cache, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
 
 
-def run_mutants(targets: Sequence[Target], seconds: float, workers: int, loud: bool = False) -> Outcome:
-    """Every target in a process of its own; ``seconds`` for each killer that is bounded by time."""
+class _Servers:
+    """A server per worker: each is asked about one mutant at a time."""
+
+    def __init__(self, count: int, folder: Path) -> None:
+        command = [sys.executable, "-m", "autojit.testing.mutants.server", *FOLDERS]
+        pipe = subprocess.PIPE
+        self.idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+        self.every = [
+            subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=_environment(folder))
+            for _ in range(count)
+        ]
+        for server in self.every:
+            self.idle.put(server)
+
+    def ask(self, attempt: Attempt) -> str:
+        """Why the mutant was killed, "" when it was not."""
+        server = self.idle.get()
+        assert server.stdin is not None and server.stdout is not None
+        print(json.dumps(attempt), file=server.stdin, flush=True)
+        answer = server.stdout.readline()
+        if not answer:
+            raise RuntimeError("the server of mutants has ended")
+        self.idle.put(server)
+        return answer.strip()
+
+    def close(self) -> None:
+        """End them."""
+        for server in self.every:
+            server.communicate()
+
+
+def run_mutants(targets: Sequence[Target], seconds: float, workers: int, folder: Path, loud: bool = False) -> Outcome:
+    """Every target against checks that take about ``seconds``; what was recorded is kept in the folder."""
     began = time.monotonic()
     outcome = Outcome()
-    with tempfile.TemporaryDirectory(prefix="autojit-mutants-") as folder:
-        baseline = make_baseline()
+    reach = known_reach(folder)
+    servers = _Servers(workers, folder)
 
-        def attempt(target: Target) -> tuple[Target, str]:
-            return target, _run(target, _reaching(target, baseline), Path(folder), seconds)
+    def attempt(target: Target) -> tuple[Target, str]:
+        checks = reach.checks_of(target.path, target.mutation.statement, target.lines(), seconds)
+        wanted = [(c.kind, c.name, c.verdict, c.elapsed_s) for c in checks]
+        return target, servers.ask(Attempt(str(ROOT / target.path), target.mutation.function, target.text(), wanted))
 
-        with ThreadPoolExecutor(workers) as pool:
-            for target, why in pool.map(attempt, targets):
-                if why:
-                    outcome.killed.append((target, why))
-                else:
-                    outcome.survivors.append(target)
-                if loud:
-                    print(
-                        f"{'killed  ' if why else 'SURVIVED'} {target.identity} {target.describe()}  {why}", flush=True
-                    )
+    with ThreadPoolExecutor(workers) as pool:
+        for target, why in pool.map(attempt, targets):
+            outcome.add(target, why)
+            if loud:
+                word = "killed  " if why else "SURVIVED"
+                runners = reach.reaches(target.path, target.mutation.statement)
+                print(f"{word} {target.identity} {target.describe()}  {why or f'{runners} checks run it'}", flush=True)
+    servers.close()
     outcome.elapsed_s = time.monotonic() - began
     return outcome
-
-
-def _run(target: Target, programs: dict[int, str], folder: Path, seconds: float) -> str:
-    """Why a mutant was killed, "" when it was not."""
-    script = Path(__file__).with_name("attempt.py")
-    name = target.identity.replace("/", "_").replace(":", "_")
-    text, verdicts = folder / f"{name}.txt", folder / f"{name}.json"
-    text.write_text(target.text(), encoding="utf-8")
-    verdicts.write_text(json.dumps(programs), encoding="utf-8")
-    arguments = [target.family, target.module, str(ROOT / target.path), str(text), str(verdicts), str(seconds)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT.parent), os.environ.get("PYTHONPATH", "")])}
-    try:
-        done = subprocess.run(
-            [sys.executable, str(script), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60 * seconds + 300,
-            env=environment,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return "hang"
-    if done.returncode == UNSEEN:
-        return ""
-    last = (done.stdout.strip() or done.stderr.strip()).rsplit("\n", 1)[-1]
-    return last if done.returncode == SEEN else f"crash with {done.returncode}: {last}"[:160]

@@ -1,15 +1,14 @@
 """What may notice a planted error: laws over the samples of ops, random graphs, random programs.
 
-Each killer raises, or names what differs from the unmutated product. They run in the mutant's own process;
-their seconds are of processor time, so that a busy machine sees as much as an idle one.
+Each killer raises, or names what differs from the unmutated product. They run in the mutant's own process. The tests of
+a source checkout, which notice too, are run by ``suite.py``.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +28,25 @@ from autojit.transforms.jvp import jvp
 Arrays = Sequence[NDArray[Any]]
 STEP = 1e-3  # of the five-point difference: its error is STEP**4 times the fifth derivative
 PROMISED = 2e-6  # relative: what such a difference of float64 numbers is good for
-CHECKOUT = Path(__file__).resolve().parents[4]  # where the tests are, if this is a source checkout
+CHECKOUT = Path(__file__).resolve().parents[4]
+IS_CHECKOUT = (CHECKOUT / "tests" / "ops" / "laws.py").is_file()  # the tests are there
 
 
 class Killed(Exception):
     """A killer saw the mutant."""
 
 
-def ops_of(module: str, seconds: float) -> None:
-    """Every law on every sample of the ops that a module defines (of all ops, where it defines none)."""
-    until = time.process_time() + seconds
-    every = [
-        op for op in Op.registry.load().values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")
-    ]
-    own = [op for op in every if op.__module__ == module]
-    laws = _laws()
-    for op_class in own or every:
-        for op, inputs in _samples(op_class):
-            if time.process_time() > until and not own:
-                return
-            for law in laws:
-                _attempt(law, op, inputs)
+def names_of_ops() -> list[str]:
+    """The ops that have samples, by their names."""
+    every = Op.registry.load().items()
+    return [name for name, op in every if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
+
+
+def check_op(name: str) -> None:
+    """Every law on every sample of an op."""
+    for op, inputs in _samples(Op.registry.load()[name]):
+        for law in _laws():
+            _attempt(law, op, inputs)
 
 
 def _samples(op_class: Any) -> Iterator[tuple[Op, Arrays]]:
@@ -57,10 +54,10 @@ def _samples(op_class: Any) -> Iterator[tuple[Op, Arrays]]:
         yield from op_class.samples(dtype)
 
 
+@cache
 def _laws() -> list[Callable[[Op, Arrays], None]]:
     """The checkout's own laws where there is one, and that compiled code computes what NumPy does."""
-    if (CHECKOUT / "tests" / "ops" / "laws.py").is_file():
-        sys.path.insert(0, str(CHECKOUT))
+    if IS_CHECKOUT:
         found = list(importlib.import_module("tests.ops.laws").LAWS)
     else:
         found = [derivative_is_right, batching_is_a_loop]
@@ -165,28 +162,27 @@ def batching_is_a_loop(op: Op, inputs: Arrays) -> None:
     _close([y[1] for y in found], single, PROMISED)
 
 
-def graphs(seconds: float) -> None:
-    """Random graphs, compiled against the interpreter (in a source checkout)."""
-    if not (CHECKOUT / "tests" / "fuzz_graphs.py").is_file():
-        return
-    sys.path.insert(0, str(CHECKOUT))
+def check_graph(seed: int) -> None:
+    """A random graph, compiled against the interpreter (in a source checkout)."""
     check = importlib.import_module("tests.fuzz_graphs").check_seed
-    until = time.process_time() + seconds
-    seed = 0
-    while time.process_time() < until:
-        try:
-            check(seed)
-        except Exception as error:
-            raise Killed(f"graph {seed}: {type(error).__name__}") from error
-        seed += 1
+    try:
+        check(seed)
+    except Exception as error:
+        raise Killed(f"graph {seed}: {type(error).__name__}") from error
 
 
-def programs(baseline: Mapping[int, str], seconds: float) -> None:
-    """Random programs, against the verdicts that the unmutated product gets."""
-    until = time.process_time() + seconds
-    for seed, kind in baseline.items():
-        if time.process_time() > until:
-            return
-        verdict = judge_seed(seed)
-        if verdict.kind != kind:
-            raise Killed(f"program {seed}: {verdict.kind} instead of {kind}")
+def check_program(seed: int, kind: str) -> None:
+    """A random program, against the verdict that the unmutated product gets."""
+    verdict = judge_seed(seed)
+    if verdict.kind != kind:
+        raise Killed(f"program {seed}: {verdict.kind} instead of {kind}")
+
+
+def check(kind: str, name: str, verdict: str) -> None:
+    """One check of the three kinds that need no pytest."""
+    if kind == "op":
+        check_op(name)
+    elif kind == "graph":
+        check_graph(int(name))
+    else:
+        check_program(int(name), verdict)

@@ -21,7 +21,7 @@ IDENTITIES = ("neg", "square", "conj", "reciprocal", "sqrt", "exp", "sum", "nega
 TERMS = ("add", "sub", "mul", "div")  # calls of which one operand may be left out
 SYMMETRIC = (  # calls whose swapped operands mean the same, or are of two kinds and fail at once
     "add", "mul", "fadd", "fmul", "maximum", "minimum", "isinstance", "getattr", "hasattr", "zip", "range", "replace",
-    "bind", "as_operand", "eq", "ne", "_plus",
+    "bind", "as_operand", "eq", "ne", "_is", "same", "_plus",
     "_different_derivative", "cast", "Graph", "full", "result_of", "sum", "permute", "reshape", "broadcast_to",
 )  # fmt: skip
 BINARY: dict[type[ast.operator], ast.operator] = {
@@ -42,6 +42,7 @@ class Mutation(NamedTuple):
     function: str
     line: int
     text: str  # "mul(a, b) -> mul(b, a)"
+    statement: int  # the line where its statement begins
 
 
 class _Site(NamedTuple):
@@ -61,7 +62,10 @@ class _Site(NamedTuple):
 def mutations(source: str, wanted: Callable[[str], bool]) -> list[Mutation]:
     """Every mutation of the functions whose qualified name is wanted."""
     sites = _sites(ast.parse(source), wanted)
-    return [Mutation(k, s.function, getattr(s.node, "lineno", 0), s.text()) for k, s in enumerate(sites)]
+    return [
+        Mutation(k, s.function, getattr(s.node, "lineno", 0), s.text(), getattr(s.node, "statement", 0))
+        for k, s in enumerate(sites)
+    ]
 
 
 def mutate(source: str, wanted: Callable[[str], bool], number: int) -> str:
@@ -87,7 +91,7 @@ class _Replacing(ast.NodeTransformer):
 
 
 def _sites(tree: ast.Module, wanted: Callable[[str], bool]) -> Iterator[_Site]:
-    for function, name in _functions(tree, ""):
+    for function, name in functions(tree):
         if wanted(name):
             for statement in function.body:
                 for node in ast.walk(statement):
@@ -95,13 +99,15 @@ def _sites(tree: ast.Module, wanted: Callable[[str], bool]) -> Iterator[_Site]:
                         yield from _of_node(node, name)
 
 
-def _functions(node: ast.AST, prefix: str) -> Iterator[tuple[ast.FunctionDef, str]]:
+def functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[ast.FunctionDef, str]]:
+    """Functions and methods with their qualified names, marked for what follows."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef):
             _mark_messages(child)
+            _mark_statements(child)
             yield child, f"{prefix}{child.name}"
         elif isinstance(child, ast.ClassDef):
-            yield from _functions(child, f"{prefix}{child.name}.")
+            yield from functions(child, f"{prefix}{child.name}.")
 
 
 def _mark_messages(function: ast.FunctionDef) -> None:
@@ -114,6 +120,14 @@ def _mark_messages(function: ast.FunctionDef) -> None:
         for part in parts:
             for inner in ast.walk(part):
                 inner.is_message = True  # type: ignore[attr-defined]
+
+
+def _mark_statements(node: ast.AST) -> None:
+    """Every part of a statement is told the line of the innermost statement it is in."""
+    for child in ast.iter_child_nodes(node):
+        is_statement = isinstance(child, ast.stmt)
+        child.statement = child.lineno if is_statement else getattr(node, "statement", 0)  # type: ignore[attr-defined]
+        _mark_statements(child)
 
 
 def _is_in_an_error(node: ast.AST) -> bool:
@@ -165,7 +179,7 @@ def _call_changes(node: ast.Call) -> Iterator[tuple[Change, str]]:
     if name in TERMS and len(node.args) == 2:
         yield _argument, ""
     is_plain = len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args)
-    if is_plain and name not in SYMMETRIC:
+    if is_plain and name not in SYMMETRIC and ast.dump(node.args[0]) != ast.dump(node.args[1]):
         yield _swapped_arguments, ""
 
 

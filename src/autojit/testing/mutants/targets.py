@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import autojit
-from autojit.testing.mutants.mutations import Mutation, mutate, mutations
+from autojit.testing.mutants.mutations import Mutation, functions, mutate, mutations
 
 ROOT = Path(autojit.__file__).parent
 DERIVATIVES = ("partials", "vjp", "jvp", "batch", "pull_back")
@@ -57,6 +59,12 @@ class Target(NamedTuple):
         source = (ROOT / self.path).read_text(encoding="utf-8")
         return mutate(source, family_named(self.family).wants, self.mutation.number)
 
+    def lines(self) -> range:
+        """Where the mutated function is in its file."""
+        tree = ast.parse((ROOT / self.path).read_text(encoding="utf-8"))
+        function = {name: node for node, name in functions(tree)}[self.mutation.function]
+        return range(function.lineno, (function.end_lineno or function.lineno) + 1)
+
     def describe(self) -> str:
         """One line for the report."""
         return f"{self.path}:{self.mutation.line} {self.mutation.function}: {self.mutation.text}"
@@ -69,14 +77,15 @@ def family_named(name: str) -> Family:
 
 def every_mutation(families: tuple[str, ...] = ()) -> list[Target]:
     """All targets, or those of some families, in the order of the files."""
+    return [t for family in FAMILIES if not families or family.name in families for t in _of_family(family)]
+
+
+@cache
+def _of_family(family: Family) -> tuple[Target, ...]:
     found: list[Target] = []
-    for family in FAMILIES:
-        if families and family.name not in families:
-            continue
-        for path in sorted((ROOT / family.folder).glob("*.py")):
-            if path.name in LEFT_OUT.get(family.folder, ()):
-                continue
+    for path in sorted((ROOT / family.folder).glob("*.py")):
+        if path.name not in LEFT_OUT.get(family.folder, ()):
             text = path.read_text(encoding="utf-8")
             where = f"{family.folder}/{path.name}"
             found += [Target(family.name, where, m) for m in mutations(text, family.wants)]
-    return found
+    return tuple(found)

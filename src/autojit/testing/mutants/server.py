@@ -1,0 +1,166 @@
+"""Attempts without the price of an import: a process that has imported the product and its tests forks one child for
+each mutant, in which the mutated function is given its changed code.
+
+``python server.py FOLDER...`` collects the tests of these folders, then reads one ``Attempt`` a line, and writes why it
+was killed ("" if it was not) a line each.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+import pytest
+
+from autojit.testing.mutants import killers
+from autojit.testing.mutants.suite import LEFT_OUT, PLAIN
+
+SLOWER, START_S = 4.0, 20.0  # of processor time, times and beside what the checks took: whoever needs more hangs
+WAITING = 25.0  # seconds of the clock for one of these: a mutant that waits for ever is ended
+
+
+class Attempt(NamedTuple):
+    """A mutant and who looks for it."""
+
+    path: str  # of the module's file
+    function: str
+    text: str  # of the module
+    checks: list[tuple[str, str, str, float]]
+
+    @property
+    def limit_s(self) -> float:
+        """Of processor time."""
+        return max(2.0, START_S + SLOWER * sum(elapsed_s for *_, elapsed_s in self.checks))
+
+
+class Server:
+    """A pytest plugin: in place of running the tests, it answers attempts."""
+
+    def __init__(self, given: int, told: int) -> None:
+        self.given, self.told = given, told
+        self.functions: dict[tuple[str, str], list[FunctionType]] = defaultdict(list)
+        self.failed = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Answer until the input ends."""
+        items = {item.nodeid: item for item in session.items}
+        for found in gc.get_objects():
+            if type(found) is FunctionType:
+                self.functions[found.__code__.co_filename, found.__code__.co_qualname].append(found)
+        gc.collect()
+        gc.freeze()
+        with os.fdopen(self.given) as lines, os.fdopen(self.told, "w") as answers:
+            for line in lines:
+                print(self._attempt(session, items, Attempt(*json.loads(line))), file=answers, flush=True)
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Notes the first failure."""
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+    def _attempt(self, session: pytest.Session, items: dict[str, pytest.Item], attempt: Attempt) -> str:
+        ours, theirs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            limit = int(attempt.limit_s)
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+            os.write(theirs, (":" + self._seen(session, items, attempt)).encode())
+            os._exit(0)
+        os.close(theirs)
+        said = _read(ours, WAITING * attempt.limit_s)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if said.startswith(":"):
+            return said[1:].replace("\n", " ")
+        return "hang" if said == "?" or os.WTERMSIG(status) == signal.SIGXCPU else f"crash with {status}"
+
+    def _seen(self, session: pytest.Session, items: dict[str, pytest.Item], attempt: Attempt) -> str:
+        try:
+            _exchange(self.functions[attempt.path, attempt.function], _code(attempt))
+            for kind, checks in groupby(attempt.checks, key=lambda check: check[0]):
+                self._run(session, items, kind, [(name, verdict) for _, name, verdict, _ in checks])
+        except killers.Killed as killed:
+            return str(killed)[:200]
+        except BaseException as error:  # the mutant may raise anything, and none of it may reach the parent's loop
+            return f"{type(error).__name__} {error}"[:200]
+        return ""
+
+    def _run(self, session: pytest.Session, items: dict[str, pytest.Item], kind: str, checks: Sequence[Any]) -> None:
+        if kind == "test":
+            chosen = [items[name] for name, _ in checks if name in items]
+            for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if self.failed:
+                    raise killers.Killed(f"test {self.failed}")
+            return
+        for name, verdict in checks:
+            killers.check(kind, name, verdict)
+
+
+def _code(attempt: Attempt) -> CodeType:
+    return next(
+        code
+        for code in _codes(compile(attempt.text, attempt.path, "exec", dont_inherit=True))
+        if code.co_qualname == attempt.function
+    )
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield part
+            yield from _codes(part)
+
+
+def _exchange(functions: Sequence[FunctionType], code: CodeType) -> None:
+    if not functions:
+        raise LookupError(f"no function {code.co_qualname}")
+    for function in functions:
+        function.__code__ = code  # with other free variables a ValueError: nobody would ship it
+
+
+def _read(end: int, timeout_s: float) -> str:
+    """What a child says until it ends; "?" when it does not end."""
+    until = time.monotonic() + timeout_s
+    said = b""
+    while True:
+        if not select.select([end], [], [], max(0.0, until - time.monotonic()))[0]:
+            os.close(end)
+            return "?"
+        part = os.read(end, 4096)
+        if not part or said:
+            os.close(end)
+            return (said + part).decode()
+        said += part
+
+
+def main(folders: Sequence[str]) -> None:
+    """Collect and serve; the tests' own output goes nowhere."""
+    given, told = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for end in (0, 1, 2):
+        os.dup2(nowhere, end)
+    os.chdir(killers.CHECKOUT)
+    sys.path.insert(0, str(killers.CHECKOUT))
+    left_out = [f"--ignore-glob=*/{name}" for name in LEFT_OUT]
+    pytest.main([*PLAIN, "-s", *left_out, *folders], [Server(given, told)])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
