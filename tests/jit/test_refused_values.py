@@ -10,6 +10,7 @@ import pytest
 
 import autojit as aj
 from autojit import nn
+from autojit.core.config import config
 
 F, D, L = nn.functional, aj.distributions, aj.linalg
 
@@ -44,6 +45,12 @@ def unread(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return x + 1
 
     return function
+
+
+def first_element(found: Any) -> Any:
+    """One element of a result, of which the others are not read."""
+    leaf = found[0] if isinstance(found, tuple) else found
+    return leaf.reshape(-1)[:1]
 
 
 LOSSES = {
@@ -171,6 +178,50 @@ def test_a_step_refuses_the_values_that_eager_mode_refuses(name: str) -> None:
     assert [outcome(step, given) for given in (good, bad, good, bad)] == [None, kind, None, kind]
     first = aj.jit(call)
     assert [outcome(first, given) for given in (bad, good)] == [kind, None]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_refuses_values_also_where_it_reads_no_result(name: str) -> None:
+    call, good, bad = CASES[name]
+    for function in (unread(call), lambda x: first_element(call(x))):
+        kind = outcome(function, bad)
+        step = aj.jit(function)
+        assert [outcome(step, given) for given in (good, bad, good, bad)] == [None, kind, None, kind]
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n.startswith("place")])
+def test_a_step_without_passes_refuses_places(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "passes", "none")
+    call, good, bad = CASES[name]
+    for function in (call, unread(call), lambda x: first_element(call(x))):
+        step = aj.jit(function)
+        assert [outcome(step, given) for given in (good, bad)] == [None, outcome(function, bad)]
+
+
+def test_one_check_is_made_of_indices_that_several_look_ups_take() -> None:
+    def count(function: Callable[[Any], Any]) -> int:
+        step = aj.jit(function)
+        step(i(0, 2))
+        return str(step.show("adjoint")).count("in_range")
+
+    assert count(unread(lambda t: (aj.ones(3)[t], aj.zeros(3).index_put((t,), f(1, 2))))) == 1
+    assert count(lambda t: (aj.ones(3)[t], aj.ones(3)[t][0])) == 0, "a look-up that is read checks for all"
+    assert count(unread(lambda t: aj.ones(3)[t.clamp(0, 2)] + aj.ones(3)[aj.arange(2)] + aj.ones(3)[t % 3])) == 0
+    assert count(unread(lambda t: aj.ones(3)[aj.ones(2, 3).argmax(1)] + aj.ones(3)[aj.ones(3).argsort()][:2])) == 0
+    assert count(unread(lambda t: aj.ones(3)[t.clamp(0, 3)])) == 1
+    assert count(unread(lambda t: aj.ones(3)[t % 4])) == 1
+
+
+def test_the_gradient_of_a_look_up_checks_nothing_again() -> None:
+    table = aj.ones(3, 2, requires_grad=True)
+
+    @aj.jit
+    def step(t: Any) -> Any:
+        loss = F.embedding(t, table).sum()
+        return aj.autograd.grad(loss, table)[0]
+
+    step(i(0, 2))
+    assert "in_range" not in str(step.show("adjoint"))
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "normal", "poisson", "multinomial below"])

@@ -52,6 +52,11 @@ class Node:
         """Whether the node is computed where nothing reads its outputs: for an effect, or for what it may refuse."""
         return self.op.has_effect or self.op.may_refuse(*[v.type for v in self.inputs])
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether something of the node is computed where nothing reads its outputs, if only that positions exist."""
+        return self.op.looks_up or self.is_kept
+
 
 # what a frozen dataclass does by ``object.__setattr__`` takes twice as long
 _set_op: Any = Node.__dict__["op"].__set__

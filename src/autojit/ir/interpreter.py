@@ -27,7 +27,7 @@ def evaluate(graph: Graph, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]
             try:
                 results = op.eager(*[environment[v] for v in node.inputs])
             except AutojitError as error:
-                raise error.found_at(node.source, node.op.name) from None
+                raise error.found_at(node.source, node.op.shown_name) from None
             if node.op.n_outputs == 1:
                 results = (results,)
             for value, result in zip(node.outputs, results, strict=True):

@@ -147,6 +147,15 @@ class Op:
         """
         return self.refuses
 
+    looks_up: ClassVar[bool] = False
+
+    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
+        """Which operands are positions: (the operand's number, an axis of operand 0, its extent) of each.
+
+        A position outside of the axis is an error, also where nothing reads what stands there.
+        """
+        return ()
+
     @property
     def shown_name(self) -> str:
         """What users know the op by."""

@@ -43,12 +43,17 @@ class CompiledCall(GraphOp):
         trace: the finished capture.
         inputs: (graph input, the tensor behind it in the capture or None).
         outputs: (value, the traced tensor behind it or None when it has no history).
+        first: the number of the trace's node from which on the call's own were recorded.
     """
 
     reads_operands = True  # the adjoint is recorded when it is first asked for: recording runs the user's backward
 
     def __init__(
-        self, trace: Trace, inputs: Sequence[tuple[Value, Tensor | None]], outputs: Sequence[tuple[Value, Any]]
+        self,
+        trace: Trace,
+        inputs: Sequence[tuple[Value, Tensor | None]],
+        outputs: Sequence[tuple[Value, Any]],
+        first: int = 0,
     ) -> None:
         self.trace = trace
         self._inputs = list(inputs)
@@ -56,12 +61,13 @@ class CompiledCall(GraphOp):
         values = [v for v, _ in inputs]
         known = dict.fromkeys(values)
         wanted = [v for v, _ in outputs]
-        nodes = needed_nodes(trace.builder.nodes, wanted, known)
+        nodes = needed_nodes(trace.builder.nodes, wanted, known, first)
         read = {v for node in nodes for v in node.inputs} | set(wanted)
         self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
         self.n_outputs = len(wanted)  # type: ignore[misc]
         self._adjoint_call: CompiledCall | None = None
+        self._adjoints_of_some: dict[tuple[int, ...], CompiledCall] = {}
         self._tangents: Op | None = None
 
     def eager(self, *arrays: Any) -> Any:
@@ -86,33 +92,52 @@ class CompiledCall(GraphOp):
             with _recording:
                 if self._adjoint_call is None:
                     with anomaly.collected([]):
-                        self._adjoint_call = self.record_adjoint(wanted)
+                        self._adjoint_call = self.record_adjoint(wanted, self._with_history())
         return self._adjoint_call
+
+    def _adjoint_from(self, wanted: Sequence[int], some: list[int]) -> tuple[CompiledCall, list[int]]:
+        """The derivative, and the outputs whose cotangents it takes.
+
+        Usually all that have a history, whichever are asked for; only ``some``, where another one has no derivative.
+        """
+        every = self._with_history()
+        try:
+            return self.adjoint_call(wanted), every
+        except NotImplementedError:
+            if some == every:
+                raise
+        with _recording:
+            found = self._adjoints_of_some.get(tuple(some))
+            if found is None:
+                with anomaly.collected([]):
+                    found = self._adjoints_of_some[tuple(some)] = self.record_adjoint(wanted, some)
+        return found, some
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         placed: list[Any] = [None] * len(primals)
         wanted = self.wanted()
         if not wanted:
             return tuple(placed)
-        call = self.adjoint_call(wanted)
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
         results = (result,) if self.n_outputs == 1 else result
-        filled = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in self._with_history()]
+        call, taken = self._adjoint_from(wanted, [k for k in self._with_history() if bars[k] is not None])
+        filled = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in taken]
         found = bind(call, *primals, *filled)
         found = (found,) if call.n_outputs == 1 else found
         for k, bar in zip(wanted, found, strict=True):
             placed[k] = bar
         return tuple(placed)
 
-    def record_adjoint(self, wanted: Sequence[int]) -> CompiledCall:
-        """The derivative by some inputs: what their history does with cotangents of the outputs that have one."""
+    def record_adjoint(self, wanted: Sequence[int], outputs: Sequence[int]) -> CompiledCall:
+        """The derivative by some inputs: what their history does with cotangents of some outputs that have one."""
+        first = len(self.trace.builder.nodes)
         with self.trace.resumed(), recording(self.trace):
             bars = []
-            for k in self._with_history():
+            for k in outputs:
                 bar = wrap_value(self.trace.builder.input(self._outputs[k][0].type))
                 bar._requires_grad = True
                 bars.append(bar)
-            tensors = [self._outputs[k][1] for k in self._with_history()]
+            tensors = [self._outputs[k][1] for k in outputs]
             roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
             leaves = [self._inputs[k][1] for k in wanted]
             targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
@@ -120,15 +145,15 @@ class CompiledCall(GraphOp):
                 found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
-            outputs = [(value_of(g), g if has_history(g) else None) for g in grads]
-        return CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], outputs)  # type: ignore[list-item]
+            made = [(value_of(g), g if has_history(g) else None) for g in grads]
+        return CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
 
     def culprit(self, primals: Sequence[Tensor], bars: Sequence[Any]) -> tuple[HistoryNode, int] | None:
         """The node of the captured function, and its output, where the backward pass for these values has its first
         NaN; computed with NumPy, for anomaly mode. None if there is none.
         """
         with _recording, anomaly.collected([]) as checks:
-            call = self.record_adjoint(self.wanted())
+            call = self.record_adjoint(self.wanted(), self._with_history())
         probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks])  # type: ignore[misc]
         arrays = [t._array for t in primals]
         for k in self._with_history():

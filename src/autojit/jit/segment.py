@@ -42,13 +42,19 @@ class Write:
         return self.array if self.entry is None else self.entry.array
 
 
-def needed_nodes(nodes: Sequence[Node], wanted: Sequence[Value], given: Mapping[Value, Any]) -> tuple[Node, ...]:
-    """The nodes that ``wanted`` needs when the values in ``given`` are there already, and those that stay unread."""
+def needed_nodes(
+    nodes: Sequence[Node], wanted: Sequence[Value], given: Mapping[Value, Any], first: int = 0
+) -> tuple[Node, ...]:
+    """The nodes that ``wanted`` needs when the values in ``given`` are there already, and those that stay unread.
+
+    Nodes before the one of number ``first`` have run: what they may refuse they have not refused.
+    """
     live = {v for v in wanted if v not in given}
     kept: list[Node] = []
-    for node in reversed(nodes):
-        is_there = node.outputs[0] in given and not node.op.has_effect
-        if (node.is_kept and not is_there) or not live.isdisjoint(node.outputs):
+    for number in reversed(range(len(nodes))):
+        node = nodes[number]
+        is_done = (number < first or node.outputs[0] in given) and not node.op.has_effect
+        if (node.is_asked and not is_done) or not live.isdisjoint(node.outputs):
             kept.append(node)
             live.update(v for v in node.inputs if v not in given)
     return tuple(reversed(kept))

@@ -82,6 +82,7 @@ class Qr(MatrixOp):
 class Eigh(MatrixOp):
     """Eigenvalues (ascending, real) and orthonormal eigenvectors (columns) of the Hermitian part of the operand."""
 
+    refuses: ClassVar[bool] = True
     n_outputs: ClassVar[int] = 2
 
     def result_type(self, a: TensorType) -> tuple[TensorType, TensorType]:
@@ -123,6 +124,7 @@ class Eigh(MatrixOp):
 class Svd(MatrixOp):
     """Reduced singular value decomposition: ``(m, n) -> u (m, k), s (k,) descending and real, vh (k, n)``."""
 
+    refuses: ClassVar[bool] = True
     n_outputs: ClassVar[int] = 3
 
     def result_type(self, a: TensorType) -> tuple[TensorType, TensorType, TensorType]:

@@ -33,6 +33,7 @@ _DIVERGED = "The algorithm failed to converge because the input matrix is ill-co
 class Eig(MatrixOp):
     """Eigenvalues and eigenvectors (columns) of square matrices: ``(n, n) -> (n,), (n, n)``, both complex."""
 
+    refuses: ClassVar[bool] = True
     n_outputs: ClassVar[int] = 2
 
     def result_type(self, a: TensorType) -> tuple[TensorType, TensorType]:

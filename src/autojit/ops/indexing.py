@@ -42,6 +42,7 @@ class Gathering(Op, abstract=True):
     """
 
     is_gather: ClassVar[bool] = True
+    looks_up: ClassVar[bool] = True
 
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         raise NotImplementedError(self.name)
@@ -71,6 +72,9 @@ class Gather(Gathering):
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         place = fetch(1, index, types[0].shape[self.axis])
         return (*index[: self.axis], place, *index[self.axis + 1 :])
+
+    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
+        return ((1, self.axis, types[0].shape[self.axis]),)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, index = primals
@@ -110,6 +114,9 @@ class IndexSelect(Gathering):
     def source_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         place = fetch(1, (index[self.axis],), types[0].shape[self.axis])
         return (*index[: self.axis], place, *index[self.axis + 1 :])
+
+    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
+        return ((1, self.axis, types[0].shape[self.axis]),)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, index = primals
@@ -170,6 +177,9 @@ class GatherNd(Gathering):
             fetch(k + 1, broadcast_position(front, type_.shape), x.shape[k]) for k, type_ in enumerate(indices)
         )
         return (*places, *index[len(index) - rest :])
+
+    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
+        return tuple((k + 1, k, types[0].shape[k]) for k in range(len(types) - 1))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         x, *indices = primals

@@ -54,7 +54,7 @@ class MatrixOp(Structured, abstract=True):
         return bind(self, *batch_all(args, batched))
 
     def may_refuse(self, *types: TensorType) -> bool:
-        return self.name in ("inv", "solve", "triangular_solve", "cholesky")
+        return self.refuses or self.name in ("inv", "solve", "triangular_solve", "cholesky")
 
     def _require_square(self, x: TensorType) -> None:
         require_matrix(self.name, x)

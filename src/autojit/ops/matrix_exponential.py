@@ -8,7 +8,7 @@ of degree 13); Mathias, SIAM J. Matrix Anal. Appl. 17(3), 1996 (the block form).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ def _approximant(a: NDArray[Any]) -> NDArray[Any]:
 
 class MatrixExp(MatrixOp):
     """``exp(A)``, the sum of ``A**k / k!``."""
+
+    refuses: ClassVar[bool] = True
 
     def result_type(self, a: TensorType) -> TensorType:
         self._require_square(a)

@@ -8,7 +8,7 @@ coincide or vanish and those of the singular vectors do not exist. Source: Golub
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class PseudoInverse(MatrixOp):
 
     relative: float
     is_hermitian: bool
+
+    refuses: ClassVar[bool] = True
 
     def result_type(self, a: TensorType, cutoff: TensorType) -> TensorType:
         require_matrix("pinv", a)

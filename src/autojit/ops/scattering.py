@@ -54,6 +54,7 @@ class Scattering(Structured, abstract=True):
     """``base`` with elements of ``src`` written or folded in at run-time places. "set" and "add" are linear in both."""
 
     lowering: ClassVar[str] = "scatter"
+    looks_up: ClassVar[bool] = True
     combine: str
 
     def gathering(self) -> Op:
@@ -63,6 +64,10 @@ class Scattering(Structured, abstract=True):
     def target_index_at(self, index: tuple[Index, ...], types: Sequence[TensorType], fetch: Fetch) -> tuple[Index, ...]:
         """Where in the base the element ``src[index]`` goes; ``fetch`` as in ``Gathering``."""
         raise NotImplementedError(self.name)
+
+    def look_ups(self, *types: TensorType) -> Sequence[tuple[int, int, int]]:
+        base, _, *indices = types
+        return [(place + 1, axis, extent) for place, axis, extent in self.gathering().look_ups(base, *indices)]
 
     def _check(self, base: TensorType, src: TensorType, shape: Shape) -> TensorType:
         if self.combine not in COMBINES:

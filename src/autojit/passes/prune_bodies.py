@@ -71,7 +71,7 @@ def prune_bodies(graph: Graph) -> Graph:
     kept: list[Node] = []
     names: dict[Value, Value] = {}
     for node in reversed(graph.nodes):
-        if not node.is_kept and live.isdisjoint(node.outputs):
+        if not node.is_asked and live.isdisjoint(node.outputs):
             continue
         pruned = node
         if isinstance(node.op, Scan):
@@ -104,7 +104,7 @@ def needed(graph: Graph, wanted: Sequence[Value]) -> tuple[tuple[Node, ...], set
     live = set(wanted)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if node.is_kept or not live.isdisjoint(node.outputs):
+        if node.is_asked or not live.isdisjoint(node.outputs):
             kept.append(node)
             live.update(node.inputs)
     return tuple(reversed(kept)), live

@@ -14,12 +14,14 @@ import ml_dtypes
 import numpy as np
 
 from autojit.core.dtypes import DType
+from autojit.core.errors import AutojitError
 from autojit.core.once import once
 from autojit.core.sizes import surely_less
 from autojit.ir.builder import Tracer
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, bind
 from autojit.ops.base import Elementwise, Reduction, Reindex
+from autojit.ops.requirements import InRange
 from autojit.ops.reversal import Flip
 from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
 from autojit.ops.sources import Iota
@@ -100,8 +102,11 @@ def _fold(rewriter: Rewriter, op: Op, operands: tuple[Tracer, ...]) -> Any:
         return None
     result = op.result_type(*[x.spec for x in operands])
     arrays = [np.asarray(v, x.spec.dtype.numpy) for v, x in zip(values, operands, strict=True)]
-    with np.errstate(all="ignore"):
-        folded = np.asarray(op.eager(*arrays), result.dtype.numpy)
+    try:
+        with np.errstate(all="ignore"):
+            folded = np.asarray(op.eager(*arrays), result.dtype.numpy)
+    except AutojitError:
+        return None  # said when it is computed, if it is
     return operands[0]._literal(folded.item(), result)
 
 
@@ -181,11 +186,13 @@ def _scatter(rewriter: Rewriter, op: Any, operands: tuple[Tracer, ...]) -> Any:
         return None
     extent = base.spec.shape[op.axis]
     position = base.builder.apply(Iota(base.spec.shape, op.axis, index.spec.dtype), ())[0]
-    zero = index._literal(0, index.spec.with_shape(()))
+    scalar = index.spec.with_shape(())
+    bind(InRange(op.shown_name, op.axis, extent, str(base.spec)), index)
+    zero = index._literal(0, scalar)
     wrapped = bind(
         Op.registry["where"](),
         bind(Op.registry["lt"](), index, zero),
-        bind(Op.registry["add"](), index, index._literal(extent, index.spec.with_shape(()))),
+        bind(Op.registry["add"](), index, index._literal(extent, scalar)),
         index,
     )
     hit = bind(Op.registry["eq"](), Tracer(base.builder, position), wrapped)

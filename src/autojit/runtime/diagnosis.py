@@ -17,7 +17,7 @@ import numpy as np
 
 from autojit.core.errors import AutojitError, OutOfMemoryError, out_of_memory_in_step
 from autojit.ir.concrete import concrete
-from autojit.ir.graph import Node, Value
+from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.interpreter import evaluate
 
 if TYPE_CHECKING:
@@ -54,27 +54,28 @@ class Diagnosis:
         """The error for memory that was not there: for an output, or for what the step keeps in between."""
         return out_of_memory(self._lowered, error, self._sizes(), output)
 
-    def error_of(self, failed: Node) -> AutojitError | None:
-        """What the reference says of a node that has failed; None where it cannot be asked, or finds no fault."""
+    def error_of(self, failed: Node) -> tuple[Exception, Node] | None:
+        """What the reference says of the first node that fails where one has failed, and that node.
+
+        Native code runs checks in an order of its own; in eager mode the first one of the program is the error. None
+        where the reference cannot be asked, or finds no fault.
+        """
         graph = self._lowered.schedule.graph
         node = _outermost(self._lowered, failed)
         if node is None:
             return None
-        needed = _needed(node, graph.nodes)
-        if any(n.op.has_effect for n in needed):
-            return None  # a user's own op would run twice
         values = dict(self._sizes())
-        if _elements(needed, values) > LARGEST_SLICE:
-            return None
+        earlier = _before(node, graph.nodes)
+        needed = _needed([*(n for n in earlier if n.is_asked and not n.op.has_effect), node], graph.nodes)
+        if not _can_run(needed, values):
+            earlier, needed = [], _needed([node], graph.nodes)
+            if not _can_run(needed, values):
+                return None
         fixed = self._fixed()
         addresses = [fixed.get(v) or self._table[k] or 0 for k, v in enumerate(graph.inputs)]
         pairs = zip(addresses, graph.inputs, strict=True)
         inputs = [array_at(address, concrete(v.type, values)) for address, v in pairs]
-        try:
-            evaluate(replace(graph, nodes=tuple(needed), outputs=node.outputs), inputs)
-        except AutojitError as error:
-            return error
-        return None
+        return _first_error(graph, needed, inputs, node)
 
 
 def out_of_memory(
@@ -102,15 +103,43 @@ def _elements(nodes: Sequence[Node], sizes: Mapping[str, int]) -> float:
     return math.inf if any(type(n) is not int for n in found) else sum(found)
 
 
-def _needed(node: Node, nodes: Sequence[Node]) -> list[Node]:
-    """A node and what its operands depend on, in order."""
-    wanted: set[Value] = set(node.inputs)
-    found = [node]
-    for other in reversed(nodes):
-        if other is not node and not wanted.isdisjoint(other.outputs):
-            found.append(other)
-            wanted.update(other.inputs)
+def _can_run(nodes: Sequence[Node], sizes: Mapping[str, int]) -> bool:
+    """Whether nodes may be computed again: a user's own op would run twice, and a large step take long."""
+    return not any(n.op.has_effect for n in nodes) and _elements(nodes, sizes) <= LARGEST_SLICE
+
+
+def _before(node: Node, nodes: Sequence[Node]) -> list[Node]:
+    place = next(k for k, n in enumerate(nodes) if n is node)
+    return list(nodes[:place])
+
+
+def _needed(chosen: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
+    """Nodes and what their operands depend on, in order."""
+    roots = set(chosen)
+    wanted: set[Value] = set()
+    found: list[Node] = []
+    for node in reversed(nodes):
+        if node in roots or not wanted.isdisjoint(node.outputs):
+            found.append(node)
+            wanted.update(node.inputs)
     return found[::-1]
+
+
+def _first_error(
+    graph: Graph, nodes: Sequence[Node], inputs: Sequence[Any], last: Node
+) -> tuple[Exception, Node] | None:
+    """The first error of nodes that are computed one by one, and whose it is."""
+    known = dict(zip(graph.inputs, inputs, strict=True))
+    for node in nodes:
+        given = tuple(dict.fromkeys((*graph.inputs, *node.inputs)))  # all inputs: they tell what the sizes are
+        try:
+            results = evaluate(Graph(given, (node,), node.outputs), [known[v] for v in given])
+            known.update(zip(node.outputs, results, strict=True))
+        except AutojitError as error:
+            return error, node
+        except Exception as error:
+            return (error, node) if node.op.may_refuse(*[v.type for v in node.inputs]) else None
+    return None
 
 
 def _outermost(lowered: LoweredStep, failed: Node) -> Node | None:

@@ -101,12 +101,13 @@ class Failures:
 def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diagnosis | None = None) -> BaseException:
     """The error behind a kernel's report (see ``codegen.cpu.kernel_text``), with the value where it can be found."""
     if site < ACCESS_SITE:
-        found = _failed_nodes(reporter, site)
-        for node in found if diagnosis is not None else ():
-            known = diagnosis.error_of(node)  # type: ignore[union-attr]
-            if known is not None:
-                indexed = {"indexed": node.inputs[0].type} if site < FAILURE_SITE else {}
-                return known.with_facts(indexed).found_at(node.source, node.op.name)
+        nodes = _failed_nodes(reporter, site)
+        node = nodes[0] if len(nodes) == 1 else None
+        if diagnosis is not None:
+            for possible in nodes:
+                known = diagnosis.error_of(possible)
+                if known is not None:
+                    return _told(*known)
         failure: BaseException
         if site >= FAILURE_SITE:
             op: Any = reporter.failing[site - FAILURE_SITE]
@@ -117,8 +118,8 @@ def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diag
             failure = IndexOutOfRangeError(
                 f"{lookup.op.name}: an index is out of bounds for {operand}", {"indexed": operand}
             )
-        is_told = isinstance(failure, AutojitError) and len(found) == 1
-        return failure.found_at(found[0].source, found[0].op.name) if is_told else failure  # type: ignore[attr-defined]
+        is_told = isinstance(failure, AutojitError) and node is not None
+        return failure.found_at(node.source, node.op.shown_name) if is_told else failure  # type: ignore[union-attr, attr-defined]
     facts = {
         "ops": ", ".join(dict.fromkeys(n.op.name for n in reporter.nodes)),
         "at": ", ".join(dict.fromkeys(str(n.source) for n in reporter.nodes)),
@@ -127,8 +128,16 @@ def reported_error(reporter: Reporter, site: int, position: int, diagnosis: Diag
     return CompileError("out of bounds", facts, "this is a defect of autojit: report it with the graph text")
 
 
+def _told(error: Exception, node: Node) -> Exception:
+    """The error of a node that the reference has found, with the user's words for it."""
+    if not isinstance(error, AutojitError):
+        return error
+    indexed = {"indexed": node.inputs[0].type} if node.op.looks_up else {}
+    return error.with_facts(indexed).found_at(node.source, node.op.shown_name)
+
+
 def _failed_nodes(reporter: Reporter, site: int) -> list[Node]:
-    """The nodes of the kernel that a site can mean."""
+    """The nodes behind a site: several where a kernel has them of one op."""
     if site < FAILURE_SITE:
         return [reporter.lookups[site - 1]]
     op = reporter.failing[site - FAILURE_SITE]

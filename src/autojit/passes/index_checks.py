@@ -1,0 +1,92 @@
+"""Look-ups nobody reads, or of which only some elements are read, still refuse an index outside of their axis.
+
+How to read: ``IndexChecks`` is told the nodes from the last to the first by dead-code elimination, which drops unread
+look-ups, and then says which checks must be made in their place. No check is made of indices that cannot be outside,
+nor where a look-up with the same indices in an axis of the same extent is computed as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from autojit.core.sizes import expression_of, is_symbolic
+from autojit.ir.graph import Graph, Node, Value
+from autojit.ops.base import Elementwise, Reindex
+from autojit.ops.indexing import Gathering
+from autojit.ops.requirements import InRange
+from autojit.ops.reversal import Flip
+from autojit.ops.shape import BroadcastTo, Pad, Permute, Reshape
+from autojit.passes.index_bounds import IndexBounds
+
+Key = tuple[Value, Any]
+"""Indices, and the extent of the axis that they must lie in, as an expression where it is open."""
+
+WHOLE = (Reshape, Permute, BroadcastTo, Flip, Pad)
+"""Each element of the operand is one of the result."""
+
+
+class IndexChecks:
+    """What the look-ups of a graph check, seen from the last node to the first."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.whole = set(graph.outputs)
+        self.done: set[Key] = set()
+        self.wanted: dict[Key, tuple[Node, int, Any]] = {}  # the first node that wants it, its axis, the extent
+        self.made: dict[Key, Node] = {}  # checks that are in the graph
+
+    def see(self, node: Node, is_live: bool) -> None:
+        """Take note of a node whose readers have all been seen."""
+        is_whole = not self.whole.isdisjoint(node.outputs)
+        if isinstance(node.op, InRange):
+            key = (node.inputs[0], _hashed(node.op.extent))
+            self.made[key] = node
+            self.wanted[key] = (node, node.op.axis, node.op.extent)
+        elif node.op.looks_up:
+            for place, axis, extent in node.op.look_ups(*[v.type for v in node.inputs]):
+                key = (node.inputs[place], _hashed(extent))
+                if is_live and (is_whole or not isinstance(node.op, Gathering)):
+                    self.done.add(key)
+                else:
+                    self.wanted[key] = (node, axis, extent)
+        if is_live:
+            self.whole.update(_read_as_a_whole(node, is_whole))
+
+    def missing(self) -> dict[Node, list[Node]]:
+        """The nodes of the checks that must be made, in the place of nodes of the graph."""
+        found: dict[Node, list[Node]] = {}
+        bounds = IndexBounds(self.graph)
+        for key, (node, axis, extent) in self.wanted.items():
+            if key in self.done:
+                continue
+            if bounds.are_within(key[0], extent):
+                continue
+            made = self.made.get(key)
+            if made is not None:
+                found.setdefault(made, []).append(made)
+            else:
+                found.setdefault(node, []).append(_check(node, axis, key[0], extent))
+        return found
+
+
+def _hashed(extent: Any) -> Any:
+    return expression_of(extent) if is_symbolic(extent) else extent
+
+
+def _check(node: Node, axis: int, index: Value, extent: Any) -> Node:
+    check = InRange(node.source.callee or node.op.shown_name, axis, extent, str(node.inputs[0].type))
+    return Node(check, (index,), (Value(check.result_type(index.type)),), node.source)
+
+
+def _read_as_a_whole(node: Node, is_whole: bool) -> Iterator[Value]:
+    """The operands all of whose elements are computed for a node, all of whose result is if ``is_whole``."""
+    op = node.op
+    if isinstance(op, Gathering):
+        yield from node.inputs[1:] if is_whole else ()
+    elif isinstance(op, Elementwise):
+        yield from node.inputs if is_whole or node.is_kept else ()
+    elif isinstance(op, Reindex):
+        yield from node.inputs if is_whole and isinstance(op, WHOLE) else ()
+    else:
+        yield from node.inputs
