@@ -10,6 +10,7 @@ from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.conditions import is_open, truth
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import ShapeError, UsageError
+from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.ops.base import normalize_axis
@@ -194,7 +195,7 @@ def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = F
     if not carried:
         raise UsageError("scan() operator requires init leaves.", fix="pass at least one tensor as init")
     job = _Scan(combine_fn, tree, xs_tree, reverse)
-    if state.trace is None:
+    if state.trace is None or (not is_symbolic(length) and length == 1):  # no loop, and no op to tell histories apart
         return job.stepped(carried, moved, length)
     return job.captured(carried, moved, length)
 

@@ -105,6 +105,18 @@ class Trace(Protocol):
         """The change of a traced storage that was counted last is one that nobody counts (``.data``)."""
         ...
 
+    def assigns(self, options: Any, name: str) -> bool:
+        """An option of an optimiser is about to be assigned; False where that could not be done at every call."""
+        ...
+
+    def is_assigned(self, options: Any, name: str) -> bool:
+        """Whether an option has the value that the step has given it, or takes as an argument."""
+        ...
+
+    def change_later(self, holder: Any, change: Any, *args: Any, **kwargs: Any) -> bool:
+        """Make a call after every run, which changes options of an optimiser; False where that cannot be."""
+        ...
+
     def begin(self, tensor: Any) -> None:
         """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
         ...

@@ -30,6 +30,7 @@ class CountedReads:
         self.guards: list[Guard] = []
         self.tables: dict[int, tuple[str, dict[Any, Any], dict[Any, Any]]] = {}
         self.of_own: set[int] = set()  # ids of the tables of autojit's own layers
+        self._options: list[Guard] = []  # of optimisers: what they hold is known when all that is read is known
 
     def module(self, module: Any, name: str, observer: Observer) -> None:
         """Guard a module and all its parts."""
@@ -65,8 +66,10 @@ class CountedReads:
 
     def optimizer(self, optimizer: Any, name: str, observer: Observer) -> None:
         """Guard an optimiser: its own snapshot, and for users' classes also what they keep for parameters."""
-        read = optimizer._guard_snapshot
-        self.guards.append(Guard(f"{name} (parameters and options)", read, read(), None, True))
+        read = functools.partial(optimizer._guard_snapshot, self.rebound)
+        guard = Guard(f"{name} (parameters and options)", read, None, None, True)
+        self.guards.append(guard)
+        self._options.append(guard)
         for p in (p for group in optimizer.param_groups for p in group["params"]):
             observer.enter(p)
         if not (optimizer._is_followed or is_own_class(type(optimizer))):
@@ -74,6 +77,11 @@ class CountedReads:
             observer.note_key(vars(optimizer), "state", f"{name}.state", optimizer.state)
             observer.outside.setdefault(id(optimizer.state), optimizer.state)
             observer.names.setdefault(id(optimizer.state), f"{name}.state")
+
+    def settle(self) -> None:
+        """When the function has run: which options of optimisers the capture has read."""
+        for guard in self._options:
+            guard.expected = guard.read()
 
     def _keep(self, name: str, table: dict[Any, Any]) -> None:
         self.tables[id(table)] = name, table, dict(table)

@@ -403,6 +403,7 @@ class Observer(ObservedCalls):
 
     def all_guards(self) -> list[Guard]:
         """What the capture has read, in the order in which it was read; what is counted last."""
+        self.counted.settle()
         for holder, key, name, read in self._late.values():
             self.note(holder, key, name, read, read())
         return [*self.guards, *self.counted.guards, Guard("global switches", switches, self._switches, None, True)]

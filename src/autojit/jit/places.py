@@ -9,6 +9,7 @@ from typing import Any
 
 from autojit.core.counted_dict import CountedDict
 from autojit.runtime.entry_spec import MISSING
+from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
 
 
@@ -33,7 +34,9 @@ class Location:
             return cell_content(self.holder)
         if isinstance(self.holder, Tensor):
             return self.holder._requires_grad
-        if isinstance(self.holder, dict | list | type):
+        if isinstance(self.holder, dict):
+            return dict.get(self.holder, self.key, MISSING)
+        if isinstance(self.holder, list | type):
             return table_of(self.holder).get(self.key, MISSING)
         return getattr(self.holder, self.key, MISSING)
 
@@ -44,7 +47,8 @@ class Location:
             self.holder._requires_grad = value
         elif value is MISSING and self.read() is MISSING:
             return
-        elif type(self.holder) is CountedDict:  # who writes here counts by himself
+        elif type(self.holder) is CountedDict or (state.trace is not None and hasattr(type(self.holder), "plain")):
+            # who writes here counts by himself; what a group of an optimiser holds in a capture is the capture's
             if value is MISSING:
                 dict.__delitem__(self.holder, self.key)
             else:
@@ -67,9 +71,7 @@ def is_a(value: Any, kinds: Any) -> bool:
 
 def table_of(holder: Any) -> Mapping[Any, Any]:
     """A holder's keys and values: of a list its positions, of a class its own attributes."""
-    if isinstance(holder, list):
-        return dict(enumerate(holder))
-    return vars(holder) if isinstance(holder, type) else holder
+    return vars(holder) if isinstance(holder, type) else dict(enumerate(holder))
 
 
 def cell_content(cell: Any) -> Any:

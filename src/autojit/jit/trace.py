@@ -32,6 +32,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
+from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.failed_calls import may_change
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
@@ -114,11 +115,12 @@ class OtherQuestion(BaseException):
     """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
-class Trace(TraceSizes, TraceOrders, TraceVersions):
+class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
-    For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which changes count, ``TraceVersions``.
+    For the others see ``TraceSizes``; how values lie, ``TraceOrders``; what counts as a change, ``TraceVersions``;
+    options of optimisers, ``TraceOptions``.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class Trace(TraceSizes, TraceOrders, TraceVersions):
         TraceSizes.__init__(self, sizes or {}, are_counts_fixed, shift)
         TraceOrders.__init__(self)
         TraceVersions.__init__(self)
+        TraceOptions.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -211,6 +214,7 @@ class Trace(TraceSizes, TraceOrders, TraceVersions):
         if holder.is_made_in(self):
             return  # it may be gone when the capture ends, and begins anew at every call
         may_change(holder)
+        self.check_not_later(holder)
         moves = self.holders.setdefault(id(holder), (holder, {}))[1]
         if moved is not None:
             moves[moved] = None

@@ -2,23 +2,69 @@
 
 A compiled step looks again at what it reads of an optimiser when the epoch has moved on, and at no other time. So every
 change of which parameters, which options and which state there are has to count: these containers are the dictionaries
-and lists of torch's interface, and count.
+and lists of torch's interface, and count. In a captured step such a change would happen once: it is refused, but for
+containers that the step has made, and for state that is begun.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from autojit.core.counted_dict import OF_DICT, counting
+from autojit.core.errors import TraceError
+from autojit.core.source import here
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor.state import bump_guard_epoch, is_tracing
+from autojit.tensor.state import state as now
 
 _OF_LIST = (
     "__setitem__", "__delitem__", "append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort", "__iadd__",
     "__imul__",
 )  # fmt: skip
+
+
+def made_now() -> Any:
+    """What tells later in which capture, if any, something is made."""
+    return None if now.trace is None else weakref.ref(now.trace)
+
+
+def count_change(made_in: Any, what: str) -> None:
+    """Before a change: it counts.
+
+    Raises:
+        TraceError: a captured step changes what it has not made.
+    """
+    if now.trace is not None and (made_in is None or made_in() is not now.trace):
+        raise TraceError(
+            f"{what} of an optimiser changed inside a compiled step, which would happen only once, while tracing",
+            {"at": here()},
+            "do it outside the function under @aj.jit",
+        )
+    bump_guard_epoch()
+
+
+def _outside_steps(kind: type, *names: str) -> Callable[[type], type]:
+    """A class decorator: these methods of a ``kind`` count as changes, which steps do not make."""
+
+    def decorate(cls: type) -> type:
+        for name in names:
+            setattr(cls, name, _counted(vars(cls).get(name, getattr(kind, name)), name))
+        return cls
+
+    return decorate
+
+
+def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        count_change(getattr(self, "made_in", made_now()), self.what)
+        return method(self, *args, **kwargs)
+
+    counted.__name__ = name
+    counted.__doc__ = method.__doc__
+    return counted
 
 
 def _note_key(table: dict[Any, Any], key: Any) -> None:
@@ -49,12 +95,15 @@ class ParameterState(dict[str, Any]):
         return ParameterState, (dict(self),)
 
 
-@counting(dict, "__delitem__", "clear", "pop", "popitem")
+@_outside_steps(dict, "__delitem__", "clear", "pop", "popitem")
 class OptimizerState(defaultdict[Any, Any]):
     """What an optimiser keeps, by parameter: a dictionary is made for a parameter that has none."""
 
+    what = "state"
+
     def __init__(self, values: Iterable[Any] = ()) -> None:
         super().__init__(ParameterState)
+        self.made_in = made_now()
         self.update(values)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -80,25 +129,33 @@ class OptimizerState(defaultdict[Any, Any]):
         return OptimizerState, (dict(self),)
 
 
-@counting(list, *_OF_LIST)
+@_outside_steps(list, *_OF_LIST)
 class CountedList(list[Any]):
     """The parameters of a group."""
 
-    __slots__ = ()
+    __slots__ = ("made_in",)
+    what = "parameters"
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        super().__init__(values)
+        self.made_in = made_now()
 
 
-@counting(list, "__delitem__", "pop", "remove", "clear", "reverse", "sort", "__imul__")
+@_outside_steps(
+    list, "__setitem__", "__delitem__", "append", "insert", "pop", "remove", "clear", "reverse", "sort", "__imul__"
+)
 class ParamGroups(list[ParamGroup]):
     """An optimiser's groups; a dictionary that is put in becomes one."""
 
-    __slots__ = ()
+    __slots__ = ("made_in",)
+    what = "groups"
 
     def __init__(self, groups: Iterable[Any] = ()) -> None:
         super().__init__(map(as_group, groups))
+        self.made_in = made_now()
         bump_guard_epoch()
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        bump_guard_epoch()
         before = self[index]
         if isinstance(index, slice):
             groups = list(map(as_group, value))
@@ -112,12 +169,10 @@ class ParamGroups(list[ParamGroup]):
 
     def append(self, group: Any) -> None:
         """Add a group at the end."""
-        bump_guard_epoch()
         super().append(as_group(group))
 
     def insert(self, index: Any, group: Any) -> None:
         """Add a group before a position."""
-        bump_guard_epoch()
         super().insert(index, as_group(group))
 
     def extend(self, groups: Iterable[Any]) -> None:

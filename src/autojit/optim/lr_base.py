@@ -7,6 +7,7 @@ Schedules that steer other schedules or the momentum are in ``lr_cycles.py`` and
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from autojit.core.user_warnings import warn
 from autojit.optim.optimizer import Optimizer
 from autojit.optim.param_group import ParamGroup
 from autojit.tensor import Tensor
+from autojit.tensor.state import state
 
 LrFunction = Callable[[int], float]
 
@@ -34,6 +36,27 @@ def value_of(x: Any) -> Any:
     return float(x) if isinstance(x, Tensor) else x
 
 
+def _after_captured_steps(step: Callable[..., None]) -> Callable[..., None]:
+    """A schedule's step: in a captured function, one that is made after every run of what is compiled."""
+
+    @functools.wraps(step)
+    def stepping(self: LRScheduler, *args: Any, **kwargs: Any) -> None:
+        trace = state.trace
+        if trace is None or self.optimizer.is_made_in(trace):
+            step(self, *args, **kwargs)
+        elif not trace.change_later(self.optimizer, stepping, self, *args, **kwargs):
+            raise _in_capture("step()")
+
+    return stepping
+
+
+def _in_capture(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"{what} of a learning-rate schedule inside a compiled step would happen only once, while tracing\n"
+        "  fix  call it outside the function under @aj.jit"
+    )
+
+
 class LRScheduler:
     """Base of the schedules; a subclass defines ``get_lr`` (one value per group at ``self.last_epoch``).
 
@@ -50,6 +73,8 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        if state.trace is not None and not optimizer.is_made_in(state.trace):
+            raise _in_capture("making")
         self.optimizer = optimizer
         for place, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
@@ -84,12 +109,18 @@ class LRScheduler:
 
     def get_last_lr(self) -> list[Any]:
         """The learning rates set last, one per group."""
-        return self._last_lr
+        return self._last_lr if state.trace is None else self._current()
 
     def get_lr(self) -> list[Any]:
         """The learning rates of ``self.last_epoch``; only ``step`` calls it."""
         raise NotImplementedError
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "step" in cls.__dict__:
+            cls.step = _after_captured_steps(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    @_after_captured_steps
     def step(self, epoch: int | None = None) -> None:
         """Go on to the next epoch (or, where a closed form exists, to the given one) and set the learning rates."""
         self._warn_about_order()

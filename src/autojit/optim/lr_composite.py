@@ -153,7 +153,7 @@ class ReduceLROnPlateau(LRScheduler):
         """Whether a reduction is so recent that bad epochs do not count."""
         return self.cooldown_counter > 0
 
-    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # type: ignore[override]
+    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:
         """Take notice of the metric of an epoch."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from itertools import chain
 from typing import Any
@@ -19,7 +19,7 @@ from autojit.core.layout import strided
 from autojit.core.user_warnings import warn
 from autojit.nn.hooks import RemovableHandle, add_hook
 from autojit.optim.arithmetic import StepCall, part_counters, stepping
-from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups
+from autojit.optim.counted import OptimizerState, ParameterState, ParamGroups, count_change
 from autojit.optim.kept_state import kept_state
 from autojit.optim.param_group import ParamGroup
 from autojit.optim.replayed_updates import update
@@ -86,10 +86,10 @@ def _with_hooks(func: Callable[..., Any]) -> Callable[..., Any]:
                         f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {found}."
                     )
                 args, kwargs = found
-        before = stepping.optimizer, stepping.call
-        stepping.optimizer, stepping.call = self, StepCall()
         if now_of_thread.trace is not None:
             now_of_thread.trace.follow(self)
+        before = stepping.optimizer, stepping.call
+        stepping.optimizer, stepping.call = self, StepCall()
         try:
             result = func(self, *args, **kwargs)
         finally:
@@ -154,17 +154,17 @@ class Optimizer:
 
     @state.setter
     def state(self, state: Any) -> None:
-        bump_guard_epoch()
+        count_change(self._made_in, "state")
         self.__dict__["state"] = OptimizerState(state) if self._is_followed else state
 
     @property
     def param_groups(self) -> list[ParamGroup]:
         """The groups of parameters, each a dictionary with ``params`` and options."""
-        found: list[ParamGroup] = self.__dict__["param_groups"]
-        return found
+        return self.__dict__["param_groups"]
 
     @param_groups.setter
     def param_groups(self, groups: Any) -> None:
+        count_change(self._made_in, "groups")
         known = ParamGroups(groups)
         for old, new in zip(self.__dict__.get("param_groups", ()), known, strict=False):
             new.take_over(old)
@@ -313,11 +313,10 @@ class Optimizer:
         """Change ``p`` and ``state`` in place by one step along ``grad``."""
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
 
-    def _guard_snapshot(self) -> tuple[Any, ...]:
+    def _guard_snapshot(self, assigned: Collection[Any] = ()) -> tuple[Any, ...]:
         """What a trace of ``step`` baked in: which parameters there are, and of each group what slots do not carry."""
-        return tuple(
-            (tuple(id(p) for p in group["params"]), group.baked_state(self.defaults)) for group in self.param_groups
-        )
+        groups = self.param_groups
+        return tuple((tuple(map(id, g["params"])), g.baked_state(self.defaults, assigned)) for g in groups)
 
     def followed(self) -> tuple[dict[Any, Tensor], dict[Any, Any]]:
         """What compiled steps read by its place: tensors (state, numbers of groups), and what else there is of state.
@@ -386,6 +385,7 @@ class Optimizer:
 
         Tensors are copied, and cast to the dtype of their parameter (``step`` excepted).
         """
+        count_change(self._made_in, "state")
         state_dict = dict(state_dict)
         for hook in self._state_hooks["load_state_dict_pre"].values():
             replaced = hook(self, state_dict)

@@ -6,19 +6,22 @@ so a scheduler changes the compiled step's behaviour without recompiling it.
 
 What a trace did bake in (branches such as ``weight_decay != 0``, flags, values read by user code) is protected by the
 guard epoch: writes that change it bump the epoch, and compiled steps check their guards again. A float that user code
-(an optimiser of its own) has read and that changes afterwards becomes an input of the next step as well.
+(an optimiser of its own) has read and that changes afterwards becomes an input of the next step as well. Options that
+the step itself assigns are its arguments and results.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+import weakref
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import autojit as aj
 from autojit.tensor import Tensor
 from autojit.tensor.state import bump_guard_epoch, is_tracing, outside_trace
+from autojit.tensor.state import state as now
 
 _LEAST, _MOST = 5e-324, sys.float_info.max
 _RANGES = {-1: (-_MOST, -_LEAST), 0: (0.0, 0.0), 1: (_LEAST, _MOST)}  # of finite numbers, by their sign
@@ -63,12 +66,13 @@ def _is_equal(old: object, new: object) -> bool:
 class ParamGroup(dict[str, Any]):
     """A parameter group: a dict as in torch, whose numbers have slots for compiled steps."""
 
-    __slots__ = ("_baked", "_open", "_slots")
+    __slots__ = ("_baked", "_made_in", "_open", "_slots")
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), **more: Any) -> None:
         super().__init__(values, **more)
         self._slots: dict[Slot, Tensor] = {}
         self._baked: set[str] = set()  # names whose plain value a trace has read
+        self._made_in = None if now.trace is None else weakref.ref(now.trace)
         self._open: set[str] = set()  # of these, floats that were others afterwards: traces read their slots
 
     def slot(self, name: str, place: int | None = None) -> Tensor:
@@ -90,13 +94,18 @@ class ParamGroup(dict[str, Any]):
         """The value itself, for the optimiser's own branches: only its type and being zero may be relied upon."""
         return dict.__getitem__(self, name)
 
-    def baked_state(self, options: Container[str]) -> tuple[tuple[str, Any], ...]:
+    def baked_state(
+        self, options: Container[str], assigned: Container[tuple[int, Any]] = ()
+    ) -> tuple[tuple[str, Any], ...]:
         """Everything a trace may depend on beside the slots: flags, types, whether numbers are zero, values read.
 
         Of names outside the optimiser's own ``options`` (a scheduler's notes, say) only those a trace has read count.
+        ``assigned``: (id, name) of options that are arguments of the step.
         """
         names = [name for name in self if name != "params" and (name in options or name in self._baked)]
-        return tuple((name, self._baked_part(name, dict.__getitem__(self, name))) for name in names)
+        found = [(name, self._baked_part(name, dict.__getitem__(self, name))) for name in names]
+        found += [(name, "is not there") for name in sorted(self._baked) if not dict.__contains__(self, name)]
+        return tuple([part for part in found if (id(self), part[0]) not in assigned])
 
     def _baked_part(self, name: str, value: Any) -> Any:
         if isinstance(value, tuple | list):
@@ -105,9 +114,15 @@ class ParamGroup(dict[str, Any]):
             return id(value)
         return ("number", *_sign(value)) if _is_number(value) and name not in self._baked else value
 
+    def __contains__(self, name: object) -> bool:
+        found = dict.__contains__(self, name)
+        if not found and now.trace is not None and isinstance(name, str) and not now.trace.is_assigned(self, name):
+            self._baked.add(name)
+        return found
+
     def __getitem__(self, name: str) -> Any:
         value = dict.__getitem__(self, name)
-        if name != "params" and is_tracing():
+        if name != "params" and now.trace is not None and not now.trace.is_assigned(self, name):
             if name in self._open:
                 return self._of_step(name, value)
             self._baked.add(name)
@@ -128,17 +143,31 @@ class ParamGroup(dict[str, Any]):
         return self[name] if name in self else default  # noqa: SIM401  # this is get
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if is_tracing():
-            raise RuntimeError(
-                f"param_group[{name!r}] was written inside a compiled step, where it would happen only once, while "
-                "tracing\n  fix  change hyper-parameters (scheduler.step()) outside the function under @aj.jit"
-            )
+        if now.trace is not None:
+            self._assigned_in_capture(now.trace, name)
+            dict.__setitem__(self, name, value)
+            return
         if name in self:
             self._note_change(name, dict.__getitem__(self, name), value)
+        elif name in self._baked:
+            bump_guard_epoch()
         dict.__setitem__(self, name, value)
         for (slot_name, place), slot in self._slots.items():
             if slot_name == name:
                 slot._array[...] = value if place is None else value[place]
+
+    def _assigned_in_capture(self, trace: Any, name: str) -> None:
+        """Before an option is changed in a capture: the change is put back, and made by every call of the step."""
+        if self._made_in is not None and self._made_in() is trace:
+            self._drop_slots(name, None)
+        elif name == "params" or not trace.assigns(self, name):
+            raise RuntimeError(
+                f"param_group[{name!r}] was written inside a compiled step, where it would happen only once, while "
+                "tracing\n  fix  change it outside the function under @aj.jit"
+            )
+        elif name in self._baked:  # by this capture alone, or else others look at their guards
+            self._baked.discard(name)
+            bump_guard_epoch()
 
     def _note_change(self, name: str, old: Any, value: Any) -> None:
         if _is_baked_change(old, value):
@@ -162,6 +191,10 @@ class ParamGroup(dict[str, Any]):
                 del self._slots[slot_name, place]
 
     def __delitem__(self, name: str) -> None:
+        if now.trace is not None:
+            self._assigned_in_capture(now.trace, name)
+            dict.__delitem__(self, name)
+            return
         dict.__delitem__(self, name)
         self._drop_slots(name, None)
         bump_guard_epoch()
@@ -214,6 +247,11 @@ def hyper(group: ParamGroup, name: str, place: int | None = None) -> Any:
     """A hyper-parameter for arithmetic: its plain number, or while tracing its slot. Tensors (``lr``) stay tensors."""
     value = group.plain(name)
     value = value if place is None else value[place]
-    if is_tracing() and _is_number(value):
-        return group.slot(name, place)
-    return value
+    if not is_tracing():
+        return value
+    is_assigned = now.trace is not None and now.trace.is_assigned(group, name)
+    if _is_of_step(value):
+        return value.as_operand().to(aj.float64)
+    if not _is_number(value):
+        return value
+    return aj.tensor(float(value), dtype=aj.float64) if is_assigned else group.slot(name, place)

@@ -172,6 +172,7 @@ def _values_of(group: ParamGroup, call: StepCall, trace: Any) -> set[Any]:
     shared: list[Any] = [*group._slots.values(), *(v for name, v in dict.items(group) if name != "params")]
     shared += [number for pair in (*call.counts.values(), *call.numbers.values()) for number in pair]
     tensors = [t for t in shared if isinstance(t, Tensor)]
+    tensors += [n.as_operand() for n in shared if hasattr(type(n), "as_operand")]
     return {trace.lifted(t._array) if t._array is not None else value_of(t) for t in tensors}
 
 

@@ -17,12 +17,11 @@ from autojit.core.layout import strided
 from autojit.core.sizes import is_symbolic, size_max
 from autojit.core.source import here
 from autojit.core.user_warnings import warn
-from autojit.ir.concrete import hinted
 from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.functions_shape import sizes_of
-from autojit.tensor.memory_orders import order_of, places_of
+from autojit.tensor.memory_orders import order_of, places_of, seen_through
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import shows_grad, wants_grad
@@ -143,11 +142,8 @@ def storage_offset(self: Tensor) -> int:
     if self._view is None:
         return 0
     root = np.empty(storage.value.type.shape, np.bool_) if storage.value is not None else storage.array
-    seen = root
-    for op in storage_chain(self):
-        seen = op.eager(seen)
     assert root is not None
-    assert seen is not None
+    seen = seen_through(root, storage_chain(self))
     return (_address(seen) - _address(root)) // int(root.itemsize)
 
 
@@ -171,10 +167,7 @@ def data_ptr(self: Tensor) -> int:
         return _address(_concrete(self))
     storage = storage_of(self)
     root = storage.array if storage.array is not None else state.trace.memory_of(storage)
-    seen = root
-    for op in storage_chain(self):
-        seen = hinted(op).eager(seen)
-    return _address(seen)
+    return _address(seen_through(root, storage_chain(self)))
 
 
 class UntypedStorage:

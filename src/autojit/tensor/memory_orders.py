@@ -84,6 +84,13 @@ def reshaped_in_place(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[An
         return None
 
 
+def seen_through(root: NDArray[Any], chain: Sequence[Op]) -> NDArray[Any]:
+    """What views show of an array."""
+    for op in chain:
+        root = hinted(op).eager(root)
+    return root
+
+
 def order_of(array: NDArray[Any]) -> Order:
     """How the elements of an array lie."""
     if array.flags.c_contiguous:
