@@ -155,12 +155,12 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
     """Where the derivatives of two captures differ that have been found to be the same."""
     if not a.is_differentiable:
         return None
-    calls = [capture.as_op().op for capture in (a, b)]
-    wanted = calls[0].wanted()
-    if not wanted:
-        return None
+    ops = [[stage.op for stage in capture.as_op().stages] for capture in (a, b)]
+    if len(ops[0]) != len(ops[1]):
+        return "the derivative"
+    pairs = [(x, y, x.wanted()) for x, y in zip(*ops, strict=True) if x.wanted()]
     try:
-        first, second = (call.adjoint_call(wanted).graph for call in calls)
+        ends = [(x.adjoint_call(wanted).graph.outputs, y.adjoint_call(wanted).graph.outputs) for x, y, wanted in pairs]
     except NotImplementedError:
         return None  # said to who asks for the derivative, if somebody does
     known: dict[Value | None, Value] = dict(zip(a.trace.builder.inputs, b.trace.builder.inputs, strict=True))
@@ -168,7 +168,7 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
         if node.op != twin.op or [known.get(v) for v in node.inputs] != list(twin.inputs):
             return f"the derivative: {node.op}, which becomes {twin.op}"
         known.update(zip(node.outputs, twin.outputs, strict=True))
-    same_ends = [known.get(v) for v in first.outputs] == list(second.outputs)
+    same_ends = all([known.get(v) for v in first] == list(second) for first, second in ends)
     return None if same_ends else "the derivative"
 
 

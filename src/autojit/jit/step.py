@@ -17,10 +17,10 @@ from autojit.core.errors import TraceError
 from autojit.core.size_recorder import recording
 from autojit.core.sizes import is_symbolic
 from autojit.core.source import UNKNOWN
-from autojit.ir.concrete import is_open, symbols_of, take_sizes
+from autojit.ir.concrete import is_open
 from autojit.ir.graph import Value
 from autojit.jit.arguments import ArgumentLeaf
-from autojit.jit.call import CompiledCall
+from autojit.jit.call_of_capture import CallOfCapture
 from autojit.jit.effects import Effects, uninterrupted
 from autojit.jit.failed_calls import has_run
 from autojit.jit.following import Following, root_array
@@ -28,18 +28,17 @@ from autojit.jit.guards import Guard
 from autojit.jit.memory_check import check_memory
 from autojit.jit.overlaps import Overlaps
 from autojit.jit.pytree import TreeSpec
-from autojit.jit.results import Results, check_outputs, history_of
+from autojit.jit.results import Results, check_outputs
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
 from autojit.jit.trace import Split, Trace
 from autojit.ops.shape import Permute
-from autojit.tensor.dispatch import apply
 from autojit.tensor.inplace import check_writable, rebase
 from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import Order, order_of, places_of
-from autojit.tensor.recording import edge_of, wants_grad
+from autojit.tensor.recording import wants_grad
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.tensor import Tensor, wrap
 
 
 @dataclass(eq=False)
@@ -129,54 +128,6 @@ class Capture:
         found = [leaf.array(given) for leaf, given in pairs if leaf.value is not None]
         found += [np.ascontiguousarray(given._grad._array) for leaf, given in pairs if leaf.grad_value is not None]
         return found
-
-
-class CallOfCapture:
-    """A capture whose results the caller differentiates: the whole graph as one op, results first, then effects."""
-
-    def __init__(self, capture: Capture) -> None:
-        results, effects, trace = capture.results, capture.effects, capture.trace
-        given = {leaf.value: leaf.entry for leaf in capture.arguments if leaf.value is not None}
-        given |= {leaf.grad_value: leaf.grad_entry for leaf in capture.arguments if leaf.grad_value is not None}
-        inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in capture.inputs]
-        self.entries = list(trace.state.values())
-        self.moving_on = {id(e) for e in self.entries if "moves_on" in e.root_owner().__dict__}
-        for entry in self.entries:
-            owner = entry.root_owner()
-            if entry.left is not None:
-                inputs.append((entry.input, entry.entered))
-            else:
-                inputs.append((entry.input, owner if owner._requires_grad else None))
-        roots = {id(t) for _, t in inputs}
-        self.other_leaves = [
-            t for t in trace.reached if t._requires_grad and t._grad_fn is None and id(t) not in roots
-        ]  # leaves that show the memory of a root in another shape: they take gradients, the root gives the values
-        inputs += [(Value(type_of(t)), t) for t in self.other_leaves]
-        self.live = live = results.live
-        outputs: list[tuple[Value, Tensor | None]] = [
-            (v, results.tensors[k] if k in live else None) for k, v in enumerate(results.values)
-        ]
-        written = [w for w in effects.writes if w.value is not None]
-        outputs += [(w.value, w.history) for w in written if w.value is not None]
-        outputs += [(v, None) for v in effects.free[len(written) :]]
-        self.new_histories = [(len(results.values) + k, w) for k, w in enumerate(written) if w.history is not None]
-        outputs += [(v, None) for v in effects.moving]
-        outputs += [(v, e.left if v is e.value else None) for e, v in effects.written]
-        self.n_read = len(outputs)  # the others only tell sizes that a result shows
-        shown = set().union(*(symbols_of((place.what, place.chain)) for place in results.places))
-        outputs += [(trace.counted[name][0], None) for name in sorted(shown & trace.counted.keys())]
-        self.op = CompiledCall(trace, inputs, outputs)
-        self.read = set(self.op.graph.outputs).union(*(node.inputs for node in self.op.graph.nodes))
-        nodes = history_of([t for _, t in outputs if t is not None])
-        edges = [(v, None if t is None else edge_of(t)) for v, t in inputs]
-        self.read |= {v for v, edge in edges if edge is not None and edge[0] in nodes}  # gradients of zeros too
-
-    def sizes_of(self, found: Sequence[Tensor]) -> dict[str, int]:
-        """The sizes that a call has counted, from its outputs."""
-        sizes: dict[str, int] = {}
-        for value, t in zip(self.op.graph.outputs, found, strict=True):
-            take_sizes(value.type, type_of(t).shape, sizes)
-        return sizes
 
 
 class Decision:
@@ -343,10 +294,9 @@ class CompiledStep:
             else:
                 operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
         arrays = {id(e.array) for e, _ in self.effects.written}
-        operands += [_kept(t) if id(root_array(t)) in arrays else t for t in call.other_leaves]
+        operands += [_kept(t) if id(root_array(t)) in arrays else t for t in call.others]
         with grad_mode(True):  # of the body, whatever the caller's is
-            found = apply(call.op, *operands)
-        found = found if isinstance(found, tuple) else (found,)
+            found = call.apply(operands)
         sizes = {**self.capture.sizes_of(leaves), **call.sizes_of(found)}
         found = found[: call.n_read]
         count = len(self.results.values)

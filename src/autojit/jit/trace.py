@@ -172,6 +172,8 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
             found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner)
             if owner is not None:
                 found.requires_grad = owner._requires_grad
+        elif owner is not None and owner._grad_fn is not None and owner._array is array and not found.requires_grad:
+            found.owner, found.requires_grad = owner, True  # met before without its history: detached
         self._remember(storage, owner)
         return found.value
 

@@ -1,0 +1,124 @@
+"""The op that a capture is in its caller's history, if the caller can differentiate its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from autojit.ir.concrete import symbols_of, take_sizes
+from autojit.ir.graph import Value
+from autojit.jit.call import CompiledCall
+from autojit.jit.results import history_of
+from autojit.jit.trace import Trace
+from autojit.tensor.dispatch import apply
+from autojit.tensor.recording import edge_of
+from autojit.tensor.tensor import Tensor, type_of
+
+if TYPE_CHECKING:
+    from autojit.jit.step import Capture
+
+
+class CallOfCapture:
+    """A capture whose results the caller differentiates: its graph as ops, whose outputs are results, then effects.
+
+    One op, unless results depend on what the step has changed in place: a caller may ask for the gradient with respect
+    to such a tensor, whose history is from then on an output of the step. So what depends on it is an op of its own,
+    with that output as an operand (``stages``).
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        results, effects, trace = capture.results, capture.effects, capture.trace
+        given = {leaf.value: leaf.entry for leaf in capture.arguments if leaf.value is not None}
+        given |= {leaf.grad_value: leaf.grad_entry for leaf in capture.arguments if leaf.grad_value is not None}
+        inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in capture.inputs]
+        self.entries = list(trace.state.values())
+        self.moving_on = {id(e) for e in self.entries if "moves_on" in e.root_owner().__dict__}
+        for entry in self.entries:
+            owner = entry.root_owner()
+            if entry.left is not None:
+                inputs.append((entry.input, entry.entered))
+            else:
+                inputs.append((entry.input, owner if owner._requires_grad else None))
+        roots = {id(t) for _, t in inputs} | {id(entry.root_owner()) for entry in self.entries}
+        self.others = [
+            t
+            for t in trace.reached
+            if t._requires_grad and id(t) not in roots and (t._grad_fn is None or t._view is None)
+        ]  # that show the memory of a root with a history of their own: they take gradients, the root gives the values
+        inputs += [(Value(type_of(t)), t) for t in self.others]
+        self.live = live = results.live
+        outputs: list[tuple[Value, Tensor | None]] = [
+            (v, results.tensors[k] if k in live else None) for k, v in enumerate(results.values)
+        ]
+        written = [w for w in effects.writes if w.value is not None]
+        outputs += [(w.value, w.history) for w in written if w.value is not None]
+        outputs += [(v, None) for v in effects.free[len(written) :]]
+        self.new_histories = [(len(results.values) + k, w) for k, w in enumerate(written) if w.history is not None]
+        outputs += [(v, None) for v in effects.moving]
+        outputs += [(v, e.left if v is e.value else None) for e, v in effects.written]
+        self.n_read = len(outputs)  # the others only tell sizes that a result shows
+        shown = set().union(*(symbols_of((place.what, place.chain)) for place in results.places))
+        outputs += [(trace.counted[name][0], None) for name in sorted(shown & trace.counted.keys())]
+        self.values = [v for v, _ in outputs]
+        changed = [k for k, _ in self.new_histories]
+        changed += [k for k, (_, t) in enumerate(outputs) if t is not None and any(t is e.left for e in self.entries)]
+        self.stages = _stages(trace, inputs, outputs, changed)
+        graphs = [stage.op.graph for stage in self.stages]
+        self.read = set(self.values).union(*(node.inputs for graph in graphs for node in graph.nodes))
+        nodes = history_of([t for _, t in outputs if t is not None])
+        edges = [(v, None if t is None else edge_of(t)) for v, t in inputs]
+        self.read |= {v for v, edge in edges if edge is not None and edge[0] in nodes}  # gradients of zeros too
+
+    def apply(self, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The outputs, recorded in the caller's history."""
+        found: list[Any] = [None] * len(self.values)
+        for stage in self.stages:
+            made = apply(stage.op, *operands, *(found[k] for k in stage.given))
+            for place, t in zip(stage.places, made if isinstance(made, tuple) else (made,), strict=True):
+                found[place] = t
+        return tuple(found)
+
+    def sizes_of(self, found: Sequence[Tensor]) -> dict[str, int]:
+        """The sizes that a call has counted, from its outputs."""
+        sizes: dict[str, int] = {}
+        for value, t in zip(self.values, found, strict=True):
+            take_sizes(value.type, type_of(t).shape, sizes)
+        return sizes
+
+
+class _Stage(NamedTuple):
+    """One op: the outputs it makes, and those of earlier stages that it is given."""
+
+    op: CompiledCall
+    places: list[int]
+    given: list[int]
+
+
+def _stages(
+    trace: Trace, inputs: list[tuple[Value, Tensor | None]], outputs: list[tuple[Value, Any]], changed: Sequence[int]
+) -> list[_Stage]:
+    known = {v for v, _ in inputs}
+    nodes: dict[int, Any] = {}  # of the history, by output that a tensor outside takes it over from
+    for k in changed:
+        value, t = outputs[k]
+        if value not in known and value not in (outputs[j][0] for j in nodes):
+            nodes[k] = edge_of(t)[0]  # type: ignore[index]
+    levels: dict[int, int] = {}
+
+    def level(k: int) -> int:
+        if k not in levels:
+            t = outputs[k][1]
+            behind = set() if t is None or not nodes else history_of([t])
+            own = nodes.get(k)
+            before = [j for j, node in nodes.items() if j != k and node in behind and node is not own]
+            levels[k] = 1 + max((level(j) for j in before), default=-1)
+        return levels[k]
+
+    last = max((level(k) for k in range(len(outputs))), default=0)
+    found = []
+    for stage in range(last + 1):
+        places = [k for k in range(len(outputs)) if levels[k] == stage]
+        given = [k for k in nodes if levels[k] < stage]
+        op = CompiledCall(trace, [*inputs, *(outputs[k] for k in given)], [outputs[k] for k in places])
+        found.append(_Stage(op, places, given))
+    return found
