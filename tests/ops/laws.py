@@ -29,6 +29,7 @@ Law = Callable[[Op, Arrays], None]
 STEP = 1e-3  # of the five-point difference: its error is STEP**4 times the fifth derivative
 BATCH = 3
 SUMS_OF_PRODUCTS = (Matmul, MatmulAdd, Convolution, ConvolutionInput, ConvolutionWeight)
+STOP = Op.registry["stop_gradient"]()
 ELEMENTARY_ULP = 8  # NumPy promises 4 ulp of an elementary function, in a vector loop and in its tail
 
 
@@ -120,11 +121,14 @@ def difference(graph: Graph, inputs: Arrays, v: Arrays) -> list[NDArray[Any]]:
     return [(a - 8 * b + 8 * c - d) / (12 * STEP) for a, b, c, d in samples]
 
 
-def check_derivatives(graph: Graph, inputs: Arrays) -> None:
-    """JVP against differences, VJP against JVP."""
+def check_derivatives(graph: Graph, inputs: Arrays, by: int | None = None) -> None:
+    """JVP against differences, VJP against JVP; by all inputs, or by one of them."""
     graph = smooth_outputs(graph)
     forward, backward = verify(jvp(graph)), verify(adjoint(graph))
-    v = [0.5 * d for d in random_like([inputs[i] for i in differentiable(graph)], 1)]
+    where = differentiable(graph)
+    v = [0.5 * d for d in random_like([inputs[i] for i in where], 1)]
+    if by is not None:
+        v = [d if i == by else 0 * d for i, d in zip(where, v, strict=True)]
     y = evaluate(graph, inputs)
     w = random_like(y, 2)
     pushed = evaluate(forward, [*inputs, *v])[len(y) :]
@@ -147,6 +151,27 @@ def second_derivative_is_right(op: Op, inputs: Arrays) -> None:
     graph = smooth_outputs(graph_of(op, inputs))
     w = random_like(evaluate(graph, inputs), 3)
     check_derivatives(adjoint(graph), [*inputs, *w])
+
+
+def holding(op: Op, inputs: Arrays, by: int) -> Graph:
+    """The graph of an op through which derivatives flow to one operand alone: the rules meet symbolic zeros."""
+    builder = GraphBuilder()
+    values = [builder.input(type_of(x)) for x in inputs]
+    held = [v if k == by else builder.apply(STOP, [v])[0] for k, v in enumerate(values)]
+    return verify(builder.finish(builder.apply(op, held)))
+
+
+def derivative_by_each_operand_is_right(op: Op, inputs: Arrays) -> None:
+    """Also of each result alone, where there are several: the rules meet cotangents that are not there."""
+    if not has_derivative(op, inputs):
+        return
+    graph = graph_of(op, inputs)
+    moving = differentiable(graph)
+    for by in moving if len(moving) > 1 else ():
+        check_derivatives(holding(op, inputs, by), inputs, by)
+    smooth = smooth_outputs(graph).outputs
+    for one in smooth if len(smooth) > 1 else ():
+        check_derivatives(Graph(graph.inputs, graph.nodes, (one,)), inputs)
 
 
 def variations(x: NDArray[Any]) -> NDArray[Any]:
@@ -200,5 +225,6 @@ LAWS: list[Law] = [
     text_round_trips,
     derivative_is_right,
     second_derivative_is_right,
+    derivative_by_each_operand_is_right,
     batching_is_a_loop,
 ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import autojit.ops  # noqa: F401
 from autojit.core.dtypes import ALL_DTYPES
 from autojit.ir import Op
-from tests.ops.laws import LAWS, Law
+from autojit.transforms.adjoint import adjoint
+from autojit.transforms.jvp import jvp
+from tests.ops.laws import LAWS, Law, batching_is_a_loop, check_derivatives, graph_of, holding
 
 OPS = [op for op in Op.registry.load().values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
 
@@ -22,6 +25,22 @@ def test_op_obeys(op_class: type[Op], law: Law) -> None:
             except Exception as error:
                 error.add_note(f"{op} on {[f'{x.dtype}{x.shape}' for x in inputs]}")
                 raise
+
+
+@pytest.mark.parametrize("name", ["zeta", "igamma", "igammac"])
+def test_ops_with_a_derivative_by_one_operand_alone(name: str) -> None:
+    op = Op.registry[name]()
+    draws = np.random.default_rng(0)
+    inputs = [draws.uniform(1.5, 4.0, (3, 2)), draws.uniform(0.7, 3.0, (3, 2))]
+    graph = holding(op, inputs, 1)
+    check_derivatives(graph, inputs, 1)
+    if name != "zeta":  # that by s, which the second derivative goes through, does not exist
+        check_derivatives(adjoint(graph), [*inputs, draws.standard_normal((3, 2))], 1)
+    batching_is_a_loop(op, inputs)
+    with pytest.raises(NotImplementedError):
+        adjoint(graph_of(op, inputs))
+    with pytest.raises(NotImplementedError):
+        jvp(graph_of(op, inputs))
 
 
 def test_every_op_has_samples() -> None:

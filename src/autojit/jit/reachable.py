@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import random
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -355,8 +355,10 @@ def _restore_dict(table: dict[Any, Any], content: dict[Any, Any]) -> None:
     same = len(table) == len(content) and all(a is b for a, b in zip(table, content, strict=True))
     if same and all(table[key] is content[key] for key in content):
         return
-    dict.clear(table)
-    dict.update(table, content)
+    kind: type[dict[Any, Any]] = OrderedDict if isinstance(table, OrderedDict) else dict  # not what a user's class does
+    kind.clear(table)
+    for key, value in content.items():
+        kind.__setitem__(table, key, value)
 
 
 def _restore_random(source: Any, content: Any) -> None:

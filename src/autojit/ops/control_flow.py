@@ -194,7 +194,9 @@ class Cond(HoldsGraphs):
         on_true = parse_graph(f"(x: {t}[3], w: {t}[3]) {{ a: {t}[3] = mul(x, w); b: {t}[3] = sin(a); return b, x }}")
         on_false = parse_graph(f"(x: {t}[3], w: {t}[3]) {{ a: {t}[3] = exp(x); return a, w }}")
         operands = draws((3,), dtype, 1), draws((3,), dtype, 2)
-        return [(Cond(on_true, on_false), (np.asarray(value), *operands)) for value in (True, False)]
+        found = [(Cond(on_true, on_false), (np.asarray(value), *operands)) for value in (True, False)]
+        one = Cond(only_outputs(on_true, (0,)), only_outputs(on_false, (0,)))
+        return [*found, (one, (np.asarray(True), *operands))]
 
 
 def only_outputs(graph: Graph, chosen: Sequence[int]) -> Graph:

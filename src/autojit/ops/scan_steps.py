@@ -185,7 +185,12 @@ class Scan(HoldsGraphs):
             f"m: i64[] = add(n, one); return d, m, e, n }}"
         )
         operands = draws((3,), dtype, 1), np.asarray(0), draws((4, 3), dtype, 2), draws((3,), dtype, 3) / 4
-        return [(Scan(body, 2, 1, 4, reverse), operands) for reverse in (False, True)]
+        found: list[Any] = [(Scan(body, 2, 1, 4, reverse), operands) for reverse in (False, True)]
+        alone = parse_graph(f"(c: {t}[3], x: {t}[3]) {{ a: {t}[3] = mul(c, x); b: {t}[3] = sin(a); return b }}")
+        mapped = parse_graph(f"(x: {t}[3], w: {t}[3]) {{ a: {t}[3] = mul(x, w); b: {t}[3] = exp(a); return b }}")
+        found.append((Scan(alone, 1, 1, 4, False), (operands[0], operands[2])))
+        found.append((Scan(mapped, 0, 1, 4, False), operands[2:]))
+        return found
 
 
 def _backward_body(adjoint: Graph, inputs: int, wanted: Sequence[int], first: int, rest: int) -> Graph:

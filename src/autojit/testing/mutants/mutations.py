@@ -148,7 +148,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[Change, str]]:
     if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
         yield _operator, ""
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS:
-        yield _comparison, ""
+        yield (_turned if _is_tuned(node) else _comparison), ""
     elif isinstance(node, ast.BoolOp):
         yield _connective, ""
         yield _first_condition, ""
@@ -197,6 +197,16 @@ def _comparison(node: ast.AST) -> ast.AST:
     assert isinstance(node, ast.Compare)
     node.ops = [COMPARISONS[type(node.ops[0])], *node.ops[1:]]
     return node
+
+
+def _is_tuned(node: ast.Compare) -> bool:
+    """Whether it compares with a constant of the module: what equals a measured limit may take either way."""
+    sides = (node.left, *node.comparators)
+    return any(isinstance(s, ast.Name) and s.id.isupper() for s in sides)
+
+
+def _turned(node: ast.AST) -> ast.AST:
+    return ast.UnaryOp(ast.Not(), node)
 
 
 def _connective(node: ast.AST) -> ast.AST:
