@@ -18,6 +18,7 @@ QUESTIONS: dict[str, Callable[[int, int], Any]] = {
     "1 << k": lambda k, m: 1 << abs(k) % 5,
     "k & 1": lambda k, m: k & 1,
     "k & 12": lambda k, m: k & 12,
+    "k & 7": lambda k, m: k & 7,
     "6 & k": lambda k, m: 6 & k,
     "k | 3": lambda k, m: k | 3,
     "k ^ m": lambda k, m: k ^ m,
@@ -45,6 +46,11 @@ QUESTIONS: dict[str, Callable[[int, int], Any]] = {
     "halves": lambda k, m: k / 2 + m / 4,
     "difference": lambda k, m: (k * k - m * m) // (abs(k + m) + 1),
 }
+OF_ANY = {
+    "k << 2", "k >> 1", "k & 1", "k & 7", "~k", "divmod", "floor", "negative floor", "remainder", "square", "abs",
+    "halves",
+}  # fmt: skip
+"""What a step computes for ints of any value; for others it is captured for each value."""
 VALUES = [7, -7, 5, 3, 10, 12, -1, 0, 64, 10**6, 10**7, 2**31 - 1, 2**31 + 5, -(2**33), 2**40 + 1]
 
 
@@ -64,6 +70,15 @@ def test_ints_of_python_are_exact(name: str) -> None:
     large = [(rng.choice(VALUES), rng.choice(VALUES)) for _ in range(4)]
     check(lambda x, k, m: x * float(question(k, m)) if isinstance(question(k, m), int) else x * question(k, m), small)
     check(lambda x, k, m: x * question(k, m), small[:6] + large)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_arithmetic_tells_is_captured_for_ints_of_any_value(name: str) -> None:
+    question = QUESTIONS[name]
+    compiled = aj.jit(lambda x, k, m: x * question(k, m))
+    for k, m in zip(VALUES, reversed(VALUES), strict=True):
+        compiled(aj.ones(1, dtype=aj.float64), k, m)
+    assert (compiled.stats()["native_calls"] >= 5) == (name in OF_ANY), compiled.stats()
 
 
 @pytest.mark.parametrize("seed", range(10))

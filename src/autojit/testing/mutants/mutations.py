@@ -20,8 +20,8 @@ SWAPPED_CALLS = {  # functions of ops and emitters whose confusion is an error t
 IDENTITIES = ("neg", "square", "conj", "reciprocal", "sqrt", "exp", "sum", "negative")  # calls that may be left out
 TERMS = ("add", "sub", "mul", "div")  # calls of which one operand may be left out
 SYMMETRIC = (  # calls whose swapped operands mean the same, or are of two kinds and fail at once
-    "add", "mul", "fadd", "fmul", "maximum", "minimum", "isinstance", "getattr", "hasattr", "zip", "range", "replace",
-    "bind", "as_operand", "eq", "ne", "_is", "same", "_plus",
+    "add", "mul", "fadd", "fmul", "maximum", "minimum", "fmax", "fmin", "isinstance", "getattr", "hasattr", "zip", "range",
+    "replace", "bind", "as_operand", "eq", "ne", "_is", "same", "_plus",
     "_different_derivative", "cast", "Graph", "full", "result_of", "sum", "permute", "reshape", "broadcast_to",
 )  # fmt: skip
 BINARY: dict[type[ast.operator], ast.operator] = {
@@ -166,7 +166,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[Change, str]]:
         yield _condition, ""
     elif isinstance(node, ast.Expr | ast.AugAssign):
         yield _nothing, f"drop: {_short(node)}"
-    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) > 1:
+    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and _differ(node.value.elts):
         yield _swapped_results, ""
 
 
@@ -179,8 +179,13 @@ def _call_changes(node: ast.Call) -> Iterator[tuple[Change, str]]:
     if name in TERMS and len(node.args) == 2:
         yield _argument, ""
     is_plain = len(node.args) == 2 and not any(isinstance(a, ast.Starred) for a in node.args)
-    if is_plain and name not in SYMMETRIC and ast.dump(node.args[0]) != ast.dump(node.args[1]):
+    if is_plain and name not in SYMMETRIC and _differ(node.args):
         yield _swapped_arguments, ""
+
+
+def _differ(parts: list[ast.expr]) -> bool:
+    """Whether the first two of them differ: known.get(v, v) and (None, None) are the same when swapped."""
+    return len(parts) > 1 and ast.dump(parts[0]) != ast.dump(parts[1])
 
 
 def _called(node: ast.Call) -> str:
