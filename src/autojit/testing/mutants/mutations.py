@@ -20,8 +20,8 @@ SWAPPED_CALLS = {  # functions of ops and emitters whose confusion is an error t
 IDENTITIES = ("neg", "square", "conj", "reciprocal", "sqrt", "exp", "sum", "negative")  # calls that may be left out
 TERMS = ("add", "sub", "mul", "div")  # calls of which one operand may be left out
 SYMMETRIC = (  # calls whose swapped operands mean the same, or are of two kinds and fail at once
-    "add", "mul", "fadd", "fmul", "maximum", "minimum", "fmax", "fmin", "isinstance", "getattr", "hasattr", "zip", "range",
-    "replace", "bind", "as_operand", "eq", "ne", "_is", "same", "_plus",
+    "add", "mul", "fadd", "fmul", "maximum", "minimum", "fmax", "fmin", "isinstance", "getattr", "hasattr", "zip",
+    "range", "replace", "bind", "as_operand", "eq", "ne", "_is", "same", "_plus",
     "_different_derivative", "cast", "Graph", "full", "result_of", "sum", "permute", "reshape", "broadcast_to",
 )  # fmt: skip
 BINARY: dict[type[ast.operator], ast.operator] = {
@@ -211,6 +211,7 @@ def _is_tuned(node: ast.Compare) -> bool:
 
 
 def _turned(node: ast.AST) -> ast.AST:
+    assert isinstance(node, ast.expr)
     return ast.UnaryOp(ast.Not(), node)
 
 
