@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import autojit as aj
 from autojit import nn
+from autojit.control_flow import while_loop
 from autojit.runtime.faults import PlantedError, planting
 from tests.jit.failing_programs import PROGRAMS, Program
 
@@ -98,3 +100,83 @@ def test_a_step_with_a_fault_behind_any_kernel_changes_nothing(name: str) -> Non
         step(*program.good)
     assert failed
     assert values(seen(program)) == after_good_calls(name, calls + 1)
+
+
+def repeated(seen: Any) -> Callable[[Any, Any], Any]:
+    """A result of a size that nothing bounds, and state that counts."""
+
+    def step(x: Any, repeats: Any) -> Any:
+        seen.add_(x.sum())
+        return x.repeat_interleave(repeats), aj.repeat_interleave(x, repeats).cumsum(0).max()
+
+    return step
+
+
+def looped(seen: Any) -> Callable[[Any, Any], Any]:
+    """A loop that is differentiated, so its rounds are kept, and state that counts."""
+
+    def step(x: Any, repeats: Any) -> Any:
+        seen.add_(1)
+        y = x.clone().requires_grad_()
+        rounds = 40 * repeats.sum()
+        _, z = while_loop(lambda k, z: k < rounds, lambda k, z: (k + 1, (z * 1.01).sin()), (aj.zeros(()).long(), y))
+        (slope,) = aj.autograd.grad(z.sum(), (y,))
+        seen.mul_(1.5)
+        return slope
+
+    return step
+
+
+MEMORY = {
+    "results": (repeated, "autojit.runtime.executable.allocate_array"),
+    "temporaries": (repeated, "autojit.runtime.size_program.Arena"),
+    "rounds": (looped, "autojit.runtime.nested_plans.Arena"),
+}
+
+
+@pytest.mark.parametrize("what", MEMORY)
+def test_a_step_that_finds_no_memory_changes_nothing(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, allocation = MEMORY[what]
+    seen = aj.zeros(4)
+    step = aj.jit(make(seen))
+    x, few, many = aj.ones(4), aj.tensor([1, 2, 0, 1]), aj.tensor([900, 2, 700, 1])
+    for _ in range(WARM):
+        step(x, few)
+    before = facts([seen, x, many])
+
+    def refuse(*given: Any) -> Any:
+        raise MemoryError("none")
+
+    monkeypatch.setattr(allocation, refuse)
+    with pytest.raises((RuntimeError, MemoryError)):
+        step(x, many)
+    assert facts([seen, x, many]) == before
+    monkeypatch.undo()
+    step(x, many)
+    assert not np.array_equal(seen.numpy(), np.frombuffer(before[0][0], np.float32))
+
+
+def test_updates_of_what_nothing_depends_on_are_not_copied() -> None:
+    """Order suffices for training steps: state is written in place, behind all that may fail."""
+    aj.manual_seed(0)
+    program = PROGRAMS["language_model"]()
+    step = aj.jit(program.step)
+    step(*program.good)
+    assert "copy  (" not in str(step.show("schedule"))
+
+
+def test_a_cache_is_written_in_place_though_its_indices_may_be_wrong() -> None:
+    cache = aj.zeros(1000, 8)
+
+    @aj.jit
+    def step(index: Any, rows: Any) -> Any:
+        cache[index] = rows
+        return cache.mean(0)[index % 8]
+
+    good = aj.tensor([3, 999]), aj.ones(2, 8)
+    step(*good)
+    text = str(step.show("schedule"))
+    assert "in_range[" in text
+    assert "copy  (" not in text
+    with pytest.raises(IndexError, match="index 1000 is out of bounds for dimension 0 with size 1000"):
+        step(aj.tensor([3, 1000]), good[1])

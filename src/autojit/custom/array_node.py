@@ -114,6 +114,9 @@ class LinkedArray(Structured):
     def may_refuse(self, *types: TensorType) -> bool:
         return bool(self.made.compiled.failures) or self.made.compiled.code is None
 
+    def may_fail(self, *types: TensorType) -> bool:
+        return True  # the runtime of the other compiler has errors of its own
+
     def failure(self, number: int) -> Exception:
         """What to raise for the number of a failure."""
         return self.made.failure(number)

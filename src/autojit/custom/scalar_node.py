@@ -70,6 +70,9 @@ class LinkedScalar(Elementwise):
     def may_refuse(self, *types: TensorType) -> bool:
         return bool(find(self.function).failures)
 
+    def may_fail(self, *types: TensorType) -> bool:
+        return find(self.function).code.may_fail
+
     def failure(self, number: int) -> Exception:
         """What to raise for the number of a failure."""
         return find(self.function).failure(number)

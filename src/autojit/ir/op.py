@@ -156,6 +156,10 @@ class Op:
         """
         return ()
 
+    def may_fail(self, *types: TensorType) -> bool:
+        """Whether code of the op may report an error. Unlike `may_refuse`, that alone is no reason to compute it."""
+        return self.looks_up or self.may_refuse(*types)
+
     @property
     def shown_name(self) -> str:
         """What users know the op by."""

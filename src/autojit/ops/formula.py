@@ -97,6 +97,9 @@ class Formula(EqualByText, Elementwise):
     def may_refuse(self, *types: TensorType) -> bool:
         return any(node.is_kept for node in self.body.nodes)
 
+    def may_fail(self, *types: TensorType) -> bool:
+        return any(node.op.may_fail(*[v.type for v in node.inputs]) for node in self.body.nodes)
+
     def failure(self, number: int) -> Exception:
         """The error of the op of the body whose place is above its own number in ``number``."""
         op: Any = self.body.nodes[number >> _NUMBER_BITS].op

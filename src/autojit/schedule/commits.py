@@ -18,52 +18,60 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from autojit.core.sizes import expression_of, is_symbolic
 from autojit.ir.graph import Graph, Node, Value, replace
-from autojit.ir.index import Index
 from autojit.ops.elementwise_rounding import Quotient
-from autojit.ops.indexing import Gathering
 from autojit.ops.requirements import InRange
 from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
+from autojit.passes.index_bounds import IndexBounds
 from autojit.schedule.fusion import Fuser
 from autojit.schedule.groups import Group
 from autojit.schedule.kinds import NESTED
-from autojit.schedule.pull import loop_indices
+
+Key = tuple[Value, object]
+"""Indices, and the extent of the axis that they count along."""
 
 
-def may_fail(node: Node, definitions: Mapping[Value, Node]) -> bool:
+def may_fail(node: Node) -> bool:
     """Whether a node can be an error for the values of its operands, or for the memory it asks for as it runs."""
     op = node.op
-    if isinstance(op, Gathering | Scattering):
-        return True
-    if isinstance(op, Quotient):
-        divisor = definitions.get(node.inputs[1])
-        is_literal = divisor is not None and isinstance(divisor.op, Full)
-        return node.is_kept and not (is_literal and divisor.op.value)  # type: ignore[union-attr]
     if op.name in NESTED:  # a loop of unknown length asks for memory, and can be interrupted
-        return op.name == "while_loop" or any(_graph_may_fail(g) for g in op.graphs())  # type: ignore[attr-defined]
-    return node.is_kept
+        graphs = op.graphs()  # type: ignore[attr-defined]
+        return op.name == "while_loop" or any(may_fail(inner) for graph in graphs for inner in graph.nodes)
+    return op.has_effect or op.may_fail(*[v.type for v in node.inputs])
 
 
-def _graph_may_fail(graph: Graph) -> bool:
+def sure_nodes(graph: Graph) -> frozenset[Node]:
+    """Nodes whose code looks for what cannot be: a divisor 0 that is another literal, an index that is a remainder."""
     definitions = graph.definitions()
-    return any(may_fail(node, definitions) for node in graph.nodes)
+    bounds = IndexBounds(graph)
+    return frozenset(node for node in graph.nodes if _is_sure(node, definitions, bounds))
+
+
+def _is_sure(node: Node, definitions: Mapping[Value, Node], bounds: IndexBounds) -> bool:
+    if node.op.looks_up:
+        return all(bounds.are_within(node.inputs[place], extent) for place, _, extent in _look_ups(node))
+    divisor = definitions.get(node.inputs[1]) if isinstance(node.op, Quotient) else None
+    return (
+        divisor is not None and isinstance(divisor.op, Full) and type(divisor.op.value) is int and divisor.op.value != 0
+    )
 
 
 def failing_nodes(graph: Graph, checked: AbstractSet[Node] = frozenset()) -> set[Node]:
-    """The nodes that may fail; look-ups that were ``checked`` cannot. Time O(nodes)."""
-    definitions = graph.definitions()
-    return {node for node in graph.nodes if node not in checked and may_fail(node, definitions)}
+    """The nodes that may fail; those that were ``checked`` cannot. Time O(nodes)."""
+    return {node for node in graph.nodes if node not in checked and may_fail(node)}
 
 
 # -- checks by themselves
 
 
-def with_checks(graph: Graph, lasting: Collection[int]) -> tuple[Graph, frozenset[Node]]:
+def with_checks(graph: Graph, lasting: Collection[int], sure: AbstractSet[Node]) -> tuple[Graph, frozenset[Node]]:
     """The graph with checks in front of look-ups that touch what outputs ``lasting`` write; these look-ups.
 
-    They are scatters that make such an output, in place, and look-ups of what depends on one. Time O(nodes).
+    They are scatters that make such an output, in place, and look-ups of what depends on one, but for those that are
+    ``sure`` not to fail. Time O(nodes).
     """
     if not lasting:
         return graph, frozenset()
@@ -74,14 +82,16 @@ def with_checks(graph: Graph, lasting: Collection[int]) -> tuple[Graph, frozense
     for node in graph.nodes:
         if not late.isdisjoint(node.inputs):
             late.update(node.outputs)
-            if isinstance(node.op, Gathering | Scattering):
+            if node.op.looks_up:
                 found.add(node)
+    found -= sure
     if not found:
         return graph, frozenset()
-    wanted = {(node.inputs[operand], extent) for node in found for operand, extent in _lookups(node)}
+    wanted = {_key(node.inputs[place], extent) for node in found for place, _, extent in _look_ups(node)}
+    wanted -= {_key(node.inputs[0], node.op.extent) for node in graph.nodes if isinstance(node.op, InRange)}
     nodes: list[Node] = []
     for node in graph.nodes:  # the first look-up by an index is the one that eager mode fails at
-        if wanted and isinstance(node.op, Gathering | Scattering):
+        if wanted and node.op.looks_up:
             nodes += _checks(node, wanted)
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes)), frozenset(found)
@@ -104,34 +114,25 @@ def _scatters_behind(value: Value, definitions: Mapping[Value, Node]) -> Iterato
         node = definitions.get(_root(node.inputs[0], definitions))
 
 
-def _checks(node: Node, wanted: set[tuple[Value, int]]) -> list[Node]:
+def _key(index: Value, extent: int) -> Key:
+    return index, expression_of(extent) if is_symbolic(extent) else extent
+
+
+def _checks(node: Node, wanted: set[Key]) -> list[Node]:
     """Checks of those of a look-up's indices that are ``wanted``, and are no more."""
     found: list[Node] = []
-    for axis, (operand, extent) in enumerate(_lookups(node)):
-        index = node.inputs[operand]
-        if (index, extent) in wanted:
-            wanted.remove((index, extent))
-            axis = getattr(node.op, "axis", axis)
-            op = InRange(node.source.callee or node.op.name, axis, extent, str(node.inputs[0].type))
+    for place, axis, extent in _look_ups(node):
+        index = node.inputs[place]
+        key = _key(index, extent)
+        if key in wanted:
+            wanted.remove(key)
+            op = InRange(node.source.callee or node.op.shown_name, axis, extent, str(node.inputs[0].type))
             found.append(Node(op, (index,), (Value(op.result_type(index.type)),), node.source))
     return found
 
 
-def _lookups(node: Node) -> list[tuple[int, int]]:
-    """(number of the index operand, extent of the axis it counts along) of a look-up."""
-    found: list[tuple[int, int]] = []
-
-    def fetch(operand: int, where: tuple[Index, ...], extent: int) -> Index:
-        found.append((operand, extent))
-        return Index()
-
-    op, types = node.op, [v.type for v in node.inputs]
-    if isinstance(op, Scattering):
-        op.target_index_at(loop_indices(types[1].shape), types, fetch)
-    else:
-        assert isinstance(op, Gathering)
-        op.source_index_at(loop_indices(node.outputs[0].type.shape), types, fetch)
-    return found
+def _look_ups(node: Node) -> Sequence[tuple[int, int, int]]:
+    return node.op.look_ups(*[v.type for v in node.inputs])
 
 
 # -- order

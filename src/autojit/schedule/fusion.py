@@ -15,6 +15,7 @@ from math import prod
 from autojit.core.types import Shape
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Elementwise, Reduction
+from autojit.ops.requirements import InRange
 from autojit.schedule.axis_maps import map_axes
 from autojit.schedule.counts import CountReaders
 from autojit.schedule.groups import FULL, OUT, ROW, Group
@@ -86,7 +87,7 @@ class Fuser:
         """Absorb ``other``, which ``group`` reads from, into ``group``."""
         if not isinstance(other, Group) or other.shape != group.shape or not _same_split(other, group):
             return False
-        if len(other.members) + len(group.members) > MAX_MEMBERS:
+        if len(other.members) + len(group.members) > MAX_MEMBERS or other.checks_only or group.checks_only:
             return False
         made = other.level.keys()
         if len((group.buffers | other.buffers) - made) > MAX_BUFFERS or self._is_between(other.id, group):
@@ -171,12 +172,13 @@ class Fuser:
 
     def _candidates(self, node: Node) -> Iterable[Group]:
         seen: dict[int, None] = {}
+        is_check = isinstance(node.op, InRange)
         for value in self.read_values(node):
             if value in self.owner:
                 seen[self.owner[value]] = None
             for reader in self.readers.get(value, ())[-3:]:
                 seen[reader] = None
-        found = [unit for i in seen if isinstance(unit := self.units[i], Group)]
+        found = [unit for i in seen if isinstance(unit := self.units[i], Group) and unit.checks_only == is_check]
         if len(found) > 1:
             found.sort(key=_weight, reverse=True)  # what does most work saves most by fusing
         return found[:CANDIDATES]

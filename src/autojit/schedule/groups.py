@@ -17,6 +17,7 @@ from autojit.core.sizes import typical
 from autojit.core.types import Shape
 from autojit.ir.graph import Node, Value
 from autojit.ir.index import Index, reshaped
+from autojit.ops.requirements import InRange
 from autojit.schedule.pull import Indices
 
 FULL, ROW, OUT = "full", "row", "out"
@@ -41,6 +42,11 @@ class Group:
     def __post_init__(self) -> None:
         self.size = prod(self.shape)
         self.weight = typical(self.size)
+
+    @property
+    def checks_only(self) -> bool:
+        """Whether it checks indices: it must not wait for what other members would need (`commits`)."""
+        return bool(self.members) and isinstance(self.members[0].op, InRange)
 
     @property
     def inner_axes(self) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from autojit.ops.shape import Reshape
 from autojit.ops.sources import Full
 from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
-from autojit.schedule.commits import failing_nodes, failing_units, order_commits, with_checks
+from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
 from autojit.schedule.counts import after_counting
 from autojit.schedule.forms import Forms
 from autojit.schedule.fusion import Fuser, execution_order
@@ -50,7 +50,7 @@ class Schedule:
     """Kernels in execution order; ``outputs[k]`` is the stored value behind graph output k.
 
     Outputs in ``overwriting`` take an input's memory. ``failing`` are the kernels that may fail;
-    the look-ups ``checked`` cannot, because nodes in front of them have checked their indices.
+    the nodes ``checked`` cannot, though their code looks: nodes in front of look-ups have checked their indices.
     """
 
     graph: Graph
@@ -75,9 +75,10 @@ class Scheduler:
     """Builds one schedule.
 
     Args:
-        graph: as given, or with checks in front of the look-ups ``checked``.
+        graph: as given, or with checks in front of look-ups.
         donated: output position -> position of the input whose memory it takes.
         lasting: positions of outputs in memory that outlives a step that fails.
+        checked: nodes that cannot fail though their code reports errors.
     """
 
     def __init__(
@@ -336,5 +337,7 @@ def schedule(graph: Graph, donated: Mapping[int, int] | None = None, lasting: Co
         donated: output position -> position of the input whose memory it takes.
         lasting: positions of outputs in memory that must not have changed when the step fails.
     """
-    graph, checked = with_checks(after_counting(graph), lasting)
-    return Scheduler(graph, donated or {}, lasting, checked).run()
+    graph = after_counting(graph)
+    sure = sure_nodes(graph)
+    graph, checked = with_checks(graph, lasting, sure)
+    return Scheduler(graph, donated or {}, lasting, checked | sure).run()
