@@ -57,7 +57,7 @@ class ForeignCalls:
             if not self._is_log(function):
                 for part in opaque or [_SYSTEM]:
                     self._changed.setdefault(id(part), (part, here()))
-            return partial(self._defer, _with_line(function))
+            return partial(self.defer, _with_line(function))
         if is_of_tensors or is_a(owner, Tensor):
             return None
         for part in opaque or [_SYSTEM]:
@@ -94,8 +94,8 @@ class ForeignCalls:
             return False
         return type(owner).__module__.partition(".")[0] not in _OF_THE_SYSTEM
 
-    def _defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
-        """Objects go to the call as they are: the step knows nothing of them."""
+    def defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
+        """Make the call after every run. Objects go to the call as they are: the step knows nothing of them."""
         held = {k: _Held(v) for k, v in kwargs.items() if self.is_opaque(v)}
         given = (_Held(value) if self.is_opaque(value) else value for value in args)
         self.observer.defer(partial(_call, function), *given, **{**kwargs, **held})

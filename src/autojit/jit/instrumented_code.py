@@ -19,10 +19,11 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from autojit.jit.code_assembly import OP, UNTOUCHED, Assembler, Instruction, Site, decoded, emit, op_bytes
+from autojit.jit.consumers import Consumers
 
 _VERSION = sys.version_info[:2]
 _NULL_FIRST = _VERSION < (3, 13)  # the stack of a call is (NULL, callable, arguments); later (callable, NULL, ...)
-UNPACKED, DROPPED = 1, 2  # of a call
+UNPACKED, DROPPED, HELD = 1, 2, 4  # of a call
 _EXTRA_STACK = 6  # what the longest inserted sequence needs above the instruction's own operands
 
 
@@ -49,7 +50,13 @@ class Hooks(NamedTuple):
     """(item, container): (container, item)."""
     called: Callable[[Any, int], Any]
     """(callable, *arguments), kind: the same in reverse. Of ``kind``, UNPACKED: (callable, arguments, keywords) as they
-    are unpacked; DROPPED: the result is not used."""
+    are unpacked; DROPPED: the result is not used; HELD: it goes into another call, perhaps as a part of a text."""
+    formatted: Callable[[Any, tuple[int, bool, bool]], Any]
+    """a value, or (value, format), with (conversion, whether there is a format, whether it is held): its text."""
+    joined: Callable[[Any, None], Any]
+    """parts of a text that is held: the text."""
+    operator_held: Callable[[Any, None], Any]
+    """(text, values) of ``%`` whose result is held: the result."""
     set_attribute: Callable[[Any, str], Any]
     """(value, object), name: stores."""
     delete_attribute: Callable[[Any, str], Any]
@@ -79,6 +86,8 @@ class _Writer:
         self._called_at: set[int] = set()
         self.instructions = decoded(code)
         self.targets = {i.target for i in self.instructions}
+        self.consumers = Consumers(self.instructions, self.targets)
+        self.shows_variables = not _SHOWING.isdisjoint(code.co_names)
         kinds = len(code.co_varnames), len(code.co_cellvars), len(code.co_freevars)
         self.first_free = kinds[0] + kinds[1] - len(set(code.co_varnames) & set(code.co_cellvars))
 
@@ -114,8 +123,16 @@ class _Writer:
         make = _SITES.get(instruction.op)
         return UNTOUCHED if make is None else make(self, instruction, place)
 
+    def is_held(self, place: int) -> bool:
+        """Whether what an instruction leaves goes into a call before anything else can look at it."""
+        return not self.shows_variables and self.consumers.are_calls(place)
+
     def name(self, arg: int) -> str:
         return self.code.co_names[arg]
+
+
+_SHOWING = frozenset(("locals", "vars", "dir", "eval", "exec"))
+"""What lets code look at its local variables."""
 
 
 def _as_callable() -> bytes:
@@ -226,15 +243,18 @@ def _truth(w: _Writer, i: Instruction, place: int) -> Site:
 def _binary(w: _Writer, i: Instruction, place: int) -> Site:
     if i.arg == _SUBSCRIPT:
         return Site(w.gathered(2, w.hooks.item), False)
+    if i.arg == _REMAINDER and w.is_held(place):
+        return Site(w.gathered(2, w.hooks.operator_held), False)
     return Site(w.passed_on(2, w.hooks.two))
 
 
-def _subscript_operator() -> int:
-    names = [symbol for _, symbol in opcode._nb_ops]  # type: ignore[attr-defined]
-    return names.index("[]") if "[]" in names else -1
+def _operator(symbol: str) -> int:
+    """The argument of BINARY_OP for an operator, or -1."""
+    names = [known for _, known in opcode._nb_ops]  # type: ignore[attr-defined]
+    return names.index(symbol) if symbol in names else -1
 
 
-_SUBSCRIPT = _subscript_operator()  # of BINARY_OP, from 3.14 on
+_SUBSCRIPT, _REMAINDER = _operator("[]"), _operator("%")  # the first from 3.14 on
 
 
 def _call_shown(w: _Writer, count: int, kind: int) -> bytes:
@@ -277,7 +297,7 @@ def _use_of(w: _Writer, place: int) -> int:
     """DROPPED if the result of the call that is under way is not used: a statement of its own."""
     for k in range(place, len(w.instructions) - 1):
         if w.instructions[k].op in _DONE_CALLS:
-            return DROPPED * (w.instructions[k + 1].op == OP["POP_TOP"])
+            return DROPPED if w.instructions[k + 1].op == OP["POP_TOP"] else HELD * w.is_held(k)
     return 0
 
 
@@ -325,7 +345,8 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         _before("iterated"),
     )
     by_name |= dict.fromkeys(("GET_YIELD_FROM_ITER", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN"), _before("iterated"))
-    by_name |= dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "CONVERT_VALUE"), _format)
+    by_name |= dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"), _format)
+    by_name["BUILD_STRING"] = _join
     if "TO_BOOL" not in OP:
         jumps = (name for name in OP if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name))
         by_name |= dict.fromkeys(jumps, _truth)
@@ -333,9 +354,15 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
 
 
 def _format(w: _Writer, i: Instruction, place: int) -> Site:
-    if opcode.opname[i.op] == "FORMAT_VALUE" and i.arg & 4:  # the format stands above the value
-        return Site(w.passed_on(2, w.hooks.two))
-    return Site(w.call(w.hooks.looked_at))
+    name = opcode.opname[i.op]
+    has_format = name == "FORMAT_WITH_SPEC" or (name == "FORMAT_VALUE" and bool(i.arg & 4))  # above the value
+    conversion = i.arg & 3 if name in ("FORMAT_VALUE", "CONVERT_VALUE") else 0
+    info = (conversion, has_format, w.is_held(place))
+    return Site(w.gathered(2, w.hooks.formatted, info) if has_format else w.call(w.hooks.formatted, info), False)
+
+
+def _join(w: _Writer, i: Instruction, place: int) -> Site:
+    return Site(w.gathered(i.arg, w.hooks.joined), False) if w.is_held(place) else UNTOUCHED
 
 
 _SITES = _sites()
@@ -372,4 +399,4 @@ def is_instrumented(code: CodeType) -> bool:
 _MARK = object()
 
 
-__all__ = ["DROPPED", "UNPACKED", "Hooks", "instrumented", "is_instrumented"]
+__all__ = ["DROPPED", "HELD", "UNPACKED", "Hooks", "instrumented", "is_instrumented"]

@@ -15,7 +15,7 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
@@ -26,7 +26,8 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.source import SourceLocation, here, is_own
 from autojit.jit.guards import same
-from autojit.jit.instrumented_code import DROPPED, UNPACKED
+from autojit.jit.instrumented_code import DROPPED, HELD, UNPACKED
+from autojit.jit.late_values import Late, is_of_step, late
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -121,8 +122,38 @@ class ObservedCalls:
             arguments = [self.contents.iterated(argument) for argument in arguments]
             arguments = [part for a in arguments for part in (a.values() if is_a(a, dict) else _items(a))]
         self._is_dropped = bool(kind & DROPPED)
+        if kind & HELD:
+            instead = self._made_late(function, arguments)
+            if instead is not None:
+                return (instead, *operands[1:])
         instead = self._replacement(function, arguments)
+        if any(type(argument) is Late for argument in operands[1:]) and not self._is_deferring(instead):
+            is_error = is_a(function, type) and issubclass(function, BaseException)
+            arguments = [a.now(is_error) if type(a) is Late else a for a in operands[1:]]
+            return self.called((function, *arguments), kind)
         return operands if instead is None else (instead, *operands[1:])
+
+    def _is_deferring(self, instead: Any) -> bool:
+        return type(instead) is partial and instead.func in (self.defer, self._add, self.foreign.defer)
+
+    def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
+        """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
+        if not any(is_of_step(argument) for argument in arguments):
+            return None
+        is_format = getattr(function, "__name__", "") == "format" and type(getattr(function, "__self__", None)) is str
+        made = None
+        if is_format:
+            made = late(partial(str.format, function.__self__), arguments)
+        elif isinstance(function, Hashable) and function in _TEXT_MAKERS and _has_text(function, arguments[0]):
+            made = late(_TEXT_MAKERS[function], arguments)
+        return None if made is None else lambda *_: made
+
+    def text_of(self, function: Callable[..., Any], arguments: Sequence[Any], is_held: bool) -> Any:
+        """What a function makes of numbers of the step: late where it is held, else of this capture's numbers."""
+        made = late(function, arguments)
+        if made is None:
+            return function(*arguments)
+        return made if is_held else made.now()
 
     def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
@@ -410,10 +441,16 @@ def _name(function: Any) -> str:
     return name if owner is None or is_a(owner, ModuleType) else f"{type(owner).__name__}.{name}"
 
 
+def _has_text(function: Any, value: Any) -> bool:
+    """Whether a function makes a text, or a number for one, of a value; round makes a tensor of one."""
+    return not is_a(value, Tensor) or (function is not round and (function is not float or value.numel() == 1))
+
+
 def _items(value: Any) -> Sequence[Any]:
     return value if is_a(value, list | tuple) else ()
 
 
+_TEXT_MAKERS: dict[Any, Callable[..., Any]] = {str: str, repr: repr, format: format, round: round, float: float}
 _Cached = type(lru_cache(abs))
 _UNBOUND = (type(list.append), type(object.__setattr__))
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from types import BuiltinFunctionType
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from autojit.core.source import relay
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.instrumented_code import Hooks
+from autojit.jit.late_values import Late, formatted, joined
 from autojit.tensor.tensor import Tensor
 
 
@@ -61,6 +63,29 @@ def _looked_at(value: Any, _: Any) -> Any:
     if observer is not None and type(value) not in PLAIN:
         observer.contents.looked_at(value)
     return value
+
+
+def _formatted(operands: Any, info: tuple[int, bool, bool]) -> Any:
+    conversion, has_format, is_held = info
+    value, form = operands if has_format else (operands, "")
+    if type(value) not in PLAIN or type(value) is Tensor:
+        observer = active.observer
+        if observer is not None:
+            observer.contents.looked_at(value)
+            return observer.text_of(formatted, (value, conversion, form), is_held)
+    return formatted(value, conversion, form)
+
+
+def _joined(parts: Any, _: Any) -> Any:
+    return Late(joined, parts) if any(type(part) is Late for part in parts) else "".join(parts)
+
+
+def _operator_held(operands: Any, _: Any) -> Any:
+    right, left = _two(operands, None)
+    observer = active.observer
+    if observer is not None and type(left) is str:
+        return observer.text_of(operator.mod, (left, right), True)
+    return left % right
 
 
 def _two(operands: Any, _: Any) -> Any:
@@ -166,6 +191,9 @@ HOOKS = Hooks(
     item=_item,
     iterated=_iterated,
     looked_at=_looked_at,
+    formatted=_formatted,
+    joined=_joined,
+    operator_held=_operator_held,
     two=_two,
     contains=_contains,
     called=_called,

@@ -1,0 +1,131 @@
+"""Where a value goes that an instruction leaves on the stack, as far as that can be told from the code.
+
+``print(f"{x:.3f}", y)`` leaves a text, which waits on the stack until the call takes it: nothing in between can look at
+it. ``Consumers`` follows a value through a stretch of code without jumps to the instruction that takes it.
+"""
+
+from __future__ import annotations
+
+import opcode
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+
+from autojit.jit.code_assembly import OP, Instruction
+
+_NAME = opcode.opname
+FARTHEST = 64
+"""Instructions that a value is followed through at most."""
+
+
+def _fixed(pops: int, pushes: int) -> Callable[[int], tuple[int, int]]:
+    return lambda arg: (pops, pushes)
+
+
+def _effects() -> dict[int, Callable[[int], tuple[int, int]]]:
+    """What instructions take from the stack and leave there, by their argument; those of calls and texts apart."""
+    by_name: dict[str, Callable[[int], tuple[int, int]]] = {
+        **dict.fromkeys(("NOP", "RESUME", "CACHE", "PRECALL", "KW_NAMES"), _fixed(0, 0)),
+        **dict.fromkeys(("LOAD_CONST", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "LOAD_NAME"), _fixed(0, 1)),
+        **dict.fromkeys(("LOAD_FAST_BORROW", "LOAD_SMALL_INT", "PUSH_NULL", "LOAD_CLOSURE"), _fixed(0, 1)),
+        "LOAD_FAST_LOAD_FAST": _fixed(0, 2),
+        "LOAD_FAST_BORROW_LOAD_FAST_BORROW": _fixed(0, 2),
+        "LOAD_GLOBAL": lambda arg: (0, 1 + (arg & 1)),
+        "LOAD_METHOD": _fixed(1, 2),
+        "LOAD_ATTR": lambda arg: (1, 1 + (arg & 1 if _HAS_METHODS else 0)),
+        **dict.fromkeys(("BINARY_OP", "COMPARE_OP", "BINARY_SUBSCR", "IS_OP", "CONTAINS_OP"), _fixed(2, 1)),
+        **dict.fromkeys(("UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT", "TO_BOOL"), _fixed(1, 1)),
+        "BINARY_SLICE": _fixed(3, 1),
+        "BUILD_SLICE": lambda arg: (arg, 1),
+        "BUILD_TUPLE": lambda arg: (arg, 1),
+        "BUILD_LIST": lambda arg: (arg, 1),
+        "BUILD_STRING": lambda arg: (arg, 1),
+        "FORMAT_VALUE": lambda arg: (2 if arg & 4 else 1, 1),
+        "FORMAT_SIMPLE": _fixed(1, 1),
+        "CONVERT_VALUE": _fixed(1, 1),
+        "FORMAT_WITH_SPEC": _fixed(2, 1),
+        "STORE_FAST": _fixed(1, 0),
+        "POP_TOP": _fixed(1, 0),
+        "CALL": lambda arg: (arg + 2, 1),
+        "CALL_KW": lambda arg: (arg + 3, 1),
+    }
+    return {OP[name]: effect for name, effect in by_name.items() if name in OP}
+
+
+_HAS_METHODS = "LOAD_METHOD" not in OP or OP["LOAD_METHOD"] > 255
+_EFFECTS = _effects()
+
+
+class Consumers:
+    """Follows values through the instructions of one code object; ``targets`` are the places that jumps lead to."""
+
+    def __init__(self, instructions: Sequence[Instruction], targets: AbstractSet[int]) -> None:
+        self.instructions = instructions
+        self.targets = targets
+        self._variables: dict[int, bool] = {}  # whether all that is done with a local variable is to pass it to calls
+
+    def of(self, place: int, above: int = 0) -> tuple[int, int] | None:
+        """(place of the instruction that takes what the one at ``place`` leaves, how many things lie above it then).
+
+        ``above``: how many things it leaves above it. None where that hangs on the course of the program, or is an
+        instruction that is not followed.
+        """
+        for k in range(place + 1, min(place + FARTHEST, len(self.instructions))):
+            instruction = self.instructions[k]
+            effect = _EFFECTS.get(instruction.op)
+            if effect is None or instruction.start in self.targets:
+                return None
+            pops, pushes = effect(instruction.arg)
+            if pops > above:
+                return k, above
+            above += pushes - pops
+        return None
+
+    def are_calls(self, place: int, above: int = 0) -> bool:
+        """Whether what an instruction leaves becomes an argument of calls alone, perhaps as a part of a text.
+
+        It may wait in a local variable until then.
+        """
+        found = self.of(place, above)
+        if found is None:
+            return False
+        k, above = found
+        name, arg = _NAME[self.instructions[k].op], self.instructions[k].arg
+        if name in _TEXTS:
+            form_is_above = name == "FORMAT_WITH_SPEC" or (name == "FORMAT_VALUE" and bool(arg & 4))
+            is_part = name == "BUILD_STRING" or above == int(form_is_above)
+            return is_part and self.are_calls(k)
+        if name == "STORE_FAST":
+            return self._waits(arg)
+        return above < arg if name == "CALL" else name == "CALL_KW" and 0 < above <= arg
+
+    def _waits(self, variable: int) -> bool:
+        known = self._variables.get(variable)
+        if known is None:
+            self._variables[variable] = True  # a text that goes into itself goes where it goes
+            known = all(self._only_waits(k, variable) for k in range(len(self.instructions)))
+            if not known:  # what was found while it was taken for one that waits is to be found anew
+                self._variables = {v: k for v, k in self._variables.items() if not k}
+            self._variables[variable] = known
+        return known
+
+    def _only_waits(self, place: int, variable: int) -> bool:
+        """Whether an instruction does nothing with a variable but pass it to calls."""
+        name, arg = _NAME[self.instructions[place].op], self.instructions[place].arg
+        if name in _PAIRS:
+            pair = arg >> 4, arg & 15
+            if variable not in pair:
+                return True
+            return name.startswith("LOAD") and self.are_calls(place, int(pair[0] == variable))
+        if arg != variable or name not in _LOADS:
+            return arg != variable or name not in _ELSEWHERE
+        return self.are_calls(place)
+
+
+_LOADS = frozenset(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"))
+_PAIRS = frozenset((
+    "LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST",
+))  # fmt: skip
+_ELSEWHERE = frozenset(("LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE", "STORE_FAST_MAYBE_NULL"))
+_TEXTS = frozenset(("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"))
+
+__all__ = ["Consumers"]
