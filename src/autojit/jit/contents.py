@@ -271,10 +271,13 @@ class Contents:
             change()
             self.observer.note_write(Location(name, container, key), before)
         elif is_a(container, list) and is_a(key, int) and 0 <= operator.index(key) < len(container):
-            length, before = len(container), container[key]
+            held, before = _snapshot(container, frozenset()), container[key]
             change()
-            if len(container) == length:
+            if len(container) == len(held):
                 self.observer.note_write(Location(name, container, operator.index(key)), before)
+            else:  # deleted: all behind it have other places
+                self._before.setdefault(id(container), (container, held))
+                self.refilled.add(id(container))
         else:
             self.keep(container)
             change()

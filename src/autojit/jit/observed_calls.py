@@ -14,6 +14,7 @@ import random
 import sys
 import time
 import weakref
+from abc import ABCMeta, get_cache_token
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
@@ -267,6 +268,7 @@ class ObservedCalls:
         if id(owner) in self.outside and function.__name__ in ("__next__", "send"):
             return self._hidden(function)
         if is_a(owner, ContextVar) and id(owner) in self.outside and function.__name__ == "get":
+            self.foreign.refuse_if_changed(owner)
             name = f"{self.name_of(owner)}.get()"
             self.note(owner, "get", name, lambda: owner.get(None), owner.get(None))
             return lambda *default: self.enter(owner.get(*default))
@@ -288,10 +290,18 @@ class ObservedCalls:
                 {"at": here()},
                 "read it outside the step and pass what was read as an argument",
             )
+        elif function is isinstance or function is issubclass:
+            self._ask_for_class(arguments)
         elif function not in _HARMLESS:
             self._walk(function, arguments)
             self._escape(arguments)
         return None
+
+    def _ask_for_class(self, arguments: Sequence[Any]) -> None:
+        """``isinstance``: abstract classes have members by registration too."""
+        asked = arguments[-1] if is_a(arguments[-1], tuple) else arguments[-1:]
+        if any(is_a(cls, ABCMeta) and is_user_class(cls) for cls in asked):
+            self.note(ABCMeta, "token", "classes registered", get_cache_token, get_cache_token())
 
     def _walk(self, function: Any, arguments: Sequence[Any]) -> None:
         """Builtins walk what they are given: an iterator from outside is refused."""
@@ -465,4 +475,4 @@ _CHANGING = frozenset(
     )
 )  # fmt: skip
 _SHALLOW = frozenset(("items", "keys", "values", "copy", "__iter__", "__contains__"))
-_HARMLESS = frozenset((isinstance, issubclass, callable, id, locals, abs, hash))
+_HARMLESS = frozenset((callable, id, locals, abs, hash))
