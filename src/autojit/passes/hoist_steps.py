@@ -277,7 +277,7 @@ class _Hoisting:
             isinstance(node.op, Permute | Reshape) and node.inputs[0] in made_by
         ):  # the sum of views is a view of the sum
             return bind(node.op, self._total(node.inputs[0], late))
-        if node.op.name == "matmul" and share.type.ndim == 2 and all(v.type.ndim == 2 for v in node.inputs):
+        if node.op.name == "matmul" and share.type.ndim == 2:
             return matmul(self._rows_as_columns(node.inputs[0], late, made_by), self._rows(node.inputs[1], late))
         if isinstance(node.op, Sum):
             axes = (0, *(axis + 1 for axis in node.op.axes))

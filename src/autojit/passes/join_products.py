@@ -90,9 +90,7 @@ class _Joiner:
 
     def _product(self, value: Value) -> Node | None:
         node = self.made_by.get(value)
-        if node is None or not isinstance(node.op, Matmul) or value.type.ndim != 2:
-            return None
-        return node if all(x.type.ndim == 2 for x in node.inputs) else None
+        return node if node is not None and isinstance(node.op, Matmul) and value.type.ndim == 2 else None
 
     def _source(self, value: Value) -> tuple[Value, bool]:
         """What an operand is the transpose of, and that it is one; or itself."""
