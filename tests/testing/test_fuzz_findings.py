@@ -9,7 +9,7 @@ from autojit.testing.fuzz.showing import report
 from autojit.testing.fuzz.verdicts import judge
 
 HEAD = """
-import array, collections, contextvars, types
+import array, collections, contextvars, functools, types
 import numpy as np
 import autojit as aj
 from autojit import nn
@@ -309,6 +309,74 @@ FOUND = {
 """,
     "a reduction over an axis of extent 1 (seed 200560)": """
     see.call(jit(lambda x: (x * 1).unsqueeze(-1).softmax(-1) * 1), sample(1, 3, 4))
+""",
+    "a remembered result is forgotten and computed anew (seed 200651)": """
+    scale = [2.0]
+    @functools.lru_cache
+    def cached(n):
+        return n * scale[0]
+    step = jit(lambda x: x * cached(2))
+    see.call(step, sample(1, 3))
+    see.call(step, sample(1, 4))
+    scale[0] = 0.5
+    see.call(step, sample(1, 4))
+    cached.cache_clear()
+    see.call(step, sample(1, 3))
+    see.call(step, sample(1, 4))
+""",
+    "results of control flow lie as in eager mode (seeds 300195, 200648)": """
+    @jit
+    def step(x):
+        t = x * 1
+        a = aj.cond(t.sum() > 0, lambda z: z.tanh() * 0.5, lambda z: z.abs() * 1.0, (t,))
+        b = aj.while_loop(lambda i, z: i < 3, lambda i, z: (i + 1, (z * 0.5).sin()), (aj.tensor(0), t))[1]
+        c = aj.scan(lambda c, z: (c * 0.5, c.sum()), t, aj.zeros(3))
+        return a, b, c
+    see.call(step, sample(1, 5, 4).T)
+    see.call(step, sample(1, 4, 5))
+""",
+    "a scan of one step (seed 30119)": """
+    w = sample(1, 1, 4).requires_grad_()
+    step = jit(lambda x: aj.scan(lambda c, z: (c + z, c.sin()), x, w))
+    see.call(step, sample(1, 4))
+""",
+    "a module of the library gets another forward (seeds 200890, 200911)": """
+    net = filled(nn.LayerNorm(4), 5)
+    step = jit(lambda x: net(x))
+    see.call(step, sample(1, 3, 4))
+    net.forward = lambda z: z * 3.0
+    see.call(step, sample(1, 3, 4))
+    del net.forward
+    see.call(step, sample(1, 3, 4))
+""",
+    "where an argument begins in its storage (seed 302021)": """
+    base = sample(1, 16, 4)
+    step = jit(lambda x: x.clone() if x.storage_offset() > 4 else x ** 3)
+    see.call(step, base[1:6])
+    see.call(step, base[2:7])
+    see.call(step, base[2:7].clone())
+""",
+    "a view of a detached argument (seed 302054)": """
+    @jit
+    def step(x):
+        t = x.detach()
+        return t.view(*t.shape), t[1:]
+    see.call(step, sample(1, 6, 4)[::2])
+""",
+    "a printed result shows the name of its node (seed 302087)": """
+    w = sample(1, 3).requires_grad_()
+    inner = jit(lambda x: (w * x).tanh())
+    @jit
+    def step(x):
+        print(inner(x).sum())
+    see.call(step, sample(1, 3))
+    see.call(step, sample(2, 3))
+""",
+    "a gradient through a compiled step is expanded (seed 302244)": """
+    w = sample(1, 4, 4).requires_grad_()
+    step = jit(lambda x: (x, w.sum(0)))
+    x = sample(1, 3)
+    see.grads(see.call(step, x), w, order=1)
 """,
 }
 

@@ -30,10 +30,12 @@ from autojit.jit.trace import StateEntry, Trace
 from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.inplace import replace
+from autojit.tensor.memory import laid_out
+from autojit.tensor.memory_orders import order_of
 from autojit.tensor.recording import edge_of, symbolic_node, wants_grad
 from autojit.tensor.state import Layer, below, carry, grad_mode, holders, set_layers, set_trace, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, alias, lent_gradient, type_of, wrap_value
+from autojit.tensor.tensor import Tensor, alias, layout_of, lent_gradient, type_of, wrap_value
 from autojit.tensor.view_history import ViewChain
 
 
@@ -174,6 +176,10 @@ class BodyLayer(Layer):
         if isinstance(t._array, np.ndarray) and not wants and not self._has_part(t):
             return t  # its memory is lifted
         made = wrap_value(self.trace.builder.input(kind))
+        if t._array is None:
+            with self.outside():
+                layout = layout_of(t)
+            self.trace.set_order(made._value, layout)  # type: ignore[arg-type]
         made._requires_grad = wants
         self.inner[id(t)] = (t, made)
         return made
@@ -326,6 +332,23 @@ class Body:
         self.inputs.append((value, leaf))
         made._requires_grad, made._grad_fn = True, symbolic_node(ViewChain(()), [edge_of(leaf)], [kind])
         return made
+
+    def stand_in(self, given: Tensor) -> Tensor:
+        """A new input for a tensor from outside, which lies in memory as that."""
+        made = self.input(type_of(given))
+        with self.layer.outside():
+            layout = layout_of(given)
+        assert made._value is not None
+        self.trace.set_order(made._value, layout)
+        return made
+
+    def kept_order(self, given: Tensor, new: Tensor, result: Tensor) -> Tensor:
+        """The ``result`` for a carry that was ``given`` and is ``new`` after a step lies as both, if they agree."""
+        before = order_of(layout_of(given))
+        with self.entered():
+            after = order_of(layout_of(new))
+        is_kept = before == after and before is not None and before[:1] != ("strides",)
+        return laid_out(result, before) if is_kept and before is not None else result
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Run the function; what it did to memory outside is taken back."""

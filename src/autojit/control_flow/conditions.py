@@ -15,8 +15,10 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.ops.control_flow import Cond, as_tuple
 from autojit.tensor import Tensor
 from autojit.tensor.dispatch import apply
+from autojit.tensor.memory import laid_out
+from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import holders, state
-from autojit.tensor.tensor import type_of
+from autojit.tensor.tensor import layout_of, type_of
 
 
 def is_open(t: Any) -> bool:
@@ -82,6 +84,7 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
     (leaves, tree), (others, other_tree) = found
     check_same_tree("cond: the result of false_fn", other_tree, tree, "that of true_fn")
     places = _tensors(tree, leaves, others)
+    orders: list[Any] = []
     for k, name in places:
         pair = []
         for body, mine in zip(branches, (leaves, others), strict=True):
@@ -90,6 +93,7 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
         check_same_type(f"cond: {name} of false_fn", pair[1], pair[0], "that of true_fn")
         for body, t in zip(branches, pair, strict=True):
             body.output(t)
+        orders.append(_common_order(branches, pair))
     operand_tensors, graphs, written = _joined(branches)
     wants = [_wants(branches, operand_tensors, k) for k in range(len(places))]
     op = Cond(*graphs)
@@ -101,9 +105,19 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
         start += len(body.inputs)
     write_back(written, results[len(places) :])
     merged = list(leaves)
-    for (k, _), y in zip(places, results, strict=False):
-        merged[k] = y
+    for (k, _), y, order in zip(places, results, orders, strict=False):
+        merged[k] = y if order is None else laid_out(y, order)
     return tree.unflatten(merged)
+
+
+def _common_order(branches: Sequence[Body], pair: Sequence[Tensor]) -> Any:
+    """How a result lies in memory, whichever branch makes it; None where it depends on that, or in row-major order."""
+    found = []
+    for body, t in zip(branches, pair, strict=True):
+        with body.entered():
+            found.append(order_of(layout_of(t)))
+    first, second = found
+    return first if first == second and first is not None and first[:1] != ("strides",) else None
 
 
 def _wants(branches: Sequence[Body], operands: Sequence[Tensor], result: int) -> bool:

@@ -107,7 +107,7 @@ class _WhileCapture:
         go = self._truth(self.cond_fn(*self.tree.unflatten(self.given)))
         body = Body("while_loop: body_fn")
         with body.entered():
-            carried = [body.input(type_of(t)) for t in self.given]
+            carried = [body.stand_in(t) for t in self.given]
         more, new = body.call(self._step, carried)
         for t in (more, *new):
             body.output(t)
@@ -123,7 +123,8 @@ class _WhileCapture:
         forget_history(results[: 1 + first], wants)
         body.check_changes([*wants[1:], *map(takes_grad, read)])
         write_back(body.written, results[1 + first :])
-        return self.tree.unflatten(results[1 : 1 + first])
+        triples = zip(self.given, new, results[1 : 1 + first], strict=True)
+        return self.tree.unflatten([body.kept_order(*triple) for triple in triples])
 
     def _step(self, *carried: Tensor) -> tuple[Tensor, list[Tensor]]:
         found, found_tree = flatten(_as_carried(self.body_fn(*self.tree.unflatten(carried))))
@@ -275,7 +276,7 @@ class _Scan:
         """The loop as one op."""
         body = Body("scan: combine_fn")
         with body.entered():
-            inner = [body.input(type_of(t)) for t in carried]
+            inner = [body.stand_in(t) for t in carried]
             slices = [body.input(type_of(x).drop((0,))) for x in stacks]
         new, results = body.call(self.step, (inner, slices))
         assert self.y_tree is not None
@@ -306,7 +307,8 @@ class _Scan:
         leaves: list[Any] = [None] * len(results)
         for k, y in zip(places, found[first + changed :], strict=True):
             leaves[k] = y
-        return self.tree.unflatten(found[:first]), self.y_tree.unflatten(leaves)
+        kept = [body.kept_order(*triple) for triple in zip(carried, new, found[:first], strict=True)]
+        return self.tree.unflatten(kept), self.y_tree.unflatten(leaves)
 
 
 def _stacked(column: Sequence[Any], name: str) -> Any:

@@ -93,6 +93,10 @@ class Trace(Protocol):
         """An array that stands for the memory of a traced storage, always the same one."""
         ...
 
+    def offset_of(self, storage: Any) -> int:
+        """Where in the caller's storage a traced storage begins, in elements."""
+        ...
+
     def keep_order(self, before: Any, value: Any, is_own: bool) -> Any:
         """The value of memory that held ``before`` and gets the numbers of ``value``."""
         ...

@@ -165,6 +165,10 @@ class Op:
         """What users know the op by."""
         return self.name
 
+    def node_name(self, number: int) -> str | None:
+        """What a result shows as the name of its node in the history, if that is not the op's."""
+        return None
+
     def parameters(self) -> tuple[tuple[str, object], ...]:
         """The static parameters as (name, value) pairs."""
         return tuple((name, getattr(self, name)) for name in self.__match_args__)

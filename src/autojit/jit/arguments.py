@@ -29,6 +29,7 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.functions_elementwise import add
 from autojit.tensor.gradients import hook_keys
+from autojit.tensor.memory import storage_offset
 from autojit.tensor.node import ZERO, LeafHooks, Node
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.storage import INFERENCE_VIEW
@@ -144,7 +145,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
     kind = type_of(leaf) if shape is None else type_of(leaf).with_shape(shape)
     value = trace.builder.input(kind)
     trace.known[value] = leaf._array
-    trace.give(value, leaf._array)
+    trace.give(value, leaf._array, storage_offset(leaf))
     shell = wrap_value(value)
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)

@@ -29,7 +29,7 @@ from autojit.tensor.dispatch import value_of
 from autojit.tensor.node import ZERO
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
-from autojit.tensor.tensor import Tensor, wrap_value
+from autojit.tensor.tensor import Tensor, layout_of, wrap_value
 from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
 
@@ -46,6 +46,7 @@ class CompiledCall(GraphOp):
         first: the number of the trace's node from which on the call's own were recorded.
     """
 
+    keeps_order = True  # it lays out its results itself
     reads_operands = True  # the adjoint is recorded when it is first asked for: recording runs the user's backward
 
     def __init__(
@@ -69,9 +70,18 @@ class CompiledCall(GraphOp):
         self._adjoint_call: CompiledCall | None = None
         self._adjoints_of_some: dict[tuple[int, ...], CompiledCall] = {}
         self._tangents: Op | None = None
+        self._expanded: list[tuple[int, ...]] = []  # by output, axes along which eager mode would show it expanded
 
     def eager(self, *arrays: Any) -> Any:
-        return self._run([*arrays, *(e.storage.array for e in self.extra)])
+        found = self._run([*arrays, *(e.storage.array for e in self.extra)])
+        if not self._expanded:
+            return found
+        results = found if self.n_outputs > 1 else (found,)
+        return self._one_or_all(_as_expanded(a, axes) for a, axes in zip(results, self._expanded, strict=True))
+
+    def node_name(self, number: int) -> str | None:
+        t = self._outputs[number][1]
+        return None if t is None or t._grad_fn is None else t._grad_fn.name_of(t._output_nr)
 
     # -- derivatives
 
@@ -146,7 +156,10 @@ class CompiledCall(GraphOp):
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             made = [(value_of(g), g if has_history(g) else None) for g in grads]
-        return CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
+            expanded = [_expanded_axes(layout_of(g)) for g in grads]
+        call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
+        call._expanded = expanded if any(expanded) else []
+        return call
 
     def culprit(self, primals: Sequence[Tensor], bars: Sequence[Any]) -> tuple[HistoryNode, int] | None:
         """The node of the captured function, and its output, where the backward pass for these values has its first
@@ -180,6 +193,22 @@ class CompiledCall(GraphOp):
         sizes = [a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
         examples = (a.spec.drop((0,)) if flag else a.spec for a, flag in zip(args, batched, strict=True))
         return bind(GraphCall(vmap(self.closed(examples), batched, sizes[0])), *args)
+
+
+def _expanded_axes(layout: Any) -> tuple[int, ...]:
+    """The axes without a step in memory, of an array that has no gaps else."""
+    axes = tuple(
+        [k for k, (step, n) in enumerate(zip(layout.strides, layout.shape, strict=True)) if not step and n > 1]
+    )
+    first = layout[tuple([slice(0, 1) if k in axes else slice(None) for k in range(layout.ndim)])]
+    return axes if first.flags.c_contiguous else ()
+
+
+def _as_expanded(array: Any, axes: tuple[int, ...]) -> Any:
+    if not axes:
+        return array
+    first = array[tuple([slice(0, 1) if k in axes else slice(None) for k in range(array.ndim)])]
+    return np.broadcast_to(first.copy(), array.shape)
 
 
 @contextmanager

@@ -463,6 +463,8 @@ def why_not_native(step: CompiledStep) -> str | None:
         return "it replaces tensors, gradients or histories that the caller sees"
     if _counts_results(step):
         return "sizes of its results are counted"
+    if step.trace.offsets_asked:
+        return "it asks where arguments begin in their storage"
     if segment.copies_in or segment.copies_out:
         return "state is not in contiguous memory"
     if step.compiled.lowered.fallbacks:

@@ -181,9 +181,7 @@ class ObservedCalls:
                 self._escape(arguments)
             return None
         if kind is _Cached and id(function) in self.outside:
-            self.late(
-                function, "cached", f"what {function.__name__} has cached", lambda: function.cache_info().currsize
-            )
+            return partial(self._cached, function)
         if is_a(function, weakref.ref):
             return lambda: self.enter(function())
         if kind is MethodWrapperType:
@@ -335,6 +333,18 @@ class ObservedCalls:
     def _escape(self, arguments: Sequence[Any]) -> None:
         for argument in arguments:
             self.contents.escape(argument)
+
+    def _cached(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """A function that remembers its results: each is guarded, for it may be forgotten and computed anew."""
+        self._escape([*args, *kwargs.values()])
+        found = function(*args, **kwargs)
+        name = f"what {function.__name__} has cached"
+        if any(is_a(value, Tensor) and value._array is None for value in flatten((args, kwargs, found))[0]):
+            self.late(function, "cached", name, lambda: function.cache_info().currsize)
+        else:
+            self.note(function, (args, *kwargs.items()), name, lambda: function(*args, **kwargs), found)
+            self.enter(found, name)
+        return found
 
     # -- builtins
 

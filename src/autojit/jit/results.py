@@ -152,6 +152,9 @@ class Results:
             base, made = view.base, view.creation
             if id(base) in self._shells and arguments[self._shells[id(base)]].kind == "tensor":
                 return Place("argument", self._shells[id(base)], chain=relative_chain(leaf), creation=made)
+            behind = None if base._requires_grad else self._argument_behind(base, arguments)
+            if behind is not None:
+                return replace(behind, chain=(*behind.chain, *relative_chain(leaf)), creation=made)
             if base._array is not None:
                 return Place("constant", what=base, chain=view.chain, creation=made)
             if self._roots.get(id(base), 0) > 1 or self._has_gaps(leaf):

@@ -33,7 +33,7 @@ from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapp
 from autojit.jit.trace import Split, Trace
 from autojit.ops.shape import Permute
 from autojit.tensor.inplace import check_writable, rebase
-from autojit.tensor.memory import laid_out
+from autojit.tensor.memory import laid_out, storage_offset
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.saved import accumulator_of
@@ -103,14 +103,16 @@ class Capture:
 
     def other_order(self, leaves: Sequence[Any]) -> str | None:
         """Which argument lies in memory in another way than the capture depends on, or None."""
-        relied_on = self.trace.relied_on
-        if not relied_on:
+        relied_on, offsets = self.trace.relied_on, self.trace.offsets_asked
+        if not relied_on and not offsets:
             return None
         for leaf, given in zip(self.arguments, leaves, strict=True):
             if leaf.value in relied_on:
                 order = order_of(given._array if isinstance(given, Tensor) else given)
                 if order != relied_on[leaf.value]:
                     return f"argument {leaf.value.type}: strides changed, on which the step depends"
+            if leaf.value in offsets and isinstance(given, Tensor) and storage_offset(given) != offsets[leaf.value]:
+                return f"argument {leaf.value.type}: where it begins in its storage changed, which the step asks"
             if leaf.grad_value in relied_on and order_of(given._grad._array) != relied_on[leaf.grad_value]:
                 return f".grad of an argument {leaf.grad_value.type}: strides changed, on which the step depends"
         return None

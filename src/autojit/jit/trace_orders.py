@@ -32,6 +32,8 @@ class TraceOrders:
         self.orders: dict[Value, Any] = {}  # stand-ins; None: row-major
         self.given: dict[Value, Any] = {}  # of arguments: their arrays' (shape, strides, dtype) in this call
         self.relied_on: dict[Value, Order] = {}  # arguments and state whose order the capture depends on
+        self._offsets: dict[Value, int] = {}
+        self.offsets_asked: dict[Value, int] = {}  # those of arguments that the capture depends on
         self._memory: dict[int, tuple[Storage, Any]] = {}  # by id of a traced storage: what stands for its memory
 
     if TYPE_CHECKING:
@@ -39,9 +41,17 @@ class TraceOrders:
         def apply(self, op: Op, values: Sequence[Value]) -> tuple[Value, ...]: ...
         def _index(self) -> None: ...
 
-    def give(self, value: Value, array: Any) -> None:
-        """An argument's value lies as this array."""
+    def give(self, value: Value, array: Any, offset: int = 0) -> None:
+        """An argument's value lies as this array, ``offset`` elements behind the beginning of its storage."""
         self.given[value] = array.shape, array.strides, array.dtype
+        self._offsets[value] = offset
+
+    def offset_of(self, storage: Storage) -> int:
+        """Where an argument begins in the storage that it has outside; the step holds for such arguments."""
+        offset = self._offsets.get(storage.value) if storage.value is not None else None
+        if offset is not None and storage.value is not None:
+            self.offsets_asked[storage.value] = offset
+        return offset or 0
 
     def order_of(self, value: Value) -> Any:
         """A stand-in for a value: an array that lies as it does in eager mode; None for row-major order."""

@@ -135,16 +135,18 @@ def _address(array: NDArray[Any]) -> int:
 def storage_offset(self: Tensor) -> int:
     """Where the first element lies in the storage, in elements."""
     storage = self._storage
-    if storage is None:
+    if storage is None and (self._array is not None or state.trace is None):
         return 0
+    storage = storage_of(self)
+    before = 0 if state.trace is None or storage.array is not None else state.trace.offset_of(storage)
     if self._array is not None and storage.array is not None:
         return (_address(self._array) - _address(storage.array)) // int(self._array.itemsize)
     if self._view is None:
-        return 0
+        return before
     root = np.empty(storage.value.type.shape, np.bool_) if storage.value is not None else storage.array
     assert root is not None
     seen = seen_through(root, storage_chain(self))
-    return (_address(seen) - _address(root)) // int(root.itemsize)
+    return before + (_address(seen) - _address(root)) // int(root.itemsize)
 
 
 def _concrete(t: Tensor) -> NDArray[Any]:

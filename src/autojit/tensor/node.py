@@ -160,6 +160,10 @@ class Node:
         name = type(self).__name__
         return f"torch::autograd::{name}" if name in ("CopyBackwards", "CopySlices") else name
 
+    def name_of(self, number: int) -> str:
+        """What a tensor shows that is one of its outputs: of a compiled call, the node that eager mode would show."""
+        return self.name()
+
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """Per input, the node that made it and which of its outputs it is; ``(None, 0)`` where no gradient flows."""

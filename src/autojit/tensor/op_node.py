@@ -87,6 +87,9 @@ class OpNode(Node):
             self.check_not_detached(entry, place)
         return entry
 
+    def name_of(self, number: int) -> str:
+        return self.op.node_name(number) or self.name()
+
     def check_not_detached(self, t: Tensor, place: int) -> None:
         """Raise torch's error for a saved operand without history if it had one when it was saved."""
         edge = self.edges[place]

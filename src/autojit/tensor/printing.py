@@ -160,7 +160,7 @@ def _history(t: Tensor) -> str:
         return "grad_fn=<Invalid>"  # a view that may not be used since its memory has changed
     if not is_recorded:
         return ""
-    return "requires_grad=True" if t._grad_fn is None else f"grad_fn=<{t._grad_fn.name()}>"
+    return "requires_grad=True" if t._grad_fn is None else f"grad_fn=<{t._grad_fn.name_of(t._output_nr)}>"
 
 
 def _joined(text: str, suffixes: list[str]) -> str:

@@ -243,6 +243,8 @@ class Body:
         x = self.pick()
         reads = self.read_number() if self.rng.random() < 0.4 else self.constant()
         a, b = (self.fill(self.rng.choice(tables.SAME[:20]), "z") for _ in range(2))
+        if "detach" in a + b:  # whether the result requires gradients: eagerly that of the branch, compiled of either
+            a, b = f"({a} + z * 0)", f"({b} + z * 0)"
         kind = self.rng.randrange(3)
         if kind == 0:
             self.made(
@@ -264,6 +266,8 @@ class Body:
         """A function transform of a small function that reads the environment."""
         x = self.pick()
         reads = self.read_number() if self.rng.random() < 0.6 else self.constant()
+        if "random" in reads:  # a checkpoint draws once more in backward, eagerly
+            reads = self.constant()
         inner = f"lambda z: ({self.fill(self.rng.choice(tables.SAME[:12]), 'z')} * {reads}).pow(2)"
         total = f"{inner}.sum()"
         choices = [
