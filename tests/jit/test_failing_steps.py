@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -154,6 +155,36 @@ def test_a_step_that_finds_no_memory_changes_nothing(what: str, monkeypatch: pyt
     monkeypatch.undo()
     step(x, many)
     assert not np.array_equal(seen.numpy(), np.frombuffer(before[0][0], np.float32))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers on this system")
+def test_a_signal_in_a_loop_comes_before_any_state_is_written() -> None:
+    state = aj.ones(3)
+
+    @aj.jit
+    def step(rounds: Any) -> Any:
+        state.add_(1)
+        _, x = while_loop(lambda k, x: k < rounds, lambda k, x: (k + 1, x.sin() + 1), (aj.zeros(()).long(), state))
+        state.copy_(x)
+        return x.sum()
+
+    for _ in range(WARM):
+        step(aj.tensor(3))
+    before = facts(state)
+
+    def ring(number: int, frame: Any) -> None:
+        raise TimeoutError
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(TimeoutError):
+            step(aj.tensor(1 << 60))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    assert facts(state) == before
+    step(aj.tensor(3))
 
 
 def test_updates_of_what_nothing_depends_on_are_not_copied() -> None:

@@ -124,8 +124,9 @@ def _matmul_object(short: str) -> LoadedObject:
 
 @once
 def _control_object() -> LoadedObject:
+    watch_signals()  # loops of unknown length ask for them
     content = default_cache().object(control_ir(), cached_host_target(), opt_level=1, pass_level=0)
-    return load(content, {"aj_step": plan_object().address("aj_step")})
+    return load(content, {name: plan_object().address(name) for name in ("aj_step", "aj_poll")})
 
 
 @once

@@ -20,7 +20,7 @@ FIRST_STEPS = 16
 class GrowingTape:
     """The memory of one loop's tape. It keeps its size from call to call, as an arena does.
 
-    Native code calls `_make_room` also to let Python handle signals; the word it counts up tells that it has returned.
+    Native code calls `_make_room`; the word it counts up tells that no signal has come in its place.
     """
 
     def __init__(self, record_bytes: int, failures: Failures) -> None:

@@ -22,7 +22,7 @@ the last one of a known number unless it is 0, else ``even`` or ``odd`` by the s
 is (1, tape, offset in the record, 0, 0, 0). After the loop, last values are copied from where the entry points.
 
 A tape is (address, capacity in steps, bytes per step, function, word): ``function(tape, steps, 0)`` makes room for so
-many steps and gives signals a chance; it changes the word, unless something was raised in its place.
+many steps; it changes the word, unless a signal came on the way and something was raised in its place.
 """
 
 from __future__ import annotations
@@ -79,8 +79,14 @@ watch:
   %is.full = and i1 %is.full0, %keeps
   %low = and i64 %k, {POLL_STEPS - 1}
   %is.due = icmp eq i64 %low, {POLL_STEPS - 1}
-  %asks = or i1 %is.full, %is.due
-  br i1 %asks, label %ask, label %aim
+  br i1 %is.full, label %ask, label %unless.due
+unless.due:
+  br i1 %is.due, label %poll, label %aim
+poll:
+  call void @aj_poll(ptr %error, i64 1)
+  %signalled = load i64, ptr %error
+  %goes.on = icmp eq i64 %signalled, 0
+  br i1 %goes.on, label %aim, label %failed
 ask:
   %wanted = add i64 %k, 1
   %is.fine = call i1 @aj_make_room(ptr %tape, i64 %wanted, ptr %error)
@@ -209,6 +215,7 @@ def control_ir() -> str:
     """The whole module."""
     return f"""
 declare void @aj_step(ptr)
+declare void @aj_poll(ptr, i64)
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal i1 @aj_make_room(ptr %tape, i64 %steps, ptr %error) {{

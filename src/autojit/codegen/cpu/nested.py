@@ -35,6 +35,7 @@ Kept = tuple[Word, int, list[tuple[Tape, int]]]
 
 ZERO = Immediate(0)
 STEP_NS = 30.0  # of the loop itself
+UNKNOWN_STEPS = 2000.0  # what an unknown number counts as: so many that other Python threads may run meanwhile
 
 
 def nested_entries(kernel: NestedKernel, lower: Lower, kept: dict[int, Kept]) -> list[Entry]:
@@ -169,7 +170,7 @@ def _sweep(kernel: NestedKernel, op: WhileLoop, sweep: Sweep, plan: LoweredStep,
     read += [_fixed(x) for x in constants]
     written += [_on_tape(*place) for place in places]
     head = (steps, Immediate(int(is_open)), Immediate(int(sweep.reverse)), tape)
-    return _loop_entry(plan, [*read, *written], finals, head, "while_loop", 10.0)
+    return _loop_entry(plan, [*read, *written], finals, head, "while_loop", UNKNOWN_STEPS)
 
 
 def _on_tape(tape: Tape, place: int) -> Row:

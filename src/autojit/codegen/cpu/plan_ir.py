@@ -51,7 +51,7 @@ declare i32 @clock_gettime(i32, ptr)
 @aj_poll_ticks = internal global i64 0
 
 ; Let Python handle signals if it has not for a tenth of a second.
-define internal void @aj_poll(ptr %error, i64 %mode) noinline nounwind {
+define void @aj_poll(ptr %error, i64 %mode) noinline nounwind {
 entry:
   %time = alloca [2 x i64], align 8
   %signals = load atomic ptr, ptr @aj_signals_at monotonic, align 8
