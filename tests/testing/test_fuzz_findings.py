@@ -378,6 +378,19 @@ FOUND = {
     x = sample(1, 3)
     see.grads(see.call(step, x), w, order=1)
 """,
+    "a result of what was changed in place keeps no other from its derivative (seed 400254)": """
+    w = sample(1, 4).requires_grad_()
+    @jit
+    def step(x):
+        y = w * x
+        z = (y * y).sum()
+        y.add_(1)
+        return (w.sin() * x).sum(), z
+    see.watch(w=lambda: w)
+    for n in (1, 3):
+        r = see.call(step, sample(2, n, 4))
+        see.grads(r[0], w, order=1)
+""",
 }
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
+from autojit.core.errors import DifferentiationError
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete
@@ -108,12 +109,13 @@ class CompiledCall(GraphOp):
     def _adjoint_from(self, wanted: Sequence[int], some: list[int]) -> tuple[CompiledCall, list[int]]:
         """The derivative, and the outputs whose cotangents it takes.
 
-        Usually all that have a history, whichever are asked for; only ``some``, where another one has no derivative.
+        Usually all that have a history, whichever are asked for; only ``some``, where another one has no derivative, or
+        was computed from what has been changed in place.
         """
         every = self._with_history()
         try:
             return self.adjoint_call(wanted), every
-        except NotImplementedError:
+        except (NotImplementedError, DifferentiationError):
             if some == every:
                 raise
         with _recording:

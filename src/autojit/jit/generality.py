@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import AutojitError, SpecializeSize
+from autojit.core.errors import AutojitError, DifferentiationError, SpecializeSize
 from autojit.core.size_expressions import LEAST
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.source import SourceLocation, is_own
@@ -161,8 +161,12 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
     pairs = [(x, y, x.wanted()) for x, y in zip(*ops, strict=True) if x.wanted()]
     try:
         ends = [(x.adjoint_call(wanted).graph.outputs, y.adjoint_call(wanted).graph.outputs) for x, y, wanted in pairs]
-    except NotImplementedError:
+    except (NotImplementedError, DifferentiationError):
         return None  # said to who asks for the derivative, if somebody does
+    except Exception as error:
+        if isinstance(error, AutojitError) or _is_defect(error):
+            raise
+        return None  # of a backward of the user's: likewise
     known: dict[Value | None, Value] = dict(zip(a.trace.builder.inputs, b.trace.builder.inputs, strict=True))
     for node, twin in zip(a.trace.builder.nodes, b.trace.builder.nodes, strict=False):
         if node.op != twin.op or [known.get(v) for v in node.inputs] != list(twin.inputs):
