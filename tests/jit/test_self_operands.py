@@ -72,3 +72,38 @@ def test_a_change_by_the_tensor_itself_is_a_change_by_a_copy(name: str) -> None:
         if name != "twice":
             assert eager[0] == by_copy[0]
             assert eager[1] in (by_copy[1], "error")
+
+
+LOOK_UPS: dict[str, Callable[[Any, Any], Any]] = {
+    "embedding": lambda w, i: aj.nn.functional.embedding(i, w),
+    "getitem": lambda w, i: w[i],
+    "index_select": lambda w, i: w.index_select(0, i),
+    "gather": lambda w, i: w.gather(0, i.reshape(1, 3)),
+    "take": lambda w, i: w.take(i),
+    "index_add": lambda w, i: aj.zeros(4, 4).index_add(0, i, w[:3]),
+    "scatter_add": lambda w, i: aj.zeros(3).scatter_add(0, i, w[0, :3]),
+    "index_put": lambda w, i: aj.zeros(4, 4).index_put((i,), w[:3]),
+    "where": lambda w, i: aj.where(i > 0, w[0, :3], 0.0),
+    "factor": lambda w, i: w[0, :3] * i,
+}
+
+
+@pytest.mark.parametrize("is_state", [False, True])
+@pytest.mark.parametrize("name", LOOK_UPS)
+def test_an_index_that_is_changed_spoils_the_history_that_has_kept_it(name: str, is_state: bool) -> None:
+    def kind_of_error(is_compiled: bool) -> bool:
+        w, index = aj.rand(4, 4).requires_grad_(), aj.tensor([0, 2, 1])
+
+        def step(given: Any) -> Any:
+            i = index if is_state else given
+            picked = LOOK_UPS[name](w, i)
+            i.copy_(i.flip(0))
+            return aj.autograd.grad((picked**2).sum(), w)[0]
+
+        try:
+            (aj.jit(step) if is_compiled else step)(aj.tensor([0, 2, 1]))
+        except RuntimeError:
+            return True
+        return False
+
+    assert kind_of_error(is_compiled=True) is kind_of_error(is_compiled=False)

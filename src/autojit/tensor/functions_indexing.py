@@ -19,7 +19,7 @@ from autojit.tensor.indexing import put as put_at
 from autojit.tensor.promotion import NUMBERS, as_operand, cast, together
 from autojit.tensor.requirements import is_known, require
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.tensor import Tensor, counted_with, type_of, wrap
 
 _FEW_TESTS = 16  # of isin: more are searched in order
 
@@ -57,7 +57,7 @@ def from_the_front(index: Tensor, what: str) -> Tensor:
         if array.size and array.min() < 0:
             raise IndexOutOfRangeError(f"{what}(): index {int(array.min())} is out of bounds", {"index": index})
         return index
-    return where(lt(index, 0), sub(index, number(FROM_THE_FRONT, int64)), index)  # type: ignore[no-any-return]
+    return counted_with(where(lt(index, 0), sub(index, number(FROM_THE_FRONT, int64)), index), index)
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:

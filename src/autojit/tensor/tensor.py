@@ -280,6 +280,14 @@ def made_in_inference(t: Tensor) -> bool:
     return t._view is INFERENCE_VIEW if storage is None else storage.inference
 
 
+def counted_with(made: Tensor, source: Tensor) -> Tensor:
+    """``made``, fresh and traced, which stands for ``source``: a change of that spoils a history that has kept it."""
+    if made._array is None and made._storage is None and made._value is not None:
+        storage = made._storage = storage_of(source)
+        made._view = View(None, (), None, storage.version)  # its own: it remembers for which version its value holds
+    return made
+
+
 def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> Tensor:
     """A tensor without history on the same memory (``detach``); ``own_version`` gives it its own counter (``data``)."""
     storage = storage_of(t)
