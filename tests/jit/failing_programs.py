@@ -382,12 +382,182 @@ def dropout() -> Program:
     return Program(step, (i(0, 4), i(0, 3)), [(i(0, 5), i(0, 3)), (i(0, 4), i(0, 4))], [layer, table, optimiser])
 
 
+def views_of_state() -> Program:
+    state, turned, half = aj.zeros(3, 4), aj.zeros(4, 3).t(), aj.zeros(6).bfloat16()
+
+    def step(rows: Any, places: Any, mask: Any) -> Any:
+        state[0].add_(1)
+        state.view(-1)[places] = 2.0
+        turned[rows] += state[rows]
+        state[mask > 0] = 0.5
+        half[places[:2]] *= 1.5
+        return turned.sum()
+
+    good = (i(0, 2), i(0, 5), i(1, 0, 1))
+    return Program(
+        step,
+        good,
+        [(i(0, 3), *good[1:]), (good[0], i(0, 12), good[2]), (good[0], i(9, 1), good[2])],
+        [state, turned, half],
+    )
+
+
+def scattered_by_a_mask() -> Program:
+    state, count = aj.zeros(4), aj.zeros(4)
+
+    def step(mask: Any, values: Any) -> Any:
+        count.add_(mask > 0)
+        state.masked_scatter_(mask > 0, values)
+        return state.sum()
+
+    return Program(step, (i(1, 0, 1, 0), ramp(2)), [(i(1, 1, 1, 0), ramp(2))], [state, count])
+
+
+def numpy_arguments() -> Program:
+    x, table = ramp(4).numpy(), ramp(5)
+
+    def step(x: Any, index: Any) -> Any:
+        x += table[index]
+        return x.sum()
+
+    return Program(step, (aj.from_numpy(x), i(0, 1, 4, 2)), [(aj.from_numpy(x), i(0, 1, 5, 2))], [aj.from_numpy(x)])
+
+
+class Counting(nn.Module):
+    """Attributes that every call replaces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.last, self.hidden = 0, None, aj.zeros(3)
+        self.table = nn.Embedding(5, 3)
+
+    def forward(self, index: Any) -> Any:
+        self.calls += 1
+        self.hidden = 0.5 * self.hidden + self.table(index).detach().sum(0)
+        self.last = self.hidden.sum()
+        return self.hidden * 2
+
+
+def attributes() -> Program:
+    module = Counting()
+    return Program(lambda index: module(index), (i(0, 4),), [(i(0, 5),)], [module, Seen(module)])
+
+
+class Seen:
+    """The attributes of a module that are not its parameters."""
+
+    def __init__(self, module: Counting) -> None:
+        self.module = module
+
+    def facts(self) -> list[Any]:
+        return [self.module.calls, self.module.last, self.module.hidden]
+
+
+def refused_by_python() -> Program:
+    p, count = nn.Parameter(ramp(4)), aj.zeros(())
+    optimiser = aj.optim.SGD([p], lr=0.1, momentum=0.5)
+
+    def step(x: Any, index: Any) -> Any:
+        optimiser.zero_grad()
+        count.add_(1)
+        loss = (p * x).sum() ** 2
+        loss.backward()
+        optimiser.step()
+        if not aj.isfinite(loss):
+            raise ValueError("the loss is not finite")
+        return p[index].sum().detach()
+
+    good = (ramp(4), i(0, 3))
+    return Program(step, good, [(ramp(4) * float("nan"), good[1]), (good[0], i(0, 4))], [p, count, optimiser])
+
+
+def recurrent() -> Program:
+    table, cell, head = nn.Embedding(6, 3), nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 5)
+    optimiser = aj.optim.Adam([*table.parameters(), *cell.parameters(), *head.parameters()], lr=0.1)
+    hidden = aj.zeros(1, 2, 4), aj.zeros(1, 2, 4)
+
+    def step(words: Any, classes: Any) -> Any:
+        optimiser.zero_grad()
+        rows, left = cell(table(words), tuple(state.clone() for state in hidden))
+        for state, new in zip(hidden, left, strict=True):
+            state.copy_(new.detach())
+        loss = F.cross_entropy(head(rows[:, -1]), classes)
+        loss.backward()
+        nn.utils.clip_grad_norm_(cell.parameters(), 1.0)
+        optimiser.step()
+        return loss.detach()
+
+    words, classes = aj.tensor([[0, 5, 1], [2, 2, 3]]), i(0, 4)
+    bad = [(words + 1, classes), (words, i(0, 5))]
+    return Program(step, (words, classes), bad, [table, cell, head, hidden, optimiser])
+
+
+def scheduled() -> Program:
+    p = nn.Parameter(ramp(4))
+    optimiser = aj.optim.SGD([p], lr=0.1, nesterov=True, momentum=0.9)
+    rates = aj.optim.lr_scheduler.StepLR(optimiser, 2)
+
+    def step(index: Any) -> Any:
+        optimiser.zero_grad()
+        loss = (p[index] ** 2).sum()
+        loss.backward()
+        optimiser.step()
+        rates.step()
+        return loss.detach()
+
+    return Program(step, (i(0, 3),), [(i(0, 4),)], [p, optimiser, rates])
+
+
+def own_generator() -> Program:
+    generator, p = aj.Generator().manual_seed(5), nn.Parameter(ramp(4))
+
+    def step(index: Any) -> Any:
+        with aj.no_grad():
+            p.add_(0.1 * aj.rand(4, generator=generator))
+        return p[index].sum().detach()
+
+    return Program(step, (i(0, 3),), [(i(0, 4),)], [p, generator])
+
+
+def tied() -> Program:
+    table, head = nn.Embedding(6, 3), nn.Linear(3, 6, bias=False)
+    head.weight = table.weight
+    optimiser = aj.optim.Adagrad(table.parameters(), lr=0.1)
+
+    def step(words: Any) -> Any:
+        optimiser.zero_grad()
+        loss = F.cross_entropy(head(table(words[:-1])), words[1:])
+        loss.backward()
+        optimiser.step()
+        return loss.detach()
+
+    return Program(step, (i(0, 5, 1, 2),), [(i(0, 6, 1, 2),), (i(0, 5, 1, 6),), (i(0, -1, 1, 3),)], [table, optimiser])
+
+
+def watched_for_anomalies() -> Program:
+    p, seen = nn.Parameter(ramp(4)), aj.zeros(())
+    optimiser = aj.optim.SGD([p], lr=0.1)
+
+    def step(x: Any, index: Any) -> Any:
+        optimiser.zero_grad()
+        seen.add_(1)
+        with aj.autograd.detect_anomaly(check_nan=True):
+            loss = (aj.sqrt(x) * p).sum() + p[index].sum()
+            loss.backward()
+        optimiser.step()
+        return loss.detach()
+
+    good = (aj.ones(4), i(0, 3))
+    return Program(step, good, [(-aj.ones(4), good[1]), (good[0], i(0, 4))], [p, seen, optimiser])
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     program.__name__: program
     for program in (
         sgd_by_hand, sgd, language_model, gradients_only, accumulated_gradients, replaced_gradients, arguments_in_place,
         cache_in_place, cache_at_a_place, draws_behind_a_cache, two_updates, moving_average, probabilities,
         loop_over_state, open_loop, branches, counted, open_sizes, callbacks, callbacks_and_gradients, many_chunks,
-        differentiable_results, decided, containers, dropout,
+        differentiable_results, decided, containers, dropout, views_of_state, scattered_by_a_mask, numpy_arguments,
+        attributes, refused_by_python, recurrent, scheduled, own_generator, tied, watched_for_anomalies,
     )
 }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from autojit.tensor.state import bump_guard_epoch
 
-_COUNTS = ("_step_calls", "_is_captured")
+_COUNTS = ("_step_calls",)  # that the step was captured stays true: later calls may run what the failed one compiled
 
 
 def kept_state(optimizer: Any) -> Callable[[], None]:
