@@ -377,6 +377,8 @@ FOUND = {
     step = jit(lambda x: (x, w.sum(0)))
     x = sample(1, 3)
     see.grads(see.call(step, x), w, order=1)
+    y = sample(2, 3, 4).requires_grad_()
+    see.grads(see.call(jit(lambda x: (x * 2).T), y), y, order=1)
 """,
     "a result of what was changed in place keeps no other from its derivative (seed 400254)": """
     w = sample(1, 4).requires_grad_()

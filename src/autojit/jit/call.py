@@ -15,18 +15,22 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
+from autojit.compiler import compile
 from autojit.core.errors import DifferentiationError
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
+from autojit.core.source import UNKNOWN
 from autojit.ir.concrete import concrete
-from autojit.ir.graph import Graph, Value
+from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
-from autojit.jit.graph_call import GraphCall, GraphOp
+from autojit.jit.graph_call import GraphCall, GraphOp, contiguous
 from autojit.jit.results import has_history
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import StateEntry, Trace
+from autojit.ops.shape import Permute
 from autojit.tensor.dispatch import value_of
+from autojit.tensor.memory_orders import order_of, places_of
 from autojit.tensor.node import ZERO
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
@@ -71,14 +75,26 @@ class CompiledCall(GraphOp):
         self._adjoint_call: CompiledCall | None = None
         self._adjoints_of_some: dict[tuple[int, ...], CompiledCall] = {}
         self._tangents: Op | None = None
-        self._expanded: list[tuple[int, ...]] = []  # by output, axes along which eager mode would show it expanded
+        self._orders: list[tuple[int, ...] | None] = []  # by output: its axes in memory; row-major without one
+        self._expanded: list[tuple[int, ...]] = []  # by output: axes along which eager mode would show it expanded
 
     def eager(self, *arrays: Any) -> Any:
-        found = self._run([*arrays, *(e.storage.array for e in self.extra)])
-        if not self._expanded:
-            return found
-        results = found if self.n_outputs > 1 else (found,)
-        return self._one_or_all(_as_expanded(a, axes) for a, axes in zip(results, self._expanded, strict=True))
+        return self._run([*arrays, *(e.storage.array for e in self.extra)])
+
+    def _lay_out(self, layouts: Sequence[Any]) -> None:
+        """From now on the results lie as these arrays."""
+        orders = [order_of(layout) for layout in layouts]
+        self._orders = [None if order is None or order[:1] == ("strides",) else order for order in orders]
+        self._expanded = [_expanded_axes(layout) for layout in layouts]
+
+    def _run(self, arrays: Sequence[Any]) -> Any:
+        if not any(self._orders) and not any(self._expanded):
+            return super()._run(arrays)
+        if self._compiled is None:
+            self._compiled = compile(_packed(self.graph, self._orders))
+        found = self._compiled.executable.run([contiguous(a) for a in arrays])
+        shown = (a if o is None else a.transpose(places_of(o)) for a, o in zip(found, self._orders, strict=True))
+        return self._one_or_all(_as_expanded(a, axes) for a, axes in zip(shown, self._expanded, strict=True))
 
     def node_name(self, number: int) -> str | None:
         t = self._outputs[number][1]
@@ -158,9 +174,9 @@ class CompiledCall(GraphOp):
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             made = [(value_of(g), g if has_history(g) else None) for g in grads]
-            expanded = [_expanded_axes(layout_of(g)) for g in grads]
+            layouts = [layout_of(g) for g in grads]
         call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
-        call._expanded = expanded if any(expanded) else []
+        call._lay_out(layouts)
         return call
 
     def culprit(self, primals: Sequence[Tensor], bars: Sequence[Any]) -> tuple[HistoryNode, int] | None:
@@ -195,6 +211,18 @@ class CompiledCall(GraphOp):
         sizes = [a.spec.shape[0] for a, flag in zip(args, batched, strict=True) if flag]
         examples = (a.spec.drop((0,)) if flag else a.spec for a, flag in zip(args, batched, strict=True))
         return bind(GraphCall(vmap(self.closed(examples), batched, sizes[0])), *args)
+
+
+def _packed(graph: Graph, orders: Sequence[tuple[int, ...] | None]) -> Graph:
+    """The graph with its results as they lie in memory."""
+    nodes, outputs = list(graph.nodes), list(graph.outputs)
+    for k, order in enumerate(orders):
+        if order is not None:
+            op = Permute(order)
+            made = Value(op.result_type(outputs[k].type))
+            nodes.append(Node(op, (outputs[k],), (made,), UNKNOWN))
+            outputs[k] = made
+    return Graph(graph.inputs, tuple(nodes), tuple(outputs))
 
 
 def _expanded_axes(layout: Any) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ class GraphOp(Op, abstract=True):
     def _run(self, arrays: Sequence[Any]) -> Any:
         if self._compiled is None:
             self._compiled = compile(self.graph)
-        given = [_contiguous(a) for a in arrays]
+        given = [contiguous(a) for a in arrays]
         return self._one_or_all(self._compiled.executable.run(given))
 
     def expand(self, *operands: Any) -> Any:
@@ -129,5 +129,6 @@ class GraphCall(GraphOp):
         return bind(GraphCall(vmap(self.graph, batched, sizes[0])), *args)
 
 
-def _contiguous(array: Any) -> Any:
+def contiguous(array: Any) -> Any:
+    """The array, or a copy that native code can address."""
     return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")

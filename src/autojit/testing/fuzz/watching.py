@@ -97,7 +97,8 @@ class Watch:
         self.facts.append(Fact(place, "requires_grad", loss is not None))
         for k in range(1, order + 1):
             found = self._attempt(place, functools.partial(_gradients, loss, wanted))
-            self._note(f"{place} of order {k}", [g.detach() for g in found])
+            # eager mode leaves zero parts out of the sum that a second derivative is: nobody promises how it lies
+            self._note(f"{place} of order {k}", [g.detach() if k == 1 else g.detach().contiguous() for g in found])
             loss = _scalar(found)
 
     def look(self, name: str, value: Any) -> None:
