@@ -393,6 +393,18 @@ FOUND = {
         r = see.call(step, sample(2, n, 4))
         see.grads(r[0], w, order=1)
 """,
+    "gradients whose history the step has spoilt, for other sizes (seed 303181)": """
+    net = filled(nn.Linear(4, 4), 5)
+    opt = aj.optim.Adam(net.parameters(), lr=0.05)
+    @jit
+    def step(x):
+        opt.zero_grad()
+        (net(x).tanh() ** 2).mean().backward(create_graph=True)
+        opt.step()
+    see.watch(net=lambda: net)
+    see.call(step, sample(1, 5, 4).requires_grad_())
+    see.call(step, sample(1, 2, 4).requires_grad_())
+""",
 }
 
 
