@@ -49,6 +49,10 @@ test-machines: $(VENV)/installed-test ## what numbers decide, as on other machin
 fuzz: $(VENV)/installed-test ## random programs in changing environments, eager against compiled (ARGS="--seconds 600")
 	$(BIN)/python -m autojit.testing.fuzz --workers $(WORKERS) $(ARGS)
 
+.PHONY: mutants
+mutants: $(VENV)/installed-test ## planted errors, and how many of them the checks see (ARGS="--mutants 20 --family passes")
+	$(BIN)/python -m autojit.testing.fuzz --mutants 100 --verbose --workers $(WORKERS) $(ARGS)
+
 .PHONY: rows
 rows: $(VENV)/installed-test ## how many rows of the autograd reference hold, eager and compiled
 	$(BIN)/python -m autojit.testing.rows --quiet

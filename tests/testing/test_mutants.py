@@ -110,6 +110,13 @@ def test_an_error_is_seen_where_it_is_planted_and_nowhere_else(server: subproces
     assert name in ask(server, a_target("passes", "merge_scans", "if len(nodes) > 1:"), [("test", name, "", 1.0)])
 
 
+def test_a_check_that_fails_without_the_mutant_as_well_kills_nothing(server: subprocess.Popen[str]) -> None:
+    derivative = a_target("derivatives", "Tanh.partials", "-> add(")
+    never = ("program", "0", "no verdict at all", 1.0)
+    assert ask(server, derivative, [never, never]) == ""
+    assert "derivative" in ask(server, derivative, [never, ("op", "tanh", "", 1.0)])
+
+
 def test_a_mutant_that_runs_for_ever_is_ended(server: subprocess.Popen[str]) -> None:
     derivative = a_target("derivatives", "Tanh.partials", "-> add(")
     text = (ROOT / derivative.path).read_text().replace("sub(1, square(result))", "[0 for _ in iter(int, 1)]")

@@ -84,8 +84,8 @@ def sample_mutants(count: int | None, seed: int, families: Sequence[str] = ()) -
 
 
 def known_reach(folder: Path) -> Reach:
-    """Which checks run which statement: recorded in the folder, once for each state of sources and tests."""
-    sources = list(ROOT.rglob("*.py"))
+    """Which checks run which statement: recorded once for each state of what is mutated and of the tests."""
+    sources = [path for family in FAMILIES for path in (ROOT / family.folder).glob("*.py")]
     found: list[Reach] = []
     for part in ("laws", "graphs", "programs", *FOLDERS):
         tests = ROOT.parents[1] / part

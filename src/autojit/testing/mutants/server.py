@@ -18,9 +18,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import groupby
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -52,6 +51,8 @@ class Server:
         self.given, self.told = given, told
         self.functions: dict[tuple[str, str], list[FunctionType]] = defaultdict(list)
         self.failed = ""
+        self.place = -1  # of the check that runs, in a child
+        self.trusted: set[tuple[str, ...]] = set()  # checks that failed with a mutant and passed without
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -73,44 +74,61 @@ class Server:
             self.failed = report.nodeid
 
     def _attempt(self, session: pytest.Session, items: dict[str, pytest.Item], attempt: Attempt) -> str:
+        """Why the mutant was killed. A check that fails without the mutant as well, after those before it, is none."""
+        checks = list(attempt.checks)
+        while True:
+            planted = attempt._replace(checks=checks)
+            place, why = self._child(session, items, planted, is_planted=True)
+            if not why or place < 0 or tuple(checks[place][:2]) in self.trusted:
+                return why
+            control = attempt._replace(checks=checks[: place + 1])
+            false, reason = self._child(session, items, control, is_planted=False)
+            if not reason:
+                self.trusted.add(tuple(checks[place][:2]))
+                return why
+            del checks[max(false, 0)]
+
+    def _child(
+        self, session: pytest.Session, items: dict[str, pytest.Item], attempt: Attempt, is_planted: bool
+    ) -> tuple[int, str]:
+        """(the place of the check that failed or -1, why), from a child of this process."""
         ours, theirs = os.pipe()
         child = os.fork()
         if child == 0:
             os.setpgid(0, 0)
             limit = int(attempt.limit_s)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-            os.write(theirs, (":" + self._seen(session, items, attempt)).encode())
+            why = self._seen(session, items, attempt, is_planted)
+            os.write(theirs, f"{self.place}:{why}".encode())
             os._exit(0)
         os.close(theirs)
         said = _read(ours, WAITING * attempt.limit_s)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        if said.startswith(":"):
-            return said[1:].replace("\n", " ")
-        return "hang" if said == "?" or os.WTERMSIG(status) == signal.SIGXCPU else f"crash with {status}"
+        place, found, why = said.partition(":")
+        if found:
+            return int(place), why.replace("\n", " ")
+        return -1, "hang" if said == "?" or os.WTERMSIG(status) == signal.SIGXCPU else f"crash with {status}"
 
-    def _seen(self, session: pytest.Session, items: dict[str, pytest.Item], attempt: Attempt) -> str:
+    def _seen(self, session: pytest.Session, items: dict[str, pytest.Item], attempt: Attempt, is_planted: bool) -> str:
         try:
-            _exchange(self.functions[attempt.path, attempt.function], _code(attempt))
-            for kind, checks in groupby(attempt.checks, key=lambda check: check[0]):
-                self._run(session, items, kind, [(name, verdict) for _, name, verdict, _ in checks])
+            if is_planted:
+                _exchange(self.functions[attempt.path, attempt.function], _code(attempt))
+            for place, (kind, name, verdict, _) in enumerate(attempt.checks):
+                self.place = place
+                if kind != "test":
+                    killers.check(kind, name, verdict)
+                elif name in items:
+                    following = next((items[n] for k, n, *_ in attempt.checks[place + 1 :] if n in items), None)
+                    session.config.hook.pytest_runtest_protocol(item=items[name], nextitem=following)
+                    if self.failed:
+                        return f"test {self.failed}"
         except killers.Killed as killed:
             return str(killed)[:200]
         except BaseException as error:  # the mutant may raise anything, and none of it may reach the parent's loop
             return f"{type(error).__name__} {error}"[:200]
         return ""
-
-    def _run(self, session: pytest.Session, items: dict[str, pytest.Item], kind: str, checks: Sequence[Any]) -> None:
-        if kind == "test":
-            chosen = [items[name] for name, _ in checks if name in items]
-            for item, following in zip(chosen, [*chosen[1:], None], strict=True):
-                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-                if self.failed:
-                    raise killers.Killed(f"test {self.failed}")
-            return
-        for name, verdict in checks:
-            killers.check(kind, name, verdict)
 
 
 def _code(attempt: Attempt) -> CodeType:
