@@ -203,7 +203,8 @@ class TracedNumber:
         """The next int by ``floor``, ``ceil`` or ``round``; Python's error for what has none."""
         if self.kind is int:
             return self
-        if not (self.span.is_finite or (-math.inf < self and self < math.inf)):
+        fits = self.span.magnitude().high < INT64.high and not self.span.has_nan
+        if not (fits or (INT64.low < self and self < INT64.high)):
             return function(self.concrete())
         with grad_mode(False):
             found = getattr(self.as_operand(), function.__name__)().to(int64)
@@ -280,6 +281,8 @@ def _on_digits(name: str) -> None:
             kind = int if self.kind is type(other) is int else float
             with grad_mode(False):  # a number, and no error, whatever the digits: every tenth step
                 found = function(self.as_operand().to(int64 if kind is int else float64), other)
+                if name == "mod" and kind is float:  # of a zero, too, Python's remainder has the divisor's sign
+                    found = found.copysign(float(other))
             span = Range(0.0, float(other)) if name == "mod" and other > 0 else ANY
             if name == "floordiv" and kind is int and self.span.high < INT64.high:
                 span = Range(-self.span.magnitude().high - 1, self.span.magnitude().high)
