@@ -107,3 +107,38 @@ def test_an_index_that_is_changed_spoils_the_history_that_has_kept_it(name: str,
         return False
 
     assert kind_of_error(is_compiled=True) is kind_of_error(is_compiled=False)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, -1, 2, 3.0])
+def test_a_power_keeps_its_base_and_not_its_result(exponent: float) -> None:
+    def result_changed(x: Any) -> Any:
+        y = x**exponent
+        y.add_(1)
+        return aj.autograd.grad(y.sum(), x)[0]
+
+    def base_changed(x: Any) -> Any:
+        base = x * 1
+        y = base**exponent
+        base.add_(1)
+        return aj.autograd.grad(y.sum(), x)[0]
+
+    x = aj.tensor([4.0, 9.0], requires_grad=True)
+    for compiled in (lambda f: f, aj.jit):
+        assert aj.allclose(compiled(result_changed)(x), exponent * x ** (exponent - 1))
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            compiled(base_changed)(x)
+
+
+def test_the_version_of_a_tensor_from_outside_is_refused_in_a_step() -> None:
+    w = aj.ones(2)
+    for function in (lambda x: x * x._version, lambda x: x.add_(1) * x._version, lambda x: x * w._version):
+        with pytest.raises(RuntimeError, match="the version of a tensor from outside"):
+            aj.jit(function)(aj.ones(2))
+
+    @aj.jit
+    def of_its_own(x: Any) -> Any:
+        y = x * 1
+        y.add_(1)
+        return y * y._version
+
+    assert of_its_own(aj.ones(2)).tolist() == [2.0, 2.0]

@@ -17,6 +17,19 @@ from autojit.nn import functional as F
 from autojit.testing.fuzz import filled, sample
 def program(jit, see):"""
 FOUND = {
+    "a number that was made in inference mode is an operand of a compiled step (seed 420132)": """
+    held = [sample(1)]
+    w = sample(1, 3).requires_grad_()
+    @jit
+    def step(x):
+        y = (x - held[0] + w).sum()
+        held[0] = x.sum().detach()
+        return y
+    with aj.inference_mode():
+        see.call(step, sample(2, 3))
+    r = see.call(step, sample(3, 3))
+    see.grads(r, w, order=1)
+""",
     "a transposed result keeps its strides (seed 1007)": """
     @jit
     def step(x, y):

@@ -57,6 +57,10 @@ class Trace(Protocol):
         """The whole root of a concrete storage now has ``value``; it is written back after the step."""
         ...
 
+    def asked_version(self, t: Any) -> None:
+        """Python asks how often a tensor was changed: an error for one from outside, which has a past."""
+        ...
+
     def concretize(self, value: Any) -> Any:
         """The NumPy array of an IR value that Python control flow needs (``item``, ``bool``): splits the trace."""
         ...

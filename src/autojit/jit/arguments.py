@@ -150,6 +150,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
     found.requires_grad, found.tensor_type = shell._requires_grad, type(leaf)
+    trace.arguments.append(shell)
     if leaf._view is not None and made_in_inference(leaf):
         found.inference = True
         mark_inference(shell)

@@ -52,6 +52,7 @@ class CompiledCall(GraphOp):
     """
 
     keeps_order = True  # it lays out its results itself
+    is_call = True
     reads_operands = True  # the adjoint is recorded when it is first asked for: recording runs the user's backward
 
     def __init__(

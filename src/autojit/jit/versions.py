@@ -10,11 +10,14 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from autojit.core.errors import TraceError
+from autojit.core.source import here
 from autojit.tensor.memory import TwinStorage
 from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:
     from autojit.jit.native import NativeStep
+    from autojit.tensor.tensor import Tensor
 
 
 class TraceVersions:
@@ -24,9 +27,20 @@ class TraceVersions:
 
     def __init__(self) -> None:
         self.uncounted: Counter[int] = Counter()  # by id of a traced storage: changes through ``.data``
+        self.arguments: list[Tensor] = []  # what stands for the tensors that the step is given
 
     def count_not(self, storage: Storage) -> None:
         self.uncounted[id(storage)] += 1
+
+    def asked_version(self, t: Tensor) -> None:
+        """TraceError for a tensor from outside: other calls of the step find another version."""
+        is_given = any(t is x or (x._storage is not None and t._storage is x._storage) for x in self.arguments)
+        if is_given or t._array is not None:
+            raise TraceError(
+                "jit: the version of a tensor from outside the step, which hangs on how often it has been changed",
+                {"tensor": t, "at": here()},
+                "ask for it outside the step and pass it as an argument",
+            )
 
     def moved(self) -> list[Storage]:
         """The storages outside whose versions the function has moved on."""

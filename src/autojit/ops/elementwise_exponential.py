@@ -15,7 +15,7 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.records import record
 from autojit.ir.op import Operand, Operands, bind
-from autojit.ops.elementwise_arithmetic import add, mul, reciprocal, square, sub, where
+from autojit.ops.elementwise_arithmetic import RECIPROCAL, add, mul, reciprocal, square, sub, where
 from autojit.ops.elementwise_base import FLOATS, Divisor, Pointwise, sample_inputs, widened
 from autojit.ops.elementwise_logic import eq, ge, logical_and
 from autojit.ops.samples import Samples
@@ -243,6 +243,13 @@ class PowNumber(Pointwise):
 
     def eager(self, *arrays: NDArray[Any]) -> Any:
         (x,) = arrays
+        if x.dtype.kind not in "iu" and self.exponent in (
+            0.5,
+            -0.5,
+            -1,
+        ):  # as their own ops, in the signs of zeros, too
+            op = SQRT if self.exponent == 0.5 else RSQRT if self.exponent == -0.5 else RECIPROCAL
+            return op.eager(x)
         return np.power(x, np.asarray(self.exponent).astype(x.dtype))
 
     def partials(self, primals: Operands, result: Any) -> Sequence[Any]:
@@ -341,6 +348,11 @@ def sigmoid(x: Operand) -> Any:
 def logaddexp(x: Any, y: Any) -> Any:
     """``log(e ** x + e ** y)`` without overflow."""
     return bind(LOGADDEXP, *pair(x, y))
+
+
+def power_of(x: Any, y: Any) -> Any:
+    """``pow`` whose derivative reads ``x``; those of roots and reciprocals read the result instead."""
+    return bind(PowNumber(y), x) if y in (0.5, -0.5, -1) else pow(x, y)
 
 
 def pow(x: Any, y: Any) -> Any:

@@ -12,7 +12,7 @@ from autojit import ops
 from autojit.core.dtypes import bool_, complex128, float16, float32, float64, int64, promote_with_number
 from autojit.core.errors import ArgumentError, DTypeError, UnsupportedDTypeError, UsageError
 from autojit.ir.op import Op
-from autojit.ops.elementwise_exponential import PowNumber
+from autojit.ops.elementwise_exponential import PowNumber, power_of
 from autojit.tensor.dispatch import apply, apply_single, in_range, number
 from autojit.tensor.kernels import in_one_pass
 from autojit.tensor.op_node import rename_node
@@ -194,8 +194,8 @@ def pow(input: Any, exponent: Any) -> Tensor:
             return mul(x, 1)
         if exponent == 0:
             return apply_single(PowNumber(0), x)
-        found: Tensor = ops.pow(x, exponent)
-        return found
+        is_kept = dtype.is_floating_point and state.grad_enabled and x.requires_grad  # by history: the base, no result
+        return power_of(x, exponent) if is_kept else ops.pow(x, exponent)  # type: ignore[no-any-return]
     x, y = _not_bools(input, exponent, "pow")
     power: Tensor = ops.pow(x, y)
     return power

@@ -101,7 +101,7 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
         if keep:
             storage = t._storage
             made_in_inference = (t._view is INFERENCE_VIEW) if storage is None else storage.inference
-            if made_in_inference and not state.transforming:
+            if made_in_inference and not (state.transforming or op.is_call):
                 raise inference_saved(t, op.name)
             primals.append(t if hooks is None or is_number(t) else Packed(t, hooks[-1], False))
             versions.append(0 if storage is None else storage.version)

@@ -151,6 +151,8 @@ class Tensor:
     def _version(self) -> int:
         if made_in_inference(self):
             raise UsageError("Inference tensors do not track version counter.", {"tensor": self})
+        if state.trace is not None:
+            state.trace.asked_version(self)
         return 0 if self._storage is None else self._storage.version
 
     @property
