@@ -21,13 +21,15 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
-from autojit.jit.results import Results, has_history
+from autojit.jit.results import Results, has_history, history_of
 from autojit.jit.segment import Segment
+from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import StepGradients
 from autojit.jit.trace import StateEntry, Trace
 from autojit.runtime.interrupts import is_asked
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.methods import take_form
+from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.recording import edge_of
 from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
@@ -39,9 +41,10 @@ from autojit.tensor.tensor import Tensor, storage_of, wrap
 class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 
-    "version": its memory has counted changes that leave the same values. "detached": it has lost its history. "form":
-    it shows its memory by the views ``form`` (``t_``). ``history`` is the
-    traced tensor whose history the argument takes over; ``result``: the graph output that is the new ``.grad``.
+    "spent": it has taken over a history that the step has used up. "version": its memory has counted changes that leave
+    the same values. "detached": it has lost its history. "form": it shows its memory by the views ``form`` (``t_``).
+    ``history`` is the traced tensor whose history the argument takes over; ``result``: the graph output that is the new
+    ``.grad``.
     """
 
     index: int
@@ -51,6 +54,7 @@ class ArgumentWrite:
     form: tuple[Op, ...] = ()
     bumps: int = 1  # how often the function changed the memory
     result: int | None = None
+    spent: SpentNode | None = None
 
 
 class Effects:
@@ -115,7 +119,10 @@ class Effects:
         """Show everything outside; ``arrays`` are the free outputs of ``self.free``, ``tensors`` the results."""
         place = iter(arrays)
         for write in self.writes:
-            if write.what in ("form", "version"):
+            if write.what == "spent" and isinstance(leaves[write.index], Tensor):
+                t = leaves[write.index]
+                t._requires_grad, t._grad_fn, t._output_nr = True, write.spent, 0
+            if write.what in ("form", "version", "spent"):
                 continue  # when nobody needs the old one any more
             made = next(place) if write.value is not None else None
             shown = None if write.result is None else tensors[write.result]
@@ -164,9 +171,14 @@ def _written_memory(k: int, leaf: ArgumentLeaf, uncounted: Mapping[int, int]) ->
     if storage.value is leaf.value:
         return [ArgumentWrite(k, "version", None, bumps=bumps)] if bumps and shell._view is None else []
     history = shell if _has_new_history(leaf, shell) else None
+    spent: list[ArgumentWrite] = []
+    node, before = shell._grad_fn, None if leaf.entry is None else leaf.entry._grad_fn
+    if history is None and shell._requires_grad and node is not None and node is not before:
+        ends = [(n, 0) for n in history_of([shell]) if isinstance(n, AccumulateGrad) and n.variable._array is not None]
+        spent.append(ArgumentWrite(k, "spent", None, spent=SpentNode(node, ends)))
     if not left_out:
         bumps = 1 if shell._view is not None else max(1, bumps)
-    return [ArgumentWrite(k, "array", storage.value, history, bumps=bumps)]
+    return [ArgumentWrite(k, "array", storage.value, history, bumps=bumps), *spent]
 
 
 def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[ArgumentWrite]:

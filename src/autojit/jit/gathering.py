@@ -26,7 +26,7 @@ class Gathering:
 
     def note(self, step: CompiledStep, leaves: Sequence[Any]) -> None:
         """Remember what the step has just given gradients to."""
-        given = [leaves[w.index] for w in step.effects.writes if w.what not in ("array", "version")]
+        given = [leaves[w.index] for w in step.effects.writes if w.what not in ("array", "version", "spent")]
         self._last = [weakref.ref(t) for t in given if isinstance(t, Tensor) and t._grad_fn is None]
 
     def again(self, leaves: Sequence[Any]) -> set[int]:

@@ -84,7 +84,7 @@ class Results:
         self._position: dict[Value, int] = {}
         self._shells = {id(leaf.shell): k for k, leaf in enumerate(arguments) if leaf.shell is not None}
         self._roots = _shared_roots(outputs)
-        self._shown = {id(leaf) for leaf in outputs}
+        self._note_gradients(outputs, arguments)
         self._spent: dict[int, SpentNode] = {}
         self._outside: dict[int, Tensor] = {}  # by id of their state: tensors that results show parts of
         seen: dict[int, int] = {}
@@ -96,10 +96,27 @@ class Results:
             seen[id(leaf)] = k
             place = self._place(leaf, arguments)
             if place.kind == "result" and isinstance(leaf, Tensor) and leaf._grad is not None:
-                place.grad = self._place(leaf._grad, arguments)
+                at = next((j for j, other in enumerate(outputs) if other is leaf._grad), None)
+                place.grad = self._place(leaf._grad, arguments) if at is None else Place("same", at)
             self.places.append(place)
         self.is_plain = _is_plain(tree, self.places)
         self._live_gradients: set[int] = set()
+
+    def _note_gradients(self, outputs: Sequence[Any], arguments: Sequence[ArgumentLeaf]) -> None:
+        """Which traced tensors are a leaf's ``.grad`` after the step, and which of these the results show."""
+        found = [entry.current for entry in self._trace.grads.values()]
+        found += [leaf.shell._grad for leaf in arguments if leaf.shell is not None]
+        grads = {id(t): t for t in found if t is not None and t._array is None}
+        self._gradients = grads.keys()
+        results = [t for t in outputs if isinstance(t, Tensor)]
+        self._shown = {id(t) for t in results} | {id(t._view.base) for t in results if t._view is not None}
+        self._second = {  # other handles of such a ``.grad``, by id
+            id(t): g
+            for t in results
+            for g in grads.values()
+            if t is not g and t._storage is not None and t._storage is g._storage
+        }
+        self._shown |= {id(g) for g in self._second.values()}
 
     def of_gradient(self, grad: Tensor, is_shared: bool = False) -> int | None:
         """The number of the graph output for a traced ``.grad`` that is another tensor at every call.
@@ -157,7 +174,7 @@ class Results:
                 return replace(behind, chain=(*behind.chain, *relative_chain(leaf)), creation=made)
             if base._array is not None:
                 return Place("constant", what=base, chain=view.chain, creation=made)
-            if self._roots.get(id(base), 0) > 1 or self._has_gaps(leaf):
+            if self._roots.get(id(base), 0) > 1 or id(base) in self._gradients or self._has_gaps(leaf):
                 index, known = self._result(base)
                 place = Place("result", index, chain=view.chain, aliases=known, creation=made)
                 return self._with_history(place, base, arguments)
@@ -172,7 +189,8 @@ class Results:
                 index, known = self._result(wrap_value(storage.value))
                 return Place("result", index, chain=view.chain, aliases=known, creation=view.creation or NO_GRAD)
         index, known = self._result(leaf)
-        place = Place("result", index, aliases=known, inference=made_in_inference(leaf))
+        is_second = known or id(leaf) in self._second
+        place = Place("result", index, aliases=is_second, inference=made_in_inference(leaf))
         return self._with_history(place, leaf, arguments)
 
     def _with_history(self, place: Place, t: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place:
@@ -278,6 +296,9 @@ class Results:
             if sizes and (place.chain or place.kind == "constant"):
                 place = replace(place, chain=concrete(place.chain, sizes), what=concrete(place.what, sizes))
             found.append(self._leaf(place, tensors, leaves, found))
+        for place, t in zip(self.places, found, strict=True):
+            if place.grad is not None and place.grad.kind == "same":
+                t._grad, t._retains_grad = found[place.grad.index], True
         return self.tree.unflatten(found)
 
     def _leaf(self, place: Place, tensors: Sequence[Tensor], leaves: Sequence[Any], found: list[Any]) -> Any:
@@ -305,7 +326,7 @@ class Results:
                 t._view.creation = place.creation
         if place.is_leaf:
             t._requires_grad = True
-        if place.grad is not None:
+        if place.grad is not None and place.grad.kind != "same":
             t._grad, t._retains_grad = self._leaf(place.grad, tensors, leaves, found), True
         return t
 
