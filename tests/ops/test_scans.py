@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import autojit as aj
 from autojit.ir import evaluate
 from autojit.ops import cummax, cummin, cumprod, cumsum, linear_recurrence, logcumsumexp
 from autojit.transforms.adjoint import adjoint
@@ -53,3 +56,20 @@ def test_linear_recurrence_agrees_with_a_loop(reverse: bool) -> None:
 def test_integers_keep_their_dtype() -> None:
     x = np.array([100, 100, 100], np.int8)
     assert run(lambda x: cumsum(x, 0), x).dtype == np.int8
+
+
+@pytest.mark.parametrize("shape", [(100_000,), (100_000, 1), (3, 5000, 70), (5000, 1100), (1, 1), (0, 3)])
+@pytest.mark.parametrize("kind", ["cumsum", "cumprod"])
+def test_running_folds_of_float32_are_kept_in_float64(shape: tuple[int, ...], kind: str) -> None:
+    rng = np.random.default_rng(3)
+    array = (rng.random(shape) if kind == "cumsum" else 1 + 1e-4 * rng.standard_normal(shape)).astype(np.float32)
+    axis = int(np.argmax(shape))
+    exact = getattr(np, kind)(array.astype(np.float64), axis)
+
+    def function(x: Any) -> Any:
+        return getattr(x, kind)(axis)
+
+    x = aj.from_numpy(array)
+    eager, compiled = function(x).numpy(), aj.jit(function)(x).numpy()
+    assert np.array_equal(eager, compiled)
+    assert np.allclose(compiled, exact, rtol=2.0**-23, atol=0)

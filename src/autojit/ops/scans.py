@@ -58,7 +58,12 @@ class Cumulative(Structured):
         if self.kind == "logsumexp":
             return np.asarray(np.logaddexp.accumulate(x, self.axis, dtype=x.dtype))
         fold = np.add if self.kind == "sum" else np.multiply
-        return np.asarray(fold.accumulate(x, self.axis, dtype=x.dtype))
+        found = np.asarray(fold.accumulate(x, self.axis, dtype=self.accumulator(x.dtype)))
+        return found.astype(x.dtype, copy=False)
+
+    def accumulator(self, dtype: Any) -> Any:
+        """What sums and products are kept in: float64 for float32, of which a long sum would lose digits."""
+        return np.dtype(np.float64) if dtype == np.float32 and self.kind != "logsumexp" else dtype
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (x,) = primals

@@ -14,7 +14,7 @@ from autojit.codegen.cpu.chunks import MAX_CHUNKS, wanted_chunks
 from autojit.codegen.cpu.kernel_text import KernelFunction, KernelModule, KernelText
 from autojit.codegen.scalar import Scalar
 from autojit.core.config import config
-from autojit.core.dtypes import DType, int64
+from autojit.core.dtypes import DType, float32, float64, int64
 from autojit.core.sizes import size_max, size_min, surely_less, typical
 from autojit.ir.graph import Node
 from autojit.ir.op import Op
@@ -25,6 +25,9 @@ State = tuple[Scalar, ...]
 STEP_NS = 1.5  # latency of one step of a line, or of a vector of lines
 LOGSUMEXP_STEP_NS = 12.0
 LANES = 64  # columns of a block are a multiple of this
+WIDE_LANES = (
+    1024  # columns whose states lie beside the results: 8 KiB of cache, and rows long enough to be fetched ahead
+)
 
 
 def print_scan(node: Node) -> KernelText:
@@ -43,6 +46,9 @@ class _ScanPrinter(KernelFunction):
         self.outer, self.length, self.inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
         self.first_result = len(node.inputs)
         self.is_reversed = getattr(node.op, "reverse", False)
+        self.kept = [v.type.dtype for v in node.outputs]  # what the state is kept in
+        if isinstance(node.op, Cumulative) and self.kept[0] is float32 and node.op.kind != "logsumexp":
+            self.kept = [float64]
 
     def print(self) -> KernelText:
         types = [v.type for v in (*self.node.inputs, *self.node.outputs)]
@@ -69,8 +75,10 @@ class _ScanPrinter(KernelFunction):
             last = self.line(f"call i64 @llvm.smin.i64(i64 {top}, i64 {self.number(self.inner)})")
             if self.inner == 1:
                 self._line(start)
-            else:
+            elif self.kept[0] is self.node.outputs[0].type.dtype:
                 self._columns(start, first, last)
+            else:
+                self._wide_columns(start, first, last)
 
         if surely_less(0, self.length):
             self.loop("unit", low, high, unit)
@@ -91,7 +99,7 @@ class _ScanPrinter(KernelFunction):
     def _line(self, start: str) -> None:
         """One line with the state in local variables."""
         place = self._place(start, "0", "0")
-        slots = [(self.slot(v.type.dtype), v.type.dtype) for v in self.node.outputs]
+        slots = [(self.slot(dtype), dtype) for dtype in self.kept]
         self._keep(place, self._initial(place), slots)
 
         def step(i: str) -> None:
@@ -131,12 +139,51 @@ class _ScanPrinter(KernelFunction):
         self.loop("first", first, last, initial, is_parallel=True)
         self.loop("step", "1", self.number(self.length), step)
 
+    def _wide_columns(self, start: str, first: str, last: str) -> None:
+        """Blocks of ``WIDE_LANES`` neighbouring lines, whose states are wider than the results and kept beside them."""
+        (wide,) = self.kept
+        totals = self.array(wide, WIDE_LANES)
+        span = self.line(f"sub i64 {last}, {first}")
+        blocks = self.line(f"udiv i64 {self.line(f'add i64 {span}, {WIDE_LANES - 1}')}, {WIDE_LANES}")
+
+        def block(number: str) -> None:
+            low = self.line(f"add i64 {first}, {self.line(f'mul i64 {number}, {WIDE_LANES}')}")
+            high = self.line(f"call i64 @llvm.smin.i64(i64 {self.line(f'add i64 {low}, {WIDE_LANES}')}, i64 {last})")
+
+            def kept(column: str) -> str:
+                return self.element(totals, wide, self.line(f"sub i64 {column}, {low}"))
+
+            def leave(column: str, place: str, state: State) -> None:
+                self.emit.store(state[0], kept(column), self.attrs)
+                self._write(place, state)
+
+            def initial(column: str) -> None:
+                with self.parallel():
+                    place = self._place(start, "0", column)
+                    leave(column, place, self._initial(place))
+
+            def step(i: str) -> None:
+                def element(column: str) -> None:
+                    with self.parallel():
+                        place = self._place(start, i, column)
+                        before = self.emit.load(kept(column), wide, self.attrs)
+                        leave(column, place, self._next(place, i, (before,)))
+
+                self.loop("column", low, high, element, is_parallel=True)
+
+            self.loop("first", low, high, initial, is_parallel=True)
+            self.loop("step", "1", self.number(self.length), step)
+
+        self.loop("block", "0", blocks, block)
+
     def _write(self, place: str, state: State) -> None:
         for k, value in enumerate(state):
-            self.store(self.first_result + k, value, place)
+            self.store(self.first_result + k, self.emit.cast(value, self.node.outputs[k].type.dtype), place)
 
     def _operand(self, number: int, place: str) -> Scalar:
-        return self.load(number, self.node.inputs[number].type.dtype, place)
+        dtype = self.node.inputs[number].type.dtype
+        found = self.load(number, dtype, place)
+        return self.emit.cast(found, self.kept[0]) if isinstance(self.op, Cumulative) else found
 
     def _initial(self, place: str) -> State:
         """The state after the first element."""
