@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import autojit as aj
+from autojit.runtime.faults import PlantedError, planting
 
 ROWS, COLUMNS = 6, 4
 State = dict[str, Any]
@@ -125,29 +126,33 @@ def values(s: State) -> list[bytes]:
 SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 600))]
 
 
+def arguments(program: list[Line]) -> dict[str, Any]:
+    """By name, what the lines of a step take."""
+    cells = [dict(zip(line.__code__.co_freevars, line.__closure__ or (), strict=True)) for line in program]
+    names = [found["name"].cell_contents for found in cells if "name" in found]
+    return {name: argument(name) for name in names}
+
+
+def compiled(program: list[Line], s: State) -> Callable[[dict[str, Any]], Any]:
+    def run(given: dict[str, Any]) -> Any:
+        for line in program:
+            line(s, given)
+        return s["a"].sum() * 2
+
+    return aj.jit(run)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_call_that_a_step_refuses_changes_nothing(seed: int) -> None:
-    draw = random.Random(seed)
-    program = lines(draw)
-    named = [line for line in program if any(name.rstrip("0123456789") in SPOILT for name in _names(line))]
-    names = [name for line in named for name in _names(line)]
-    given = {name: argument(name) for name in names}
+    program = lines(random.Random(seed))
+    given = arguments(program)
     mine, twin = state(), state()
-
-    def step(s: State) -> Callable[[dict[str, Any]], Any]:
-        def run(given: dict[str, Any]) -> Any:
-            for line in program:
-                line(s, given)
-            return s["a"].sum() * 2
-
-        return aj.jit(run)
-
-    run, other = step(mine), step(twin)
+    run, other = compiled(program, mine), compiled(program, twin)
     for _ in range(4):
         run(given)
         other(given)
-    for name in names:
-        bad = {**given, name: SPOILT[name.rstrip("0123456789")](given[name])}
+    for name, good in given.items():
+        bad = {**given, name: SPOILT[name.rstrip("0123456789")](good)}
         before = contents(mine)
         with pytest.raises((IndexError, RuntimeError)):
             run(bad)
@@ -157,7 +162,26 @@ def test_a_call_that_a_step_refuses_changes_nothing(seed: int) -> None:
     assert values(mine) == values(twin)
 
 
-def _names(line: Line) -> list[str]:
-    """The argument that a line reads, if it reads one."""
-    cells = dict(zip(line.__code__.co_freevars, line.__closure__ or (), strict=True))
-    return [cells["name"].cell_contents] if "name" in cells else []
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fault_behind_any_kernel_of_a_step_changes_nothing(seed: int) -> None:
+    program = lines(random.Random(seed))
+    given = arguments(program)
+    mine, twin = state(), state()
+    calls = 4
+    with planting() as faults:
+        run = compiled(program, mine)
+        for _ in range(3):
+            run(given)
+        for site, label in enumerate(faults.labels):
+            before = contents(mine)
+            with faults.armed(site):
+                try:
+                    run(given)
+                    calls += 1
+                except PlantedError:
+                    assert contents(mine) == before, label
+        run(given)
+    other = compiled(program, twin)
+    for _ in range(calls):
+        other(given)
+    assert values(mine) == values(twin)
