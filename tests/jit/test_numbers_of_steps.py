@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -308,3 +311,25 @@ def test_places_that_a_step_computes() -> None:
     given = [tuple(aj.tensor(generator.normal(size=shape)) for shape in ((5, 4), (4, 4))) for _ in range(4)]
     step = agree(lambda: Program(best_path, given), captures=1)
     assert step.stats()["splits"] == 0
+
+
+def test_a_number_of_the_step_is_copied_and_pickled_as_a_number() -> None:
+    @dataclasses.dataclass
+    class Options:
+        rate: float = 1.5
+        name: str = "a"
+
+    def run(jit: Callable[[Any], Any]) -> list[Any]:
+        options = Options()
+
+        def step(x: Any) -> Any:
+            total = x.sum().item()
+            parts = [copy.copy(total), copy.deepcopy([total])[0], pickle.loads(pickle.dumps(total))]
+            y = x - dataclasses.asdict(options)["rate"] * sum(parts)
+            options.rate *= 2
+            return y
+
+        call = jit(step)
+        return [(call(aj.tensor([1.0, k])).tolist(), options.rate) for k in range(3)]
+
+    assert run(aj.jit) == run(lambda f: f)

@@ -233,6 +233,15 @@ class TracedNumber:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self.concrete(), dtype)
 
+    def __copy__(self) -> TracedNumber:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> TracedNumber:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.kind, (self.concrete(),)
+
     def __getattr__(self, name: str) -> Any:
         """What else ints and floats have (``bit_length``, ``hex``) is asked of the plain number."""
         if name.startswith("__") or not hasattr(self.kind, name):
