@@ -93,3 +93,25 @@ def test_an_interrupted_call_that_has_run_keeps_what_it_has_left(monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         step(aj.ones(3), GOOD)
     assert optimizer.state_dict()["state"][0]["step"] == 1
+
+
+def test_a_call_whose_gradients_cannot_go_on_through_an_argument_changes_nothing() -> None:
+    w = nn.Parameter(aj.ones(3))
+    optimizer = optim.Adam([w], lr=0.1)
+
+    @aj.jit
+    def step(h: aj.Tensor) -> None:
+        optimizer.zero_grad()
+        (w * h).sum().backward()
+        optimizer.step()
+
+    a = aj.ones(3, requires_grad=True)
+    step(a * 2)
+    h = a * a
+    h.sum().backward()
+    before = told(optimizer, w)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="a second time"):
+            step(h)
+        assert told(optimizer, w) == before
+    step(a * 2)

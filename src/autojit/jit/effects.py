@@ -21,7 +21,7 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
-from autojit.jit.results import Results, has_history, history_of
+from autojit.jit.results import Results, freed_node, has_history, history_of
 from autojit.jit.segment import Segment
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import StepGradients
@@ -31,7 +31,7 @@ from autojit.tensor.dispatch import value_of
 from autojit.tensor.methods import take_form
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.recording import edge_of
-from autojit.tensor.saved import connected
+from autojit.tensor.saved import connected, freed_error
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, storage_of, wrap
@@ -102,6 +102,16 @@ class Effects:
     def counted(self) -> list[Storage]:
         """The storages outside whose changes are counted: those that lie there now, where others were followed."""
         return [*(entry.storage for entry in self._counted), *self._counted_besides]
+
+    def check_histories(self, leaves: Sequence[Any]) -> None:
+        """Before a call: gradients will go on through the histories of arguments, which must still be there."""
+        for write in self.writes:
+            given = leaves[write.index]
+            is_made = write.value is not None or write.result is not None
+            if write.what == "new grad" and is_made and isinstance(given, Tensor) and given._grad_fn is not None:
+                node = freed_node(given)
+                if node is not None:
+                    raise freed_error(node)
 
     def prepare(self, segment: Segment) -> None:
         """Before a call: gradients that somebody holds get new memory."""

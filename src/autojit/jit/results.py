@@ -412,10 +412,16 @@ def has_history(t: Tensor) -> bool:
     """Whether a traced tensor can still be differentiated: it requires gradients and ``backward`` has not freed it."""
     if not wants_grad(t) or t._grad_fn is None:
         return bool(t._requires_grad)
+    return freed_node(t) is None
+
+
+def freed_node(t: Tensor) -> Any:
+    """A node of a tensor's history that has forgotten what its derivative needs, or None."""
     for node in history_of([t]):
-        if isinstance(node, OpNode) and any(kept is FREED for kept in (*node.primals, *node.results)):
-            return False
-    return True
+        is_spent = isinstance(node, SpentNode) and not isinstance(node, InnerNode)
+        if is_spent or (isinstance(node, OpNode) and any(kept is FREED for kept in (*node.primals, *node.results))):
+            return node
+    return None
 
 
 def history_of(tensors: Iterable[Tensor]) -> set[Any]:

@@ -233,6 +233,7 @@ class CompiledStep:
     def run(self, leaves: Sequence[Any], arrays: Sequence[Any]) -> Any:
         """Run with the call's argument leaves (and their ``arrays``)."""
         self.calls += 1
+        self.effects.check_histories(leaves)
         if self.call is not None:
             return self._run_differentiable(leaves)
         count = len(self.results.values)
