@@ -259,3 +259,23 @@ def test_a_planted_fault_of_the_first_run_is_named_by_its_place(monkeypatch: pyt
     monkeypatch.setattr(step.CompiledStep, "run", faulty)
     with pytest.raises(TraceError, match=r"jit\(verify='first'\): held\['scale'\]: value differs"):
         compiled(aj.ones(2))
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "Adagrad", "Rprop"])
+@pytest.mark.parametrize("verify", ["first", "always"])
+def test_what_optimisers_begin_with_raises_no_alarm(name: str, verify: str) -> None:
+    w = aj.nn.Parameter(aj.ones(3))
+    optimizer = getattr(aj.optim, name)([w], lr=0.1)
+
+    def step(x: Any) -> Any:
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = ((w * x - 1) ** 2).sum()
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure)
+
+    compiled = aj.jit(step, verify=verify)
+    for _ in range(3):
+        compiled(aj.ones(3) * 2)

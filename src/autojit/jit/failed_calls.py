@@ -21,14 +21,20 @@ class _Call(threading.local):
 _call = _Call()
 
 
+class NotYet(Exception):
+    """A call stops before anything has been written, and begins again with what it has captured: it has not failed."""
+
+
 @contextmanager
 def undone_if_failed() -> Iterator[None]:
-    """What optimisers keep is put back if the body raises."""
+    """What optimisers keep is put back if the body fails."""
     before = _call.put_back
     mine: dict[int, Callable[[], None]] = {}
     _call.put_back = mine
     try:
         yield
+    except NotYet:
+        raise
     except BaseException:
         for put_back in mine.values():
             put_back()

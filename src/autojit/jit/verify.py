@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import TraceError
+from autojit.jit.failed_calls import NotYet
 from autojit.jit.reachable import PLACES, RANDOM, Saved, Walk, world_of
 from autojit.jit.rebinding import carrying
 from autojit.tensor.state import guard_epoch, reference_only, set_inference, state
@@ -37,7 +38,7 @@ def check_option(verify: Any) -> None:
         raise ValueError(f'jit: verify must be None, "first", "always" or a number of calls, not {verify!r}')
 
 
-class NotYetCompared(Exception):
+class NotYetCompared(NotYet):
     """A step is about to run for the first time; nothing has been written yet."""
 
     def __init__(self, comparison: Comparison) -> None:
