@@ -54,3 +54,10 @@ def test_steps_take_hold_and_return_them(kind: type[Any]) -> None:
         assert aj.equal(aj.jit(lambda x, p: x * p.factor)(x, thing), 2 * x)
         assert aj.jit(lambda x: (x, thing))(x)[1] is thing
         assert aj.equal(aj.jit(Holding())(x), 2 * x)
+
+
+@pytest.mark.parametrize("kind", [Answers, RaisesKey, RaisesAnything])
+def test_what_is_no_number_and_holds_none_makes_no_tensor(kind: type[Any]) -> None:
+    for make in (aj.tensor, aj.as_tensor):
+        with pytest.raises(RuntimeError, match=f"Could not infer dtype of {kind.__name__}"):
+            make(kind())

@@ -149,7 +149,8 @@ def _exported(source: Any, copy: bool | None) -> Any:
 
 def is_foreign_array(data: Any) -> bool:
     """Whether an object is an array of another library: it offers its memory, or converts itself to NumPy's."""
-    return any(hasattr(data, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+    kind = type(data)  # not the object, which may answer every name
+    return any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
 
 
 def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:
