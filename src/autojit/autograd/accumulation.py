@@ -17,6 +17,7 @@ from autojit.core.layout import strided
 from autojit.core.locks import new_lock
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
+from autojit.tensor.gradients import accumulating
 from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.node import AccumulateGrad
@@ -42,15 +43,19 @@ def accumulate(node: AccumulateGrad, grads: list[Any]) -> None:
     if dtype is not None and type_of(grad).dtype is not dtype:
         grads[0] = grad = cast(grad, dtype)
     with _LOCKS[id(leaf) >> 5 & 15]:  # threads that share a leaf take turns
-        before = leaf.grad
-        if before is not None:
-            _add_to(leaf, before, grad)
-        elif sys.getrefcount(grad) == 3 and _is_free(leaf, grad):  # the list, the name and the argument
-            leaf._set_grad(grad if grad._array is not None else _laid_as(grad, leaf))
-        elif sys.getrefcount(grad) == 3 and _is_free_sparse(grad):
-            leaf._set_grad(grad.detach())
-        else:
-            leaf._set_grad(fresh(grad, leaf))
+        accumulating.now = True
+        try:
+            before = leaf.grad
+            if before is not None:
+                _add_to(leaf, before, grad)
+            elif sys.getrefcount(grad) == 3 and _is_free(leaf, grad):  # the list, the name and the argument
+                leaf._set_grad(grad if grad._array is not None else _laid_as(grad, leaf))
+            elif sys.getrefcount(grad) == 3 and _is_free_sparse(grad):
+                leaf._set_grad(grad.detach())
+            else:
+                leaf._set_grad(fresh(grad, leaf))
+        finally:
+            accumulating.now = False
     _run_hooks(leaf)
 
 

@@ -26,7 +26,8 @@ from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.results import has_history
-from autojit.jit.trace import StateEntry, Trace
+from autojit.jit.trace import Trace
+from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.forward_level import ForwardLevel
 from autojit.tensor.inplace import replace

@@ -52,6 +52,10 @@ class ArgumentNode(Node):
         self.made_by = made_by.name()
         self.out_metas = [kind]
         self.pending: Tensor | None = None
+        self.is_spent = False  # by a pass that keeps no graph: the caller's history is gone afterwards
+
+    def release(self) -> None:
+        self.is_spent = True
 
     def name(self) -> str:
         return self.made_by
@@ -155,7 +159,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         found.inference = True
         mark_inference(shell)
     if shell._requires_grad:
-        found.entry = _entry_of(leaf, shell, kind)
+        found.entry = _entry_of(trace, leaf, shell, kind)
     if leaf._leaf_hooks is not None and found.is_leaf:
         shell._leaf_hooks = (LeafHooks(leaf._leaf_hooks[0]), LeafHooks(leaf._leaf_hooks[1]))
     if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
@@ -165,11 +169,11 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         trace.give(found.grad_value, leaf._grad._array)
         found.grad_shell = shell._grad = wrap_value(found.grad_value)
         if wants_grad(leaf._grad):
-            found.grad_entry = _entry_of(leaf._grad, found.grad_shell, grad_kind)
+            found.grad_entry = _entry_of(trace, leaf._grad, found.grad_shell, grad_kind)
     return found
 
 
-def _entry_of(given: Tensor, shell: Tensor, kind: TensorType) -> Tensor:
+def _entry_of(trace: Trace, given: Tensor, shell: Tensor, kind: TensorType) -> Tensor:
     """A stand-in gets the history of the tensor that it stands for; what keeps that when the function changes it."""
     shell._requires_grad = True
     if given._grad_fn is None:
@@ -178,6 +182,7 @@ def _entry_of(given: Tensor, shell: Tensor, kind: TensorType) -> Tensor:
     entry = wrap_value(shell._value)
     entry._requires_grad = True
     shell._grad_fn = entry._grad_fn = ArgumentNode(given, kind)
+    trace.onward.append(shell._grad_fn)
     return entry
 
 

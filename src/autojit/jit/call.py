@@ -27,7 +27,8 @@ from autojit.ir.op import Op, Operands, bind
 from autojit.jit.graph_call import GraphCall, GraphOp, contiguous
 from autojit.jit.results import has_history
 from autojit.jit.segment import needed_nodes
-from autojit.jit.trace import StateEntry, Trace
+from autojit.jit.trace import Trace
+from autojit.jit.trace_entries import StateEntry
 from autojit.ops.shape import Permute
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.memory_orders import order_of, places_of

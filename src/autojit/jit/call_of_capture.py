@@ -40,10 +40,11 @@ class CallOfCapture:
             else:
                 inputs.append((entry.input, owner if owner._requires_grad else None))
         roots = {id(t) for _, t in inputs} | {id(entry.root_owner()) for entry in self.entries}
+        changed = {id(e.root_owner()) for e in self.entries if e.left is not None}  # their views get other histories
         self.others = [
             t
             for t in trace.reached
-            if t._requires_grad and id(t) not in roots and (t._grad_fn is None or t._view is None)
+            if t._requires_grad and id(t) not in roots and (t._view is None or id(t._view.base) not in changed)
         ]  # that show the memory of a root with a history of their own: they take gradients, the root gives the values
         inputs += [(Value(type_of(t)), t) for t in self.others]
         self.live = live = results.live
@@ -60,9 +61,9 @@ class CallOfCapture:
         shown = set().union(*(symbols_of((place.what, place.chain)) for place in results.places))
         outputs += [(trace.counted[name][0], None) for name in sorted(shown & trace.counted.keys())]
         self.values = [v for v, _ in outputs]
-        changed = [k for k, _ in self.new_histories]
-        changed += [k for k, (_, t) in enumerate(outputs) if t is not None and any(t is e.left for e in self.entries)]
-        self.stages = _stages(trace, inputs, outputs, changed)
+        left = [k for k, _ in self.new_histories]
+        left += [k for k, (_, t) in enumerate(outputs) if t is not None and any(t is e.left for e in self.entries)]
+        self.stages = _stages(trace, inputs, outputs, left)
         graphs = [stage.op.graph for stage in self.stages]
         self.read = set(self.values).union(*(node.inputs for graph in graphs for node in graph.nodes))
         nodes = history_of([t for _, t in outputs if t is not None])

@@ -11,9 +11,10 @@ import numpy as np
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.pytree import flatten
-from autojit.jit.trace import Split, Trace
+from autojit.jit.trace import Trace
+from autojit.jit.trace_entries import Split
 from autojit.tensor.exchange import array_of_foreign
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
     from autojit.jit.step import Decision
@@ -60,11 +61,25 @@ class Conflict(Exception):
         self.leaves = leaves
 
 
-class Overlap(Exception):
-    """Arguments share memory that the step writes in a way that only NumPy knows: the call runs line by line."""
+class LineByLine(Exception):
+    """A call is of a kind that steps cannot do: it runs line by line, which is noted. Nothing has been written yet."""
+
+
+class Overlap(LineByLine):
+    """Arguments share memory that the step writes in a way that only NumPy knows."""
 
     def __init__(self) -> None:
         super().__init__("arguments share memory, with each other or with state, that is written: ran line by line")
+
+
+class Onward(LineByLine):
+    """Backward goes on through an argument's own history to a leaf whose ``.grad`` the function uses afterwards."""
+
+    def __init__(self, argument: Tensor) -> None:
+        super().__init__(
+            f"backward goes on through the history of an argument {type_of(argument)} to parameters whose .grad the "
+            "step uses: ran line by line (compute the argument inside the step, or detach() it)"
+        )
 
 
 class Fixed(Exception):

@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autojit.core.errors import TraceError
@@ -21,11 +21,13 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
+from autojit.jit.calls import Onward
 from autojit.jit.results import Results, freed_node, has_history, history_of
 from autojit.jit.segment import Segment
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import StepGradients
-from autojit.jit.trace import StateEntry, Trace
+from autojit.jit.trace import Trace
+from autojit.jit.trace_entries import StateEntry
 from autojit.runtime.interrupts import is_asked
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.methods import take_form
@@ -55,6 +57,7 @@ class ArgumentWrite:
     bumps: int = 1  # how often the function changed the memory
     result: int | None = None
     spent: SpentNode | None = None
+    keeps_graph: bool = False  # a gradient goes on through the argument's history, which is needed again
 
 
 class Effects:
@@ -72,6 +75,7 @@ class Effects:
             for entry in trace.state.values():
                 if entry.is_modified:
                     _note_history(trace, entry)
+            _check_aliases(trace)
             self.gradients = StepGradients(trace, results, outputs)
         finally:
             set_trace(before)
@@ -104,7 +108,12 @@ class Effects:
         return [*(entry.storage for entry in self._counted), *self._counted_besides]
 
     def check_histories(self, leaves: Sequence[Any]) -> None:
-        """Before a call: gradients will go on through the histories of arguments, which must still be there."""
+        """Before a call: gradients will go on through the histories of arguments, which must still be there.
+
+        Raises:
+            Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since.
+        """
+        touched = {id(leaf) for leaf in self.trace.touched}
         for write in self.writes:
             given = leaves[write.index]
             is_made = write.value is not None or write.result is not None
@@ -112,6 +121,8 @@ class Effects:
                 node = freed_node(given)
                 if node is not None:
                     raise freed_error(node)
+                if touched and any(id(getattr(node, "variable", None)) in touched for node in history_of([given])):
+                    raise Onward(given)
 
     def prepare(self, segment: Segment) -> None:
         """Before a call: gradients that somebody holds get new memory."""
@@ -128,16 +139,26 @@ class Effects:
     def commit(self, segment: Segment, leaves: Sequence[Any], arrays: Sequence[Any], tensors: Sequence[Tensor]) -> None:
         """Show everything outside; ``arrays`` are the free outputs of ``self.free``, ``tensors`` the results."""
         place = iter(arrays)
+        onward = []  # gradients that go on through an argument's own history, and add to those that the step leaves
         for write in self.writes:
             if write.what == "spent" and isinstance(leaves[write.index], Tensor):
                 t = leaves[write.index]
                 t._requires_grad, t._grad_fn, t._output_nr = True, write.spent, 0
             if write.what in ("form", "version", "spent"):
                 continue  # when nobody needs the old one any more
+            given = leaves[write.index]
             made = next(place) if write.value is not None else None
             shown = None if write.result is None else tensors[write.result]
-            _commit_write(write, leaves[write.index], made, shown)
+            if write.what == "new grad" and given._grad_fn is not None:
+                onward.append((given, shown if made is None else wrap(made), write.keeps_graph))
+            else:
+                _commit_write(write, given, made, shown)
         self.gradients.commit(tensors, list(place))
+        assert ports.backward is not None
+        for given, grad, keeps_graph in onward:
+            if grad is not None:
+                with grad_mode(grad._requires_grad):
+                    ports.backward(given, grad, keeps_graph, grad._requires_grad)
         self.gradients.leave(segment)
 
     def take_forms(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> None:
@@ -199,7 +220,8 @@ def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[Argument
     if leaf.entry is not None and isinstance(leaf.entry._grad_fn, ArgumentNode):
         pending = leaf.entry._grad_fn.pending
         if pending is not None:
-            found.append(_new_gradient(k, pending, results))
+            keeps_graph = not leaf.entry._grad_fn.is_spent
+            found.append(replace(_new_gradient(k, pending, results), keeps_graph=keeps_graph))
         if not shell._requires_grad:
             found.append(ArgumentWrite(k, "detached", None))
         return found
@@ -231,6 +253,19 @@ def _note_history(trace: Trace, entry: StateEntry) -> None:
         entry.entered = None if before is None else connected(root, before)
 
 
+def _check_aliases(trace: Trace) -> None:
+    """TraceError if another tensor than the one that owns the memory has got a history by in-place operations."""
+    owners = {id(entry.root_owner()) for entry in trace.state.values()}
+    for t in trace.reached:
+        is_alias = id(t) not in owners and (t._view is None or t._view.base is None)
+        if is_alias and t._grad_fn is not None and edge_of(t) != trace.history_before(t) and has_history(t):
+            raise TraceError(
+                "jit: a step gives a detached tensor a history in place, and also uses the tensor it was detached from",
+                {"tensor": t._array.shape if t._array is not None else None, "at": here()},
+                "change a clone: detach().clone()",
+            )
+
+
 def _has_new_history(leaf: ArgumentLeaf, shell: Tensor) -> bool:
     """Whether in-place operations gave an argument a history that the caller can differentiate."""
     before = None if leaf.entry is None else leaf.entry._grad_fn
@@ -248,13 +283,7 @@ def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | 
     if write.what == "detached":
         given.detach_()
         return
-    grad = shown if array is None else wrap(array)
-    if given._grad_fn is None:
-        given._grad = grad
-    elif grad is not None:  # the argument has a history of its own: the gradient goes on through it
-        assert ports.backward is not None
-        with grad_mode(grad._requires_grad):
-            ports.backward(given, grad, create_graph=grad._requires_grad)
+    given._grad = shown if array is None else wrap(array)
 
 
 class _Interrupt:

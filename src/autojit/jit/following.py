@@ -16,7 +16,8 @@ from autojit.jit.failed_calls import may_change
 from autojit.jit.guards import same
 from autojit.jit.results import Results
 from autojit.jit.segment import Segment
-from autojit.jit.trace import StateEntry, Trace
+from autojit.jit.trace import Trace
+from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.state import guard_epoch
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_chain, storage_of, type_of
 

@@ -34,7 +34,7 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, Fixed, Overlap
+from autojit.jit.calls import Call, Conflict, Fixed, LineByLine
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.failed_calls import undone_if_failed
@@ -184,8 +184,8 @@ class JitFunction:
                 return self._rebound(args, kwargs, carried())
         except Reentered:
             pass
-        except Overlap as overlap:
-            self.counts.note(str(overlap))
+        except LineByLine as reason:
+            self.counts.note(str(reason))
             args, kwargs = with_tensors(args, kwargs)
         with eager():
             return self.function(*args, **kwargs)

@@ -22,7 +22,8 @@ from autojit.jit.guards import same
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.results import Place
 from autojit.jit.step import Capture
-from autojit.jit.trace import OtherQuestion, StateEntry
+from autojit.jit.trace import OtherQuestion
+from autojit.jit.trace_entries import StateEntry
 from autojit.jit.unheard import unheard
 
 

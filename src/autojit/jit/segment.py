@@ -16,7 +16,7 @@ import numpy as np
 from autojit.compiler import Compiled, compile
 from autojit.core.types import TensorType
 from autojit.ir.graph import Graph, Node, Value
-from autojit.jit.trace import StateEntry
+from autojit.jit.trace_entries import StateEntry
 from autojit.runtime.executable import data_address
 from autojit.runtime.gate import Gate
 from autojit.runtime.memory import allocate_array

@@ -30,7 +30,8 @@ from autojit.jit.overlaps import Overlaps
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.results import Results, check_outputs
 from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapping
-from autojit.jit.trace import Split, Trace
+from autojit.jit.trace import Trace
+from autojit.jit.trace_entries import Split
 from autojit.ops.shape import Permute
 from autojit.tensor.inplace import check_writable, rebase
 from autojit.tensor.memory import laid_out, storage_offset
@@ -38,7 +39,7 @@ from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode
-from autojit.tensor.tensor import Tensor, wrap
+from autojit.tensor.tensor import Tensor, type_of, wrap
 
 
 @dataclass(eq=False)
@@ -195,13 +196,15 @@ class CompiledStep:
             [Write(v, entry=e) for e, v in self.effects.written],
         )
         self.entries = self.segment.entries
-        # arguments that a later call may give as the very tensor that the function reads from outside
+        # arguments that a later call may give as the very tensor that the function reads or gives a gradient outside
+        outside = [(e.array, e.input.type) for e in entries if e.requires_grad]
+        outside += [(g.leaf._array, type_of(g.leaf)) for g in self.trace.grads.values()]
         self.twins = [
-            (k, e.array)
+            (k, array)
             for k, leaf in enumerate(capture.arguments)
             if leaf.kind == "tensor" and leaf.requires_grad and leaf.value is not None
-            for e in entries
-            if e.requires_grad and e.input.type == leaf.value.type
+            for array, kind in outside
+            if kind == leaf.value.type
         ]
         with self.segment.gate.held():
             self.effects.bind(self.segment)

@@ -18,7 +18,8 @@ from autojit.jit.following import Followed, follow, root_array
 from autojit.jit.pytree import LEAF, TreeSpec, flatten
 from autojit.jit.results import Results
 from autojit.jit.segment import Segment, allocate
-from autojit.jit.trace import GradEntry, StateEntry, Trace
+from autojit.jit.trace import Trace
+from autojit.jit.trace_entries import GradEntry, StateEntry
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.tensor import StepGradient, Tensor, lent_gradient, step_gradient, storage_of, type_of, wrap
 

@@ -34,81 +34,26 @@ from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
 from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.failed_calls import may_change
+from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.traced_number import TracedNumber
 from autojit.jit.versions import TraceVersions
 from autojit.ops.sources import Full
+from autojit.tensor.gradients import accumulating
 from autojit.tensor.node import Edge
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, lent_gradient, storage_of, wrap, wrap_value
+from autojit.tensor.tensor import Tensor, lent_gradient, storage_of, wrap_value
 
 _finished: weakref.WeakSet[Trace] = weakref.WeakSet()
-
-
-@dataclass(eq=False)
-class StateEntry:
-    """A storage reached from outside: its input value and the value it has at this point of the capture."""
-
-    storage: Storage
-    array: Any
-    input: Value
-    value: Value
-    source: SourceLocation
-    owner: Tensor | None = None
-    requires_grad: bool = False
-    entered: Tensor | None = None  # where in-place changes gave the root a new history: it with the old one, if any
-    left: Tensor | None = None  # and with the new one
-
-    def root_owner(self) -> Tensor:
-        """A tensor that shows the whole storage, connected to the caller's history where there is one."""
-        owner = self.owner
-        if owner is not None and owner._view is not None:
-            owner = owner._view.base
-        return owner if owner is not None else wrap(self.array)
-
-    @property
-    def is_modified(self) -> bool:
-        return self.value is not self.input
 
 
 class BeginAgain(BaseException):
     """A capture has to begin again from the root (no Exception: captured code must not catch it)."""
 
     leaves: frozenset[int] = frozenset()  # to be bound
-
-
-@dataclass(eq=False)
-class GradEntry:
-    """``.grad`` of an outside leaf: what it was when first read (``was_read``) and what it is now.
-
-    ``is_kept``: the function hands on the tensor that it read, as a result or as another leaf's gradient.
-    """
-
-    leaf: Tensor
-    initial: Tensor | None
-    was_read: bool
-    current: Tensor | None
-    is_written: bool = False
-    is_kept: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Python asked for a value: the capture after this point holds for this outcome only."""
-
-    value: Value
-    outcome: Any
-    source: SourceLocation
-    position: int  # nodes recorded before
-    question: tuple[object, ...]  # what tells it from other questions of the same function
-
-    @property
-    def key(self) -> bytes:
-        """The outcome's bits: what a compiled split compares."""
-        return self.outcome.tobytes()  # type: ignore[no-any-return]
 
 
 class OtherQuestion(BaseException):
@@ -149,6 +94,8 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
         self.lent: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the array: whose memory it is, the array
         self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
         self.flags: list[tuple[Tensor, bool]] = []  # leaves among them, and whether they required gradients
+        self.onward: list[Any] = []  # where gradients go on through the histories of arguments
+        self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
@@ -169,11 +116,12 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
         if found is None:
             value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
             self.known[value] = array
-            found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner)
-            if owner is not None:
-                found.requires_grad = owner._requires_grad
-        elif owner is not None and owner._grad_fn is not None and owner._array is array and not found.requires_grad:
-            found.owner, found.requires_grad = owner, True  # met before without its history: detached
+            wanted = owner is not None and owner._requires_grad
+            found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner, wanted)
+        elif owner is not None and owner._array is array and not found.requires_grad and not self.has_begun(owner):
+            met_by_alias = owner._grad_fn is not None or found.owner is None or self.has_begun(found.owner)
+            found.owner = owner if met_by_alias else found.owner
+            found.requires_grad = met_by_alias and owner._requires_grad
         self._remember(storage, owner)
         return found.value
 
@@ -240,6 +188,7 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
+        self._note_touch(leaf)
         if not entry.is_written and not entry.was_read:
             entry.was_read = True
             entry.initial = entry.current = lent_gradient(leaf)
@@ -247,8 +196,14 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
 
     def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
         entry = self._grad_entry(leaf)
+        self._note_touch(leaf)
         entry.current = grad
         entry.is_written = True
+
+    def _note_touch(self, leaf: Tensor) -> None:
+        """What goes on through an argument's history is added after the step, too late for who looks at the sum."""
+        if not accumulating.now and any(node.pending is not None for node in self.onward):
+            self.touched.append(leaf)
 
     def _grad_entry(self, leaf: Tensor) -> GradEntry:
         found = self.grads.get(id(leaf))

@@ -18,7 +18,7 @@ from autojit.tensor.memory_orders import Order, order_of, result_order, row_majo
 from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:
-    from autojit.jit.trace import StateEntry
+    from autojit.jit.trace_entries import StateEntry
 
 
 class TraceOrders:

@@ -6,6 +6,7 @@ and hooks registered before go on seeing the gradient of the old value. A retain
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,15 @@ from autojit.tensor.node import Hooks, LeafHooks, RemovableHandle
 from autojit.tensor.recording import shows_grad, wants_grad
 from autojit.tensor.state import bump_guard_epoch, state
 from autojit.tensor.tensor import LIKE_LEAF, Tensor, lent_gradient, type_of
+
+
+class _Accumulating(threading.local):
+    """Whether this thread adds a gradient to a leaf's, which nobody has looked at then."""
+
+    now = False
+
+
+accumulating = _Accumulating()
 
 
 def get_grad(self: Tensor) -> Tensor | None:

@@ -338,6 +338,8 @@ def get_data(self: Tensor) -> Tensor:
         made.__dict__["is_uncounted"] = True  # its storage is that of the tensor, whose values depend on the counter
     if state.layers:
         carry(self, made, with_history=False)
+    if state.trace is not None and made._array is not None:
+        state.trace.begin(made)
     return made
 
 
