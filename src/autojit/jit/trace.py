@@ -118,12 +118,15 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
             self.known[value] = array
             wanted = owner is not None and owner._requires_grad
             found = self.state[id(array)] = StateEntry(storage, array, value, value, here_inside(), owner, wanted)
-        elif owner is not None and owner._array is array and not found.requires_grad and not self.has_begun(owner):
-            met_by_alias = owner._grad_fn is not None or found.owner is None or self.has_begun(found.owner)
-            found.owner = owner if met_by_alias else found.owner
-            found.requires_grad = met_by_alias and owner._requires_grad
+        elif owner is not None and owner._array is array and self._was_met_by_alias(found, owner):
+            found.owner, found.storage, found.requires_grad = owner, storage, owner._requires_grad
         self._remember(storage, owner)
         return found.value
+
+    def _was_met_by_alias(self, entry: StateEntry, owner: Tensor) -> bool:
+        """Whether memory was met before by a tensor without the history that it has: detached, or ``.data``."""
+        is_made = entry.owner is None or self.has_begun(entry.owner)
+        return not entry.requires_grad and not self.has_begun(owner) and (is_made or owner._grad_fn is not None)
 
     def in_place(self, storage: Storage, value: Value) -> None:
         self.lift(storage)
