@@ -98,7 +98,7 @@ SPOILT: dict[str, Callable[[Any], Any]] = {
         ("look_up", "write", "fold", "classify", "repeat", "learn"), lambda x: x + aj.tensor([0, 0, 9, 0, 0, 0])
     ),
     "divide": lambda x: x * 0,
-    "weigh": lambda x: x * 100,
+    "weigh": lambda x: x * float("nan"),
 }
 
 
