@@ -16,7 +16,7 @@ import numpy as np
 
 from autojit.core.device import CPU
 from autojit.core.dtypes import DType, bfloat16, dtype_of_numpy
-from autojit.core.errors import ArgumentError
+from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.ports import numpy_port
 from autojit.tensor.conversion import array_of
 from autojit.tensor.device_layer import moved
@@ -151,6 +151,16 @@ def is_foreign_array(data: Any) -> bool:
     """Whether an object is an array of another library: it offers its memory, or converts itself to NumPy's."""
     kind = type(data)  # not the object, which may answer every name
     return any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+
+
+_OF_NUMBERS = ("__len__", "__getitem__", "__iter__", "__float__", "__int__", "__index__", "__complex__")
+"""What has one of these is a number, or holds some."""
+
+
+def require_numbers(data: Any) -> None:
+    """UsageError for what is no number and holds none: NumPy would ask the object, which may answer every name."""
+    if not any(hasattr(type(data), name) for name in _OF_NUMBERS):
+        raise UsageError(f"Could not infer dtype of {type(data).__name__}")
 
 
 def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:

@@ -16,7 +16,7 @@ from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.device_layer import placed
 from autojit.tensor.dispatch import in_range, literal_of, mark_inference, number
-from autojit.tensor.exchange import array_of_foreign, is_foreign_array
+from autojit.tensor.exchange import array_of_foreign, is_foreign_array, require_numbers
 from autojit.tensor.functions_elementwise import clone, eq, floor_divide, where
 from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.promotion import as_operand, cast
@@ -78,10 +78,6 @@ def _holds_tensors(data: Any) -> bool:
     return False
 
 
-_OF_NUMBERS = ("__len__", "__getitem__", "__iter__", "__float__", "__int__", "__index__", "__complex__")
-"""What has one of these is a number, or holds some."""
-
-
 def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
     """A NumPy array of one of our dtypes."""
     if isinstance(data, np.ndarray | np.generic):
@@ -89,8 +85,7 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
         return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
     if is_foreign_array(data):
         return array_from(array_of_foreign(data), dtype, copy)
-    if not any(hasattr(type(data), name) for name in _OF_NUMBERS):  # NumPy would ask the object, which may answer all
-        raise UsageError(f"Could not infer dtype of {type(data).__name__}")
+    require_numbers(data)
     try:
         plain = np.asarray(data)
     except ValueError as error:
