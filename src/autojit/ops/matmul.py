@@ -74,7 +74,7 @@ class Matmul(Structured):
 
     def batch(self, args: Operands, batched: tuple[bool, ...]) -> Any:
         x, w = args
-        if batched == (True, False) and w.spec.ndim == 2:
+        if batched == (True, False):
             return matmul(x, w)  # one matrix for the whole batch: fold the batch into the rows
         return bind(self, *batch_all(args, batched))
 

@@ -26,8 +26,8 @@ import pytest
 from autojit.testing.mutants import killers
 from autojit.testing.mutants.suite import LEFT_OUT, PLAIN
 
-SLOWER, START_S = 4.0, 20.0  # of processor time, times and beside what the checks took: whoever needs more hangs
-WAITING = 25.0  # seconds of the clock for one of these: a mutant that waits for ever is ended
+SLOWER, START_S = 2.0, 15.0  # of processor time, times and beside what the checks took: whoever needs more hangs
+WAITING = 10.0  # seconds of the clock for one of these: a mutant that waits for ever is ended
 
 
 class Attempt(NamedTuple):
