@@ -6,6 +6,7 @@ import functools
 import random
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -147,6 +148,12 @@ def functions_of_partials() -> Case:
     return Case(function, lambda: row.append(2), lambda: list(row), "row")
 
 
+def methods_bound_by_hand() -> Case:
+    row = [1]
+    function = MethodType(lambda number: (number, row), 3)
+    return Case(function, lambda: row.append(2), lambda: list(row), "row")
+
+
 def wrapped() -> Case:
     row = [1]
 
@@ -221,23 +228,23 @@ def tensors() -> Case:
 
 
 def hooks() -> Case:
-    x, seen = aj.ones(2, requires_grad=True), [1]
+    x, y, seen = aj.ones(2, requires_grad=True), aj.ones(2, requires_grad=True), [1]
     x.register_hook(lambda g: seen.append(1))
 
     def change() -> None:
         x.register_hook(lambda g: g * 2)
+        y.register_hook(lambda g: g * 3)
         seen.append(2)
 
     def look() -> Any:
-        x.grad = None
         before = list(seen)
-        (3 * x).sum().backward()
-        found = x.grad.tolist()
+        (3 * x + y).sum().backward()
+        found = x.grad.tolist(), y.grad.tolist()
         seen[:] = before
-        x.grad = None
+        x.grad = y.grad = None
         return found, before
 
-    return Case(lambda: x, change, look, "a hook of x")
+    return Case(lambda: (x, y), change, look, "a hook of x")
 
 
 def models() -> Case:
@@ -276,9 +283,9 @@ def sources_of_random_numbers() -> Case:
 
 CASES = [
     cells, global_names, methods, defaults_of_methods, globals_of_methods, properties, classes, slots, partials,
-    functions_of_partials, wrapped, sets_and_deques, lists_of_the_same_length, keys_that_are_objects,
-    ordered_dictionaries, dictionaries_that_count, arrays, tensors,
-    hooks, models, sources_of_random_numbers,
+    functions_of_partials, methods_bound_by_hand, wrapped, sets_and_deques, lists_of_the_same_length,
+    keys_that_are_objects, ordered_dictionaries, dictionaries_that_count, arrays, tensors, hooks, models,
+    sources_of_random_numbers,
 ]  # fmt: skip
 
 

@@ -7,10 +7,10 @@ import pytest
 
 import autojit.ops  # noqa: F401
 from autojit.core.dtypes import ALL_DTYPES
-from autojit.ir import Op
+from autojit.ir import GraphBuilder, Op, verify
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.jvp import jvp
-from tests.ops.laws import LAWS, Law, batching_is_a_loop, check_derivatives, graph_of, holding
+from tests.ops.laws import LAWS, Law, batching_is_a_loop, check_derivatives, graph_of, holding, type_of
 
 OPS = [op for op in Op.registry.load().values() if op.__module__.startswith("autojit.ops.") and hasattr(op, "samples")]
 
@@ -41,6 +41,20 @@ def test_ops_with_a_derivative_by_one_operand_alone(name: str) -> None:
         adjoint(graph_of(op, inputs))
     with pytest.raises(NotImplementedError):
         jvp(graph_of(op, inputs))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_eigenvalues_and_what_no_phase_changes_of_their_vectors_are_differentiated(dtype: type) -> None:
+    draws = np.random.default_rng(1)
+    a = draws.standard_normal((2, 3, 3)) + 1j * draws.standard_normal((2, 3, 3))
+    inputs = [np.ascontiguousarray(a.real if dtype is np.float64 else a) + np.diag([0.0, 2.0, 5.0])]
+    builder = GraphBuilder()
+    values, vectors = builder.apply(Op.registry["eig"](), [builder.input(type_of(inputs[0]))])
+    (magnitudes,) = builder.apply(Op.registry["abs"](), [vectors])
+    (squares,) = builder.apply(Op.registry["square"](), [magnitudes])
+    check_derivatives(verify(builder.finish([values, squares])), inputs)
+    check_derivatives(verify(builder.finish([squares])), inputs)
+    check_derivatives(verify(builder.finish([values])), inputs)
 
 
 def test_every_op_has_samples() -> None:

@@ -73,8 +73,14 @@ def test_every_family_has_targets_whose_texts_compile() -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[subprocess.Popen[str]]:
-    """A process that answers attempts; it collects the tests of one small file."""
-    command = [sys.executable, "-m", "autojit.testing.mutants.server", "tests/passes/test_loop_bodies.py"]
+    """A process that answers attempts; it collects the tests of two small files."""
+    command = [
+        sys.executable,
+        "-m",
+        "autojit.testing.mutants.server",
+        "tests/passes/test_loop_bodies.py",
+        "tests/passes/test_constants.py",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
@@ -108,6 +114,15 @@ def test_an_error_is_seen_where_it_is_planted_and_nowhere_else(server: subproces
     name = "tests/passes/test_loop_bodies.py::test_scans_of_the_same_steps_are_one"
     assert ask(server, merged, [("test", name, "", 1.0)], (ROOT / merged.path).read_text()) == ""
     assert name in ask(server, a_target("passes", "merge_scans", "if len(nodes) > 1:"), [("test", name, "", 1.0)])
+
+
+def test_functions_made_while_modules_are_imported_are_changed_as_well(server: subprocess.Popen[str]) -> None:
+    target = a_target("passes", "_without_guard", "fold.literal(inputs[0]) is None")
+    text = (ROOT / target.path).read_text()
+    changed = text.replace("None if fold.literal(inputs[0]) is None else", "inputs[1] if fold else")
+    assert changed != text
+    name = "tests/passes/test_constants.py::test_a_literal_numerator_needs_no_guard"
+    assert name in ask(server, target, [("test", name, "", 1.0)], changed)
 
 
 def test_a_check_that_fails_without_the_mutant_as_well_kills_nothing(server: subprocess.Popen[str]) -> None:

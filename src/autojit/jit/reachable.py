@@ -339,7 +339,9 @@ class _SavedTensor:
         for name, value in self.slots:
             if getattr(t, name) is not value:
                 setattr(t, name, value)
-        if self.hooks is not None and t._leaf_hooks is not None:
+        if self.hooks is None:
+            t._leaf_hooks = None
+        elif t._leaf_hooks is not None:
             for hooks, kept in zip(t._leaf_hooks, self.hooks, strict=True):
                 _restore_dict(hooks, kept)
         if isinstance(t, StepGradient) and self.lent is not None:

@@ -1,8 +1,8 @@
 """Mutants by the dozen, against the checks that run them; the share that is seen.
 
 A mutant that hangs or crashes the process counts as killed: nobody would ship it. So does one whose function cannot be
-exchanged. What runs only while modules are imported cannot be changed in a process that has imported them: such mutants
-count as survivors.
+exchanged. Code that runs only while modules are imported cannot be changed in a process that has imported them, but for
+the functions that it makes: such mutants count as survivors.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import select
 import signal
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import NamedTuple
@@ -114,7 +114,7 @@ class Server:
     def _seen(self, session: pytest.Session, items: dict[str, pytest.Item], attempt: Attempt, is_planted: bool) -> str:
         try:
             if is_planted:
-                _exchange(self.functions[attempt.path, attempt.function], _code(attempt))
+                _plant(self.functions, attempt)
             for place, (kind, name, verdict, _) in enumerate(attempt.checks):
                 self.place = place
                 if kind != "test":
@@ -131,12 +131,20 @@ class Server:
         return ""
 
 
-def _code(attempt: Attempt) -> CodeType:
-    return next(
-        code
-        for code in _codes(compile(attempt.text, attempt.path, "exec", dont_inherit=True))
-        if code.co_qualname == attempt.function
-    )
+def _plant(functions: Mapping[tuple[str, str], Sequence[FunctionType]], attempt: Attempt) -> None:
+    """Give the function its changed code, and also the functions that it made while modules were imported."""
+    codes = list(_codes(compile(attempt.text, attempt.path, "exec", dont_inherit=True)))
+    names = Counter(code.co_qualname for code in codes)
+    inner = f"{attempt.function}.<locals>."
+    planted = False
+    for code in codes:
+        name = code.co_qualname
+        if name == attempt.function or (name.startswith(inner) and names[name] == 1):
+            for function in functions.get((attempt.path, name), ()):
+                function.__code__ = code  # with other free variables a ValueError: nobody would ship it
+                planted = True
+    if not planted:
+        raise LookupError(f"no function {attempt.function}")
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -144,13 +152,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(part, CodeType):
             yield part
             yield from _codes(part)
-
-
-def _exchange(functions: Sequence[FunctionType], code: CodeType) -> None:
-    if not functions:
-        raise LookupError(f"no function {code.co_qualname}")
-    for function in functions:
-        function.__code__ = code  # with other free variables a ValueError: nobody would ship it
 
 
 def _read(end: int, timeout_s: float) -> str:
