@@ -279,3 +279,27 @@ def test_what_optimisers_begin_with_raises_no_alarm(name: str, verify: str) -> N
     compiled = aj.jit(step, verify=verify)
     for _ in range(3):
         compiled(aj.ones(3) * 2)
+
+
+@pytest.mark.parametrize("verify", ["always", "first", 2])
+def test_schedules_in_the_step_raise_no_alarm(verify: Any) -> None:
+    def run(**options: Any) -> list[float]:
+        aj.manual_seed(0)
+        model = aj.nn.Linear(2, 1)
+        optimizer = aj.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        schedule = aj.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+        @aj.jit(**options)
+        def train() -> None:
+            optimizer.zero_grad()
+            model(aj.ones(1, 2)).square().sum().backward()
+            optimizer.step()
+            schedule.step()
+
+        found = []
+        for _ in range(6):
+            train()
+            found.append(model.weight.sum().item())
+        return found
+
+    assert run(verify=verify) == run()

@@ -354,13 +354,16 @@ class _SavedTensor:
 
 
 def _restore_dict(table: dict[Any, Any], content: dict[Any, Any]) -> None:
-    same = len(table) == len(content) and all(a is b for a, b in zip(table, content, strict=True))
-    if same and all(table[key] is content[key] for key in content):
+    now = dict(table)
+    same = len(now) == len(content) and all(a is b for a, b in zip(now, content, strict=True))
+    if same and all(now[key] is content[key] for key in content):
         return
     kind: type[dict[Any, Any]] = OrderedDict if isinstance(table, OrderedDict) else dict  # not what a user's class does
     kind.clear(table)
     for key, value in content.items():
         kind.__setitem__(table, key, value)
+        if now.get(key, table) is not value and type(table).__module__.startswith("autojit."):
+            table[key] = value  # an option of an optimiser has a slot that follows it
 
 
 def _restore_random(source: Any, content: Any) -> None:
