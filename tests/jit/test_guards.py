@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.core.errors import TraceError
 
 FACTOR = 2.0
 TABLE = {"scale": 3.0, "names": ["a"]}
@@ -285,3 +286,28 @@ def test_what_a_decorated_method_reads_and_assigns_is_seen() -> None:
     average.rate = 1.0
     step(aj.full((2,), 3.0))
     assert average.kept["mean"].tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("where", ["tensor", "accumulated", "forward", "backward"])
+def test_hooks_that_a_step_leaves_behind_are_refused_and_taken_back(where: str) -> None:
+    seen, weight, layer = [], aj.ones(2, requires_grad=True), aj.nn.Linear(2, 2)
+    register = {
+        "tensor": weight.register_hook,
+        "accumulated": weight.register_post_accumulate_grad_hook,
+        "forward": layer.register_forward_hook,
+        "backward": layer.register_full_backward_hook,
+    }[where]
+
+    def run(x: aj.Tensor, is_removed: bool) -> None:
+        handle = register(lambda *given: seen.append(where))
+        (weight * layer(x)).sum().backward()
+        if is_removed:
+            handle.remove()
+
+    with pytest.raises(TraceError, match="registers a hook"):
+        aj.jit(lambda x: run(x, False))(aj.ones(1, 2))
+    assert not seen
+    step = aj.jit(lambda x: run(x, True))
+    for count in (1, 2, 3):
+        step(aj.ones(1, 2))
+        assert seen == [where] * count

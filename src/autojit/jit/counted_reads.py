@@ -29,6 +29,7 @@ class CountedReads:
         self.rebound = rebound
         self.guards: list[Guard] = []
         self.tables: dict[int, tuple[str, dict[Any, Any], dict[Any, Any]]] = {}
+        self.hooks: list[tuple[str, dict[Any, Any], dict[Any, Any]]] = []  # tables of hooks, and what each held
         self.of_own: set[int] = set()  # ids of the tables of autojit's own layers
         self._options: list[Guard] = []  # of optimisers: what they hold is known when all that is read is known
 
@@ -47,6 +48,7 @@ class CountedReads:
             self._keep(where, kept)
             if is_own:
                 self.of_own.add(id(kept))
+        self.hooks += [(where, table[kind], dict(table[kind])) for kind in MODULE_HOOKS if table.get(kind) is not None]
         for attribute, value in table.items():
             if is_own and (id(table), attribute) not in self.rebound and isinstance(value, PRIMITIVES):
                 read = functools.partial(dict.get, table, attribute, MISSING)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from autojit.core.errors import TraceError
 from autojit.jit.arguments import BAKED, leaf_names
 from autojit.jit.guards import same
 from autojit.jit.observed_calls import Deferred, Draw
@@ -28,7 +29,7 @@ from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import bump_guard_epoch, guard_epoch, state
-from autojit.tensor.tensor import Tensor, wrap
+from autojit.tensor.tensor import Tensor, type_of, wrap
 
 if TYPE_CHECKING:
     from autojit.jit.captures import Captures
@@ -141,6 +142,7 @@ class Snapshot:
             TraceError: it did what cannot be done again at every call.
         """
         observer = self.observer
+        self._refuse_hooks()
         changed = self.take_back()
         observer.contents.settle()
         if changed or observer.drawn:
@@ -149,6 +151,21 @@ class Snapshot:
             raise Rebinds((), "done after every call: what the function appends or prints")
         if rebinding is not None and rebinding.idle:
             raise Releases(rebinding.idle)
+
+    def _refuse_hooks(self) -> None:
+        """Hooks on what exists outside would be one more at every call."""
+        tensors = [
+            (f"a tensor {type_of(t)}", table, {} if before is None else before[k])
+            for t, before in self._hooks
+            for k, table in enumerate(t._leaf_hooks or ())
+        ]
+        for name, table, before in (*tensors, *self.observer.counted.hooks):
+            if not table.keys() <= before.keys():
+                raise TraceError(
+                    "jit: the step registers a hook on something that exists outside it",
+                    {"on": name},
+                    "do it outside the step, or remove in the step what it registers",
+                )
 
     def take_back(self) -> list[Location]:
         """Put back what the function has changed; the places that a step can take over."""
@@ -174,6 +191,9 @@ class Snapshot:
                 for hooks, kept in zip(t._leaf_hooks, before, strict=True):
                     hooks.clear()
                     hooks.update(kept)
+        for _, table, before in self.observer.counted.hooks:
+            for key in table.keys() - before.keys():  # a lazy layer removes its own for good
+                del table[key]
 
     def _changes(self) -> Iterable[tuple[Location, Any]]:
         for t, flag in self._flags:
