@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import TraceError
+from autojit.core.sizes import is_symbolic
 from autojit.core.source import here
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten, register
@@ -58,7 +59,8 @@ def late(function: Callable[..., Any], args: Sequence[Any]) -> Late | None:
 
 
 def formatted(value: Any, conversion: int, form: str) -> str:
-    """What an f-string puts in the place of ``{value!conversion:form}``."""
+    """What an f-string of a user's puts in the place of ``{value!conversion:form}``."""
+    value = int(value) if is_symbolic(value) else value
     if conversion:
         value = _CONVERSIONS[conversion](value)
     return format(value, form)
