@@ -175,6 +175,8 @@ def _is_pure(function: Any) -> bool:
     if not isinstance(module, str):
         module = str(getattr(getattr(function, "__self__", None), "__name__", ""))
     root = module.partition(".")[0]
+    if root == "warnings":  # what its other functions set counts for the rest of the capture
+        return name not in ("warn", "warn_explicit")
     return root == "autojit" or (root in _PURE and name not in _IMPURE)
 
 
