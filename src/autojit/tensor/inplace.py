@@ -80,7 +80,8 @@ def in_place(
     mark = sequence_mark()
     old = _old(x)
     if old._requires_grad and any(given is x for given in (*arguments, *options.values())):
-        shares = old._array is x._array and (old._array is not None or x._value is not None)
+        is_traced = x._value is not None and state.recording_hooks is None  # what a pack hook keeps must not change
+        shares = old._array is x._array and (old._array is not None or is_traced)
         same = _with_history_of(alias(x), x) if shares else old  # x itself, saved in its own history, is a cycle
         arguments = tuple([same if given is x else given for given in arguments])
         options = {name: same if given is x else given for name, given in options.items()}
