@@ -15,6 +15,7 @@ What a step would change in a library's object and read again afterwards is refu
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
@@ -201,7 +202,5 @@ def _with_line(function: Any) -> Any:
 
 
 def _warn_there(file: str, line: int, place: Any, message: Any, category: Any = None, *_: Any, **__: Any) -> None:
-    import warnings
-
     kind = category or (type(message) if isinstance(message, Warning) else UserWarning)
     warnings.warn_explicit(message, kind, file, line, *place)

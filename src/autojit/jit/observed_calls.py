@@ -244,8 +244,6 @@ class ObservedCalls:
             owner = getattr(function, "__self__", None)
             if owner is not None and id(owner) in self.outside:
                 self.contents.escape(owner)
-            if plain.__module__ == "logging" and self._is_dropped:
-                return partial(self.defer, function)
             return self._of_library(function, arguments)
         self.observe(function)
         self._escape(arguments)
