@@ -98,6 +98,7 @@ class _Stage(NamedTuple):
 def _stages(
     trace: Trace, inputs: list[tuple[Value, Tensor | None]], outputs: list[tuple[Value, Any]], changed: Sequence[int]
 ) -> list[_Stage]:
+    """The ops in order: each output is made by the first that is given all of ``changed`` that its history leads to."""
     known = {v for v, _ in inputs}
     nodes: dict[int, Any] = {}  # of the history, by output that a tensor outside takes it over from
     for k in changed:
