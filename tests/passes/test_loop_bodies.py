@@ -23,6 +23,14 @@ CELL = """(h: f64[2, 3], xs: f64[4, 2, 5], w: f64[3, 3], u: f64[5, 3]) {
     return d, d }, carries=1, stacks=1, length=4, reverse=False](h, xs, w, u);
   return last, ys
 }"""
+ASKING = """(h: f64[2, 3], xs: f64[4, 2, 5], w: f64[3, 3], u: f64[5, 3]) {
+  last: f64[2, 3], ys: f64[4, 2, 3] = scan[body=(h: f64[2, 3], x: f64[2, 5], w: f64[3, 3], u: f64[5, 3]) {
+    ww: f64[3, 3] = matmul(w, w); a: f64[2, 3] = matmul(h, ww); b: f64[2, 3] = matmul(x, u); c: f64[2, 3] = add(a, b);
+    d: f64[2, 3] = tanh(c); zero: f64[] = full[value=-9.0, dtype=f64, shape=()](); e: bool[2, 3] = gt(c, zero);
+    f: bool[2, 3] = require[refusal='c must be greater', kind='usage'](e);
+    return d, d }, carries=1, stacks=1, length=4, reverse=False](h, xs, w, u);
+  return last, ys
+}"""
 GROWING = """(x: f64[3], w: f64[3]) {
   go: bool[] = full[value=True, dtype=bool, shape=()]();
   end: bool[], y: f64[3] = while_loop[bodies=((go: bool[], y: f64[3], w: f64[3]) {
@@ -47,7 +55,7 @@ PASSES = [open_bodies, merge_scans, prune_bodies, share_steps, hoist_steps, resu
 
 
 @pytest.mark.parametrize("run", [*PASSES, optimize], ids=lambda run: run.__name__)
-@pytest.mark.parametrize("text", [CELL, GROWING], ids=["scan", "while_loop"])
+@pytest.mark.parametrize("text", [CELL, ASKING, GROWING], ids=["scan", "asking scan", "while_loop"])
 def test_passes_preserve_meaning(run: Callable[[Graph], Graph], text: str) -> None:
     graph = parse_graph(text)
     for order in range(3):

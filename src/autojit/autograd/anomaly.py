@@ -11,20 +11,21 @@ from __future__ import annotations
 import functools
 import importlib
 import linecache
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from autojit.autograd.running import current_node
-from autojit.core.errors import DifferentiationError
+from autojit.core.errors import DifferentiationError, rounds_text
 from autojit.core.locks import new_lock
 from autojit.core.source import SourceLocation, is_own, set_recorder
-from autojit.core.user_warnings import warn
+from autojit.core.user_warnings import warn, warn_beside_error
+from autojit.ops.requirements import RequireNumbers
 from autojit.tensor import Tensor
+from autojit.tensor.dispatch import apply
 from autojit.tensor.functions_shape import stack
 from autojit.tensor.node import ZERO, Node
 from autojit.tensor.op_node import OpNode
@@ -45,14 +46,20 @@ def _libraries() -> tuple[str, ...]:
 
 
 class ForwardCall(SourceLocation):
-    """A user's line with the calls that led to it, outermost first, and the node that was running then, if any."""
+    """A user's line with the calls that led to it, outermost first, and the node that was running then, if any.
 
-    __slots__ = ("calls", "parent")
+    ``rounds``: of the loops that the line was in, or the line of the forward op that it goes back to.
+    """
+
+    __slots__ = ("calls", "parent", "rounds")
 
     def __init__(self, frame: FrameType, parent: Node | None) -> None:
         super().__init__(frame.f_code, frame.f_lasti)
         self.calls = _calls(frame)
         self.parent = parent
+        now = state.trace  # a capture is used again in other rounds of the loops around it
+        rounds = tuple([number for trace, number in state.rounds if trace is now])
+        self.rounds: tuple[int, ...] = rounds or getattr(getattr(parent, "source", None), "rounds", ())
 
     def text(self) -> str:
         """The stack as a traceback shows it."""
@@ -91,6 +98,26 @@ class Check(NamedTuple):
     number: int
 
 
+def is_watching() -> bool:
+    """Whether backward passes of this thread look for NaN."""
+    return state.anomaly and state.anomaly_check_nan
+
+
+def in_round(number: int) -> AbstractContextManager[None]:
+    """Inside, forward ops are of this round of a loop that Python walks: reports tell it."""
+    return _round(number) if state.anomaly else nullcontext()
+
+
+@contextmanager
+def _round(number: int) -> Iterator[None]:
+    before = state.rounds
+    state.rounds = (*before, (state.trace, number))
+    try:
+        yield
+    finally:
+        state.rounds = before
+
+
 # -- running nodes
 
 
@@ -101,8 +128,9 @@ def guarded(node: Node, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[
         return node.run(grads, wanted)
     try:
         results = node.run(grads, wanted)
-    except Exception:
-        report(node)
+    except Exception as error:
+        if not (isinstance(error, DifferentiationError) and "derivative" in error.facts):  # else a NaN, reported
+            report(node)
         raise
     if now["anomaly_check_nan"]:
         _check(node, grads, results)
@@ -166,6 +194,9 @@ def _decide(checks: list[Check]) -> None:
     trace = state.trace
     if not checks or trace is None:
         return
+    if trace.runs_often:
+        require_numbers(checks, ())
+        return
     with grad_mode(False):
         found = stack([c.is_nan for c in checks]).any()
     if not bool(found):
@@ -196,11 +227,42 @@ def order_of(node: Node) -> int:
 def nan_error(node: Node, number: int) -> DifferentiationError:
     """The error for a NaN in a result of a node, which is reported first."""
     report(node)
-    facts: dict[str, object] = {}
-    if node.source.code is not None:
-        facts["forward op"] = f"{_forward_name(node)} at {node.source.file}:{node.source.line}"
+    forward = _forward_call(node)
+    facts: dict[str, object] = {"forward op": forward} if forward else {}
     facts["derivative"] = f"of order {order_of(node)}"
-    return DifferentiationError(f"Function '{node.name()}' returned nan values in its {number}th output.", facts)
+    rounds = getattr(node.source, "rounds", ())
+    if rounds:
+        facts["round"] = rounds_text(rounds)
+    return DifferentiationError(_refusal(node, number), facts)
+
+
+def require_numbers(checks: Sequence[Check], given: Sequence[Tensor]) -> None:
+    """Make checks conditions of the body that is being captured: of each round, however often the body is run.
+
+    A NaN among the cotangents ``given`` is not the body's: it is told where it was made.
+    """
+    if not checks:
+        return
+    with grad_mode(False), _without_layers():
+        came = [bar.isnan().any() for bar in given]
+        for check in checks:
+            place = check.node.source
+            rounds = getattr(place, "rounds", ())
+            refusal = _refusal(check.node, check.number)
+            texts = tuple(reports(check.node))
+            op = RequireNumbers(
+                refusal, "differentiation", _forward_call(check.node), order_of(check.node), rounds, texts
+            )
+            apply(op, stack([~check.is_nan, *came]).any())
+
+
+def _refusal(node: Node, number: int) -> str:
+    return f"Function '{node.name()}' returned nan values in its {number}th output."
+
+
+def _forward_call(node: Node) -> str:
+    """The forward op and its line, as messages say them; nothing where the line is not known."""
+    return "" if node.source.code is None else f"{_forward_name(node)} at {node.source.file}:{node.source.line}"
 
 
 def _forward_name(node: Node) -> str:
@@ -212,40 +274,38 @@ def _forward_name(node: Node) -> str:
 
 def report(node: Node) -> None:
     """Warn with the stack of the forward op of a node, and of each node that led to it being recorded."""
+    for text in reports(node):
+        warn_beside_error(text)
+
+
+def reports(node: Node) -> list[str]:
+    """The warnings that tell of a node."""
     place = node.source
     name = node.name()
     if not isinstance(place, ForwardCall):
-        _warn(
+        return [
             f"Error detected in {name}. No forward pass information available. Enable detect anomaly during forward "
             "pass for more information."
-        )
-        return
-    _warn(
+        ]
+    found = [
         f"Error detected in {name}. Traceback of forward call that caused the error:\n{place.text()}"
         f"  (derivative of order {order_of(node)})"
-    )
+    ]
     parent = place.parent
     while parent is not None:
         outer = parent.source
         if not isinstance(outer, ForwardCall):
-            _warn(
+            found.append(
                 f"Previous calculation was induced by {parent.name()}. No forward pass information is available for "
                 "it: detect anomaly was off when it was recorded."
             )
-            return
-        _warn(
+            return found
+        found.append(
             f"Previous calculation was induced by {parent.name()}. Traceback of forward call that induced the previous "
             f"calculation:\n{outer.text()}"
         )
         parent = outer.parent
-
-
-def _warn(text: str) -> None:
-    """A warning that never replaces the error it explains, even where warnings are errors."""
-    try:
-        warn(text, UserWarning)
-    except UserWarning:
-        sys.stderr.write(f"{text}\n")
+    return found
 
 
 # -- the switch

@@ -43,6 +43,8 @@ from autojit.tensor.view_history import ViewChain
 class BodyTrace(Trace):
     """The capture of a body. Memory from outside becomes an input of the graph; nothing in it may become a number."""
 
+    runs_often = True
+
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name

@@ -135,7 +135,7 @@ class CapturedCall(Call):
         self._outputs: list[tuple[Value, Any]] = [
             (v, v if v.type.dtype.is_differentiable else None) for v in graph.outputs
         ]
-        self._adjoint: CapturedCall | None = None
+        self._adjoints: dict[bool, CapturedCall] = {}  # by whether anomaly mode watches
 
     @staticmethod
     def of(body: Body, inputs: Pairs, outputs: Pairs) -> CapturedCall:
@@ -157,12 +157,13 @@ class CapturedCall(Call):
         return [k for k, (_, t) in enumerate(self._inputs) if t is not None]
 
     def adjoint(self) -> CapturedCall:
-        if self._adjoint is None and "body" not in self.__dict__:
-            self._adjoint = CapturedCall(adjoint(self.graph, is_masked=True))
-        if self._adjoint is None:
-            with anomaly.collected([]):
-                self._adjoint = self._recorded_adjoint()
-        return self._adjoint
+        is_read = "body" not in self.__dict__
+        is_watched = anomaly.is_watching() and not is_read
+        found = self._adjoints.get(is_watched)
+        if found is None:
+            made = CapturedCall(adjoint(self.graph, is_masked=True)) if is_read else self._recorded_adjoint()
+            found = self._adjoints[is_watched] = made
+        return found
 
     def _recorded_adjoint(self) -> CapturedCall:
         layer = self.body.layer
@@ -176,11 +177,13 @@ class CapturedCall(Call):
             roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
             leaves = [self._inputs[k][1] for k in self.wanted]
             targets = [edge_of(leaf) for leaf in leaves]
-            found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
+            with anomaly.collected([]) as checks:
+                found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             layer.cut([g for g in grads if g is not None])
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             with below(layer):
+                anomaly.require_numbers(checks, bars)
                 outputs = [(value_of(g), g if wants_grad(g) else None) for g in grads]
         given: Pairs = [(b._value, b) for b in bars]  # type: ignore[misc]
         return CapturedCall.of(self.body, [*self._inputs, *given], outputs)

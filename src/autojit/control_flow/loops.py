@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autojit.autograd import anomaly
 from autojit.control_flow.body import Body, forget_history, takes_grad, write_back
 from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.conditions import is_open, truth
@@ -68,16 +70,18 @@ def _captured(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried:
 def _stepped(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried: tuple[Any, ...]) -> Any:
     """The loop in Python, as long as elements of a batch do not differ in whether they go on."""
     leaves, tree = flatten(carried)
-    while True:
+    for number in itertools.count():
         go = cond_fn(*carried)
         if is_open(go):
             return _captured(cond_fn, body_fn, carried)
         if not truth(go, "the result of cond_fn"):
-            return carried
-        found = _as_carried(body_fn(*carried))
+            break
+        with anomaly.in_round(number):
+            found = _as_carried(body_fn(*carried))
         new, new_tree = flatten(found)
         _check_carried("while_loop", new, new_tree, leaves, tree)
         carried = found
+    return carried
 
 
 def _as_carried(found: Any) -> tuple[Any, ...]:
@@ -263,7 +267,8 @@ class _Scan:
         rows: list[list[Any]] = []
         order = range(length)
         for k in reversed(order) if self.reverse else order:
-            carried, results = self.step(carried, [x[k] for x in stacks])
+            with anomaly.in_round(k):
+                carried, results = self.step(carried, [x[k] for x in stacks])
             rows.append(results)
         if self.reverse:
             rows.reverse()

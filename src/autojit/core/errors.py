@@ -7,7 +7,7 @@ torch keeps working.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from autojit.core.size_recorder import asked
@@ -85,10 +85,22 @@ class AutojitError(Exception):
         made.is_placed = self.is_placed
         return made
 
+    def in_round(self, number: int) -> Self:
+        """The same error, told with the round of the loop in which it came up; that of an inner loop comes after it."""
+        inner = self.facts.get("round")
+        made = self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)})
+        made.is_placed = self.is_placed
+        return made
+
     def _again(self, what: str, facts: Mapping[str, object]) -> Self:
         made = type(self).__new__(type(self))
         AutojitError.__init__(made, what, facts, self.fix)
         return made
+
+
+def rounds_text(rounds: Sequence[int], inner: object = None) -> str:
+    """The rounds of loops, outermost first: ``3``, ``3, in it 1``."""
+    return ", in it ".join([*map(str, rounds), *([] if inner is None else [str(inner)])])
 
 
 def told_place(place: SourceLocation) -> str:

@@ -25,6 +25,14 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level if outer is not None else 2)
 
 
+def warn_beside_error(text: str) -> None:
+    """A warning that never replaces the error it explains, even where warnings are errors."""
+    try:
+        warn(text, UserWarning)
+    except UserWarning:
+        sys.stderr.write(f"{text}\n")
+
+
 def _is_unseen(frame: FrameType) -> bool:
     """Whether ``warnings`` does not count a frame: those of an import."""
     name = frame.f_code.co_filename

@@ -74,8 +74,7 @@ class CompiledCall(GraphOp):
         self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
         self.n_outputs = len(wanted)  # type: ignore[misc]
-        self._adjoint_call: CompiledCall | None = None
-        self._adjoints_of_some: dict[tuple[int, ...], CompiledCall] = {}
+        self._adjoint_calls: dict[tuple[bool, tuple[int, ...]], CompiledCall] = {}
         self._tangents: Op | None = None
         self._orders: list[tuple[int, ...] | None] = []  # by output: its axes in memory; row-major without one
         self._expanded: list[tuple[int, ...]] = []  # by output: axes along which eager mode would show it expanded
@@ -115,14 +114,18 @@ class CompiledCall(GraphOp):
     def _with_history(self) -> list[int]:
         return [k for k, (_, t) in enumerate(self._outputs) if t is not None]
 
-    def adjoint_call(self, wanted: Sequence[int]) -> CompiledCall:
-        """``record_adjoint``, done once."""
-        if self._adjoint_call is None:
+    def adjoint_call(self, wanted: Sequence[int], outputs: Sequence[int] | None = None) -> CompiledCall:
+        """``record_adjoint`` of some outputs (of all that have a history), done once; once more under anomaly mode."""
+        some = self._with_history() if outputs is None else outputs
+        key = anomaly.is_watching(), tuple(some)
+        found = self._adjoint_calls.get(key)
+        if found is None:
             with _recording:
-                if self._adjoint_call is None:
+                found = self._adjoint_calls.get(key)
+                if found is None:
                     with anomaly.collected([]):
-                        self._adjoint_call = self.record_adjoint(wanted, self._with_history())
-        return self._adjoint_call
+                        found = self._adjoint_calls[key] = self.record_adjoint(wanted, some)
+        return found
 
     def _adjoint_from(self, wanted: Sequence[int], some: list[int]) -> tuple[CompiledCall, list[int]]:
         """The derivative, and the outputs whose cotangents it takes.
@@ -136,12 +139,7 @@ class CompiledCall(GraphOp):
         except (NotImplementedError, DifferentiationError):
             if some == every:
                 raise
-        with _recording:
-            found = self._adjoints_of_some.get(tuple(some))
-            if found is None:
-                with anomaly.collected([]):
-                    found = self._adjoints_of_some[tuple(some)] = self.record_adjoint(wanted, some)
-        return found, some
+        return self.adjoint_call(wanted, some), some
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         placed: list[Any] = [None] * len(primals)

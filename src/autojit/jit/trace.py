@@ -68,6 +68,8 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
     options of optimisers, ``TraceOptions``.
     """
 
+    runs_often = False
+
     def __init__(
         self,
         forced: Sequence[Split] = (),

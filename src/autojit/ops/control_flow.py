@@ -59,7 +59,7 @@ def evaluate_round(body: Graph, arrays: Sequence[Any], number: int) -> list[Any]
     try:
         return evaluate(body, arrays)
     except AutojitError as error:
-        raise error.with_facts({"round": number}) from None
+        raise error.in_round(number) from None
 
 
 def check_type(what: str, found: TensorType, wanted: TensorType) -> None:

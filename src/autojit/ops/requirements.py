@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import bool_, int32, int64
-from autojit.core.errors import ArgumentError, IndexOutOfRangeError, UsageError
+from autojit.core.errors import ArgumentError, DifferentiationError, IndexOutOfRangeError, UsageError, rounds_text
 from autojit.core.records import record
+from autojit.core.user_warnings import warn_beside_error
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.base import Elementwise
 from autojit.ops.indexing import out_of_range
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
     from autojit.core.dtypes import DType
 
-__all__ = ["InRange", "Require", "require"]
+__all__ = ["InRange", "Require", "RequireNumbers", "require"]
 
 KINDS: dict[str, type[Exception]] = {
     "usage": UsageError,
     "argument": ArgumentError,
+    "differentiation": DifferentiationError,
     "index": IndexOutOfRangeError,
     "value": ValueError,
 }
@@ -60,6 +62,38 @@ class Require(Elementwise):
     @staticmethod
     def samples(dtype: DType) -> Samples:
         return [(Require("refused", "usage"), (np.ones((2, 3), np.bool_),))] if dtype is bool_ else []
+
+
+@record
+class RequireNumbers(Require):
+    """That a gradient has no NaN, where anomaly mode watches a derivative inside of a loop's body.
+
+    Args:
+        forward: the forward op and its line, if it is known.
+        order: the order of the derivative.
+        rounds: of loops in Python that the forward op was in.
+        reports: what the error is preceded by: the calls that led to the forward op, as warnings.
+    """
+
+    forward: str
+    order: int
+    rounds: tuple[int, ...]
+    reports: tuple[str, ...]
+
+    def failure(self, number: int) -> Exception:
+        """See ``Require``."""
+        for text in self.reports:
+            warn_beside_error(text)
+        facts: dict[str, object] = {"forward op": self.forward} if self.forward else {}
+        facts["derivative"] = f"of order {self.order}"
+        if self.rounds:
+            facts["round"] = rounds_text(self.rounds)
+        return KINDS[self.kind](self.refusal, facts)
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        op = RequireNumbers("returned nan", "differentiation", "sqrt at train.py:3", 1, (2,), ("a report",))
+        return [(op, (np.ones((2, 3), np.bool_),))] if dtype is bool_ else []
 
 
 @record

@@ -9,7 +9,7 @@ is kept stacked, within ``MOST_BYTES``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from autojit.core.sizes import is_symbolic, typical
@@ -116,7 +116,7 @@ class _Hoisting:
             else:
                 wanted += maker.inputs
         if chosen:
-            nodes, read = needed(Graph((), tuple(self.nodes), ()), chosen)
+            nodes, read = self._needed(chosen, fixed)
             inputs = tuple(v for v in self.constants if v in read)
             like = self._tracer(self.carried[0][1] if self.carried else next(iter(self.stacks.values())))
             given = [self._tracer(self.constants[v]) for v in inputs]
@@ -124,6 +124,14 @@ class _Hoisting:
             self.constants.update((v, y.value) for v, y in zip(chosen, found, strict=True))
             made = set(chosen)
             self.nodes = [n for n in self.nodes if made.isdisjoint(n.outputs)]
+
+    def _needed(self, values: Sequence[Value], outside: Container[Value]) -> tuple[tuple[Node, ...], set[Value]]:
+        """The nodes that ``values`` need, of those that can be computed ``outside`` of the loop; what they read.
+
+        The others stay, also those that may refuse what they read and are asked though nothing needs them.
+        """
+        nodes = tuple([n for n in self.nodes if n.outputs[0] in outside])
+        return needed(Graph((), nodes, ()), values)
 
     def _is_worth_storing(self, node: Node, is_multiplied: bool) -> bool:
         """Whether a value that all steps share is better read than computed in each.
@@ -155,7 +163,7 @@ class _Hoisting:
         products = [n for n in products if self._fits(n.outputs)]
         if not products:
             return
-        hoisted, _ = needed(Graph((), tuple(self.nodes), ()), [v for n in products for v in n.outputs])
+        hoisted, _ = self._needed([v for n in products for v in n.outputs], free)
         left = [n for n in self.nodes if n not in set(hoisted)]
         read = {v for n in left for v in n.inputs} | {*self.lasts, *self.results}
         border = [v for n in hoisted for v in n.outputs if v in read]

@@ -33,6 +33,7 @@ class State(threading.local):
     trace: Trace | None
     anomaly: bool
     anomaly_check_nan: bool
+    rounds: tuple[tuple[Any, int], ...]  # under anomaly mode, of loops that Python walks: the capture, the number
     recording_hooks: Any  # the stack of saved-tensor hooks, or None
     mutation: Any  # is told before a tensor is changed in place (``before_change``), or None
     layers: tuple[Layer, ...]  # what ops pass through, innermost last: forward-mode levels, batches
@@ -59,6 +60,7 @@ class State(threading.local):
         self.detour = None
         self.anomaly = False
         self.anomaly_check_nan = True
+        self.rounds = ()
         self.recording_hooks = None
         self.mutation = None
         self.view_replay = False
