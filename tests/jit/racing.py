@@ -2,23 +2,14 @@
 
 An *actor* is made once for a race and then called again and again by one thread; it does one thing that a program does
 (a first call, a call whose guard fails, a fork) and asserts that what came back is right. Any set of actors may race.
-
-From the root of the repository, with ``src`` on the path::
-
-    python -m tests.jit.racing processes --count 1000          fresh processes whose first calls race, cache cold
-    python -m tests.jit.racing processes --count 1000 --warm   the same with a warm cache
-    python -m tests.jit.racing calls --count 10000000          calls of shared steps by 8 threads
+``race_campaigns`` has the long ones.
 """
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -356,77 +347,3 @@ def race(makers: Sequence[Callable[[Shared], Act]], rounds: int, shared: Shared 
     if failures:
         raise failures[0]
     expect(shared.count, np.full(3, shared.counted))
-
-
-# ---- campaigns
-
-
-def first_calls() -> None:
-    """What a fresh process does: eight threads call the same functions for the first time."""
-    shared = Shared()
-    functions = [aj.jit(lambda a, b, k=k: (a @ b).tanh().sum() + k) for k in range(10)]
-    x = np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)
-    t, wanted = aj.tensor(x), np.tanh(x @ x).sum()
-
-    def make(shared: Shared) -> Act:
-        def act(k: int) -> None:
-            found = functions[k % 10](t, t).item()
-            assert abs(found - wanted - k % 10) < 1e-2, (found, wanted)
-            check_scaled(shared.scaled(vector(k)[0]), vector(k)[1])
-
-        return act
-
-    race([make] * 8, 10, shared)
-
-
-def processes(count: int, is_warm: bool, seconds: float) -> int:
-    """So many fresh processes with racing first calls; how many failed."""
-    start, failed, ran = time.monotonic(), 0, 0
-    cache = tempfile.mkdtemp(prefix="autojit-race-")
-    try:
-        while ran < count and time.monotonic() - start < seconds:
-            if not is_warm or not ran:
-                shutil.rmtree(cache, ignore_errors=True)
-                os.mkdir(cache, 0o700)
-            command = [sys.executable, "-m", "tests.jit.racing", "first"]
-            done = subprocess.run(
-                command, env={**os.environ, "AUTOJIT_CACHE_DIR": cache}, capture_output=True, text=True, timeout=300
-            )
-            ran += 1
-            if done.returncode:
-                failed += 1
-                print(f"process {ran} ended with {done.returncode}\n{done.stderr[-2000:]}", flush=True)
-    finally:
-        shutil.rmtree(cache, ignore_errors=True)
-    print(f"{ran} processes, {'warm' if is_warm else 'cold'}: {failed} failed, {time.monotonic() - start:.0f} s")
-    return failed
-
-
-def calls(count: int, seconds: float) -> None:
-    """So many calls of shared steps by eight threads."""
-    makers = (sizes, numbers, kept, counts, errors, kept, numbers, guard)
-    shared, start, ran, rounds = Shared(), time.monotonic(), 0, 200
-    while ran < count and time.monotonic() - start < seconds:
-        race(makers, rounds, shared)
-        ran += rounds * len(makers)
-    print(f"{ran} calls, no error, no wrong value, {time.monotonic() - start:.0f} s")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Race threads over jitted functions.")
-    parser.add_argument("what", choices=("processes", "calls", "first"))
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--warm", action="store_true")
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    options = parser.parse_args()
-    if options.what == "first":
-        first_calls()
-    elif options.what == "calls":
-        calls(options.count, options.seconds)
-    else:
-        return processes(options.count, options.warm, options.seconds)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

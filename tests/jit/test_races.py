@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from . import racing
+from . import race_campaigns, racing
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIRS = list(itertools.combinations_with_replacement(racing.ACTORS, 2))
@@ -25,6 +25,10 @@ def test_many_threads_do_the_same(actor: Callable[[racing.Shared], racing.Act]) 
     racing.race([actor] * (3 if actor is racing.fork else 6), 4)
 
 
+def test_bursts_of_calls() -> None:
+    racing.race(race_campaigns.BURSTS, 1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda p: "-".join(a.__name__ for a in p))
 def test_every_pair(pair: tuple[Callable[[racing.Shared], racing.Act], ...]) -> None:
@@ -34,12 +38,12 @@ def test_every_pair(pair: tuple[Callable[[racing.Shared], racing.Act], ...]) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_warm", [False, True], ids=["cold", "warm"])
 def test_first_calls_race_in_a_thousand_processes(is_warm: bool) -> None:
-    assert racing.processes(1000, is_warm, float("inf")) == 0
+    assert race_campaigns.processes(1000, is_warm, float("inf")) == 0
 
 
 @pytest.mark.slow
 def test_ten_million_calls_of_shared_steps() -> None:
-    racing.calls(10**7, float("inf"))
+    race_campaigns.calls(10**7, float("inf"))
 
 
 EXIT = """

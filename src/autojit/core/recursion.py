@@ -8,54 +8,24 @@ thousand, of which the user's own frames have taken an unknown part.
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from autojit.core.locks import in_forked_child, new_lock
+from autojit.core.while_inside import WhileInside
 
 FRAMES = 12_000
 """Of 400 ops, up to 15 frames each (a guard whose arm reads through a look-up), twice for an arm nested in another."""
 
-
-class _Depth(threading.local):
-    """How often this thread is inside."""
-
-    count: int = 0
+_limits = [0, 0]  # before, and while somebody is inside
 
 
-_mine = _Depth()
-_lock = new_lock()
-_inside = 0
-_raised = 0  # the limit while somebody is inside
-_before = 0
+def _raise_limit() -> None:
+    _limits[:] = sys.getrecursionlimit(), sys.getrecursionlimit() + FRAMES
+    sys.setrecursionlimit(_limits[1])
 
 
-@contextmanager
-def headroom() -> Iterator[None]:
-    """Inside, Python's limit of recursion is higher by `FRAMES`, in all threads; a limit that is set inside stays."""
-    global _inside, _raised, _before
-    with _lock:
-        if _inside == 0:
-            _before = sys.getrecursionlimit()
-            _raised = _before + FRAMES
-            sys.setrecursionlimit(_raised)
-        _inside += 1
-        _mine.count += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            _mine.count -= 1
-            if _inside == 0 and sys.getrecursionlimit() == _raised:
-                sys.setrecursionlimit(_before)
+def _restore_limit() -> None:
+    if sys.getrecursionlimit() == _limits[1]:  # one that was set meanwhile stays
+        sys.setrecursionlimit(_limits[0])
 
 
-@in_forked_child
-def _others_are_gone() -> None:
-    """Only the thread that forked may be inside."""
-    global _inside
-    if _inside and not _mine.count and sys.getrecursionlimit() == _raised:
-        sys.setrecursionlimit(_before)
-    _inside = _mine.count
+headroom = WhileInside(_raise_limit, _restore_limit)
+"""Inside ``with headroom():`` Python's limit of recursion is higher by `FRAMES`, in all threads."""

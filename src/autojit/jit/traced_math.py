@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from autojit.core.dtypes import float64, int64
-from autojit.core.locks import in_forked_child, new_lock
 from autojit.core.ports import ports
 from autojit.core.sizes import is_symbolic
+from autojit.core.while_inside import WhileInside
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
 from autojit.tensor import functions_elementwise as elementwise
@@ -230,8 +230,6 @@ _REPLACED: list[tuple[ModuleType, dict[str, Callable[..., Any]]]] = [
     (builtins, {"min": _choice(min, "lt"), "max": _choice(max, "gt"), "len": _length(len)}),
 ]
 _originals: list[dict[str, Callable[..., Any]]] = []
-_lock = new_lock()
-_depth = [0]  # how many captures, in all threads, have traced numbers
 
 
 class _Captures(threading.local):
@@ -260,10 +258,7 @@ def traced_math(has_numbers: bool) -> Iterator[None]:
         yield
     finally:
         if _captures.met.pop():
-            with _lock:
-                _depth[0] -= 1
-                if _depth[0] == 0:
-                    _restore()
+            _numbers.leave()
 
 
 def _meet() -> None:
@@ -272,10 +267,7 @@ def _meet() -> None:
     if not met or met[-1]:
         return
     met[-1] = True
-    with _lock:
-        _depth[0] += 1
-        if _depth[0] == 1:
-            _replace()
+    _numbers.enter()
 
 
 def _replace() -> None:
@@ -290,30 +282,11 @@ def _restore() -> None:
         present.update({name: before[name] for name in made if present.get(name) is made[name]})
 
 
-@in_forked_child
-def _only_this_thread() -> None:
-    """The threads that were capturing in the parent do not exist here."""
-    before, _depth[0] = _depth[0], sum(_captures.met)
-    if before and not _depth[0]:
-        _restore()
-
-
-@contextmanager
-def plain_math() -> Iterator[None]:
-    """Inside, ``math``, ``min`` and ``max`` are Python's own: for a compiler that knows them by identity."""
-    with _lock:
-        replaced = _depth[0] > 0
-        if replaced:
-            _restore()
-        try:
-            yield
-        finally:
-            if replaced:
-                _replace()
-
+_numbers = WhileInside(_replace, _restore)
+"""For a compiler that knows ``math``, ``min`` and ``max`` by identity, ``put_back`` makes them Python's own."""
 
 WHEN_MADE.append(_meet)
-ports.plain_math = plain_math
+ports.plain_math = _numbers.put_back
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
