@@ -1,4 +1,4 @@
-"""Anomaly mode in loops and branches: compiled steps tell the forward op, its line, the order and the round, as eager mode.
+"""Anomaly mode in loops and branches: compiled steps tell op, line, order and round as eager mode does.
 
 The law, over programs: for every input the error, its facts and the warnings before it agree, or there is none.
 """

@@ -151,7 +151,7 @@ def test_versions_and_strides_and_errors_are_compared(monkeypatch: pytest.Monkey
     kept = aj.ones(3)
     with monkeypatch.context() as planted:
         planted.setattr(effects.Effects, "count_versions", lambda self, leaves: None)
-        with pytest.raises(TraceError, match="kept: changed differs"):
+        with pytest.raises(TraceError, match="kept: changes differs"):
             _always(lambda x: kept.add_(x).sum())(aj.ones(3))
     original = step.CompiledStep.run
 

@@ -41,11 +41,18 @@ def _detached(x: aj.Tensor, w: aj.Tensor) -> None:
     w.detach().copy_(w)
 
 
+def _several_times(x: aj.Tensor, w: aj.Tensor) -> None:
+    for _ in range(3):
+        w.add_(x)
+        w[0].mul_(2.0)
+        x.sub_(1.0)
+
+
 def _nothing(x: aj.Tensor, w: aj.Tensor) -> aj.Tensor:
     return x.data + w.data
 
 
-BODIES = [_onto_itself, _through_data, _both, _form, _detached, _nothing]
+BODIES = [_onto_itself, _through_data, _both, _form, _detached, _several_times, _nothing]
 
 
 def _run(jit: Wrap, body: Callable[..., Any]) -> list[Any]:
@@ -56,7 +63,7 @@ def _run(jit: Wrap, body: Callable[..., Any]) -> list[Any]:
         x = aj.ones(3, 3)
         before = x._version, w._version
         step(x)
-        found.append([x._version > before[0], w._version > before[1], x.tolist(), w.tolist()])
+        found.append([x._version - before[0], w._version - before[1], x.tolist(), w.tolist()])
     return found
 
 

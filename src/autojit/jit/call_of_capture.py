@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.ir.concrete import symbols_of, take_sizes
@@ -11,8 +11,9 @@ from autojit.jit.call import CompiledCall
 from autojit.jit.results import history_of
 from autojit.jit.trace import Trace
 from autojit.tensor.dispatch import apply
-from autojit.tensor.recording import edge_of
-from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.op_node import OpNode
+from autojit.tensor.recording import edge_of, take_view_node, view_node
+from autojit.tensor.tensor import Tensor, type_of, wrap
 
 if TYPE_CHECKING:
     from autojit.jit.step import Capture
@@ -63,21 +64,44 @@ class CallOfCapture:
         self.values = [v for v, _ in outputs]
         left = [k for k, _ in self.new_histories]
         left += [k for k, (_, t) in enumerate(outputs) if t is not None and any(t is e.left for e in self.entries)]
-        self.stages = _stages(trace, inputs, outputs, left)
+        lefts = {id(e.left): e for e in self.entries if e.left is not None}
+        changed_at = {id(lefts[id(t)]): k for k, (_, t) in enumerate(outputs) if id(t) in lefts}
+        self.views = [  # of changed roots; whoever asks for a gradient with respect to one has it end there
+            _View(t, changed_at[id(e)], Value(type_of(t)), with_history)
+            for t, e, with_history in effects.views
+            if id(e) in changed_at
+        ]
+        self.stages = _stages(trace, inputs, outputs, left, self.views)
         graphs = [stage.op.graph for stage in self.stages]
         self.read = set(self.values).union(*(node.inputs for graph in graphs for node in graph.nodes))
         nodes = history_of([t for _, t in outputs if t is not None])
         edges = [(v, None if t is None else edge_of(t)) for v, t in inputs]
         self.read |= {v for v, edge in edges if edge is not None and edge[0] in nodes}  # gradients of zeros too
 
-    def apply(self, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The outputs, recorded in the caller's history."""
+    def apply(self, operands: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], dict[int, OpNode]]:
+        """The outputs, recorded in the caller's history; the histories that ``views`` are going to have, by number."""
         found: list[Any] = [None] * len(self.values)
+        nodes: dict[int, OpNode] = {}
         for stage in self.stages:
-            made = apply(stage.op, *operands, *(found[k] for k in stage.given))
+            views = [self._view(k, found, nodes) for k in stage.views]
+            made = apply(stage.op, *operands, *(found[k] for k in stage.given), *views)
             for place, t in zip(stage.places, made if isinstance(made, tuple) else (made,), strict=True):
                 found[place] = t
-        return tuple(found)
+        return tuple(found), nodes
+
+    def _view(self, k: int, found: Sequence[Any], nodes: dict[int, OpNode]) -> Tensor:
+        """What stands for a view outside, whose base is going to have the history of one of the outputs."""
+        view = self.views[k]
+        if k not in nodes:
+            nodes[k] = view_node(view.tensor, found[view.base], edge_of(found[view.base]))
+        made = wrap(view.tensor._array)
+        made._requires_grad, made._grad_fn = True, nodes[k]
+        return made
+
+    def leave_views(self, nodes: Mapping[int, OpNode]) -> None:
+        """When the bases have their histories: views have those that the outputs know."""
+        for k, node in nodes.items():
+            take_view_node(self.views[k].tensor, node)
 
     def sizes_of(self, found: Sequence[Tensor]) -> dict[str, int]:
         """The sizes that a call has counted, from its outputs."""
@@ -87,16 +111,33 @@ class CallOfCapture:
         return sizes
 
 
+class _View(NamedTuple):
+    """A view outside whose base the step changes: the output that the base becomes, and the view as the step left it.
+
+    It takes gradients; the values come from the base. ``value`` is what it is called among the operands.
+    """
+
+    tensor: Tensor
+    base: int
+    value: Value
+    left: Tensor
+
+
 class _Stage(NamedTuple):
-    """One op: the outputs it makes, and those of earlier stages that it is given."""
+    """One op: the outputs it makes, those of earlier stages that it is given, and views of these."""
 
     op: CompiledCall
     places: list[int]
     given: list[int]
+    views: list[int]
 
 
 def _stages(
-    trace: Trace, inputs: list[tuple[Value, Tensor | None]], outputs: list[tuple[Value, Any]], changed: Sequence[int]
+    trace: Trace,
+    inputs: list[tuple[Value, Tensor | None]],
+    outputs: list[tuple[Value, Any]],
+    changed: Sequence[int],
+    views: Sequence[_View],
 ) -> list[_Stage]:
     """The ops in order: each output is made by the first that is given all of ``changed`` that its history leads to."""
     known = {v for v, _ in inputs}
@@ -121,6 +162,7 @@ def _stages(
     for stage in range(last + 1):
         places = [k for k in range(len(outputs)) if levels[k] == stage]
         given = [k for k in nodes if levels[k] < stage]
-        op = CompiledCall(trace, [*inputs, *(outputs[k] for k in given)], [outputs[k] for k in places])
-        found.append(_Stage(op, places, given))
+        seen = [j for j, view in enumerate(views) if view.base in given]
+        operands = [*inputs, *(outputs[k] for k in given), *((views[j].value, views[j].left) for j in seen)]
+        found.append(_Stage(CompiledCall(trace, operands, [outputs[k] for k in places]), places, given, seen))
     return found

@@ -67,6 +67,7 @@ class Effects:
         self, trace: Trace, arguments: Sequence[ArgumentLeaf], outputs: Sequence[Any], results: Results
     ) -> None:
         self.trace = trace
+        self._arguments = arguments
         before = state.trace
         set_trace(trace)
         try:
@@ -75,6 +76,7 @@ class Effects:
             for entry in trace.state.values():
                 if entry.is_modified:
                     _note_history(trace, entry)
+            self.views = _views_with_history(trace)
             _check_aliases(trace)
             self.gradients = StepGradients(trace, results, outputs)
         finally:
@@ -86,8 +88,8 @@ class Effects:
         ]
         self.written += [(e, e.value) for e in self.modified]  # last, which those who look for histories rely on
         moved = trace.moved()
-        self._counted = [e for e in trace.state.values() if any(e.storage is storage for storage in moved)]
-        self._counted_besides = [s for s in moved if not any(s is e.storage for e in self._counted)]
+        self._counted = [(e, n) for e in trace.state.values() for storage, n in moved if e.storage is storage]
+        self._counted_besides = [(s, n) for s, n in moved if not any(s is e.storage for e, _ in self._counted)]
         self.moving = [value for value, _ in self.gradients.moving()]
         self.free = [w.value for w in self.writes if w.value is not None]
         self.free += [v for made in self.gradients.in_parts for v in made.values]
@@ -103,9 +105,11 @@ class Effects:
         """Whether a call leaves more than results."""
         return bool(self.written or self.gradients.all or self.writes or self.gradients.in_parts or self._counted)
 
-    def counted(self) -> list[Storage]:
-        """The storages outside whose changes are counted: those that lie there now, where others were followed."""
-        return [*(entry.storage for entry in self._counted), *self._counted_besides]
+    def counted(self) -> list[tuple[Storage, int]]:
+        """The storages outside whose changes are counted (those that lie there now, where others were followed), and
+        how many changes a call makes.
+        """
+        return [*((entry.storage, n) for entry, n in self._counted), *self._counted_besides]
 
     def check_histories(self, leaves: Sequence[Any]) -> None:
         """Before a call: gradients will go on through the histories of arguments, which must still be there.
@@ -113,7 +117,7 @@ class Effects:
         Raises:
             Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since.
         """
-        touched = {id(leaf) for leaf in self.trace.touched}
+        touched = {id(self._given(leaf, leaves)) for leaf in self.trace.touched}
         for write in self.writes:
             given = leaves[write.index]
             is_made = write.value is not None or write.result is not None
@@ -123,6 +127,10 @@ class Effects:
                     raise freed_error(node)
                 if touched and any(id(getattr(node, "variable", None)) in touched for node in history_of([given])):
                     raise Onward(given)
+
+    def _given(self, leaf: Tensor, leaves: Sequence[Any]) -> Any:
+        """The tensor of this call that a leaf stands for: an argument, or one outside."""
+        return next((leaves[k] for k, a in enumerate(self._arguments) if a.shell is leaf), leaf)
 
     def prepare(self, segment: Segment) -> None:
         """Before a call: gradients that somebody holds get new memory."""
@@ -168,9 +176,9 @@ class Effects:
                 take_form(leaves[write.index], concrete(write.form, sizes), "a compiled step")
 
     def count_versions(self, leaves: Sequence[Any]) -> None:
-        """Version counters grow by one per written storage."""
-        for storage in self.counted():
-            storage.version += 1
+        """Version counters grow by the changes that the function made."""
+        for storage, changes in self.counted():
+            storage.version += changes
         for write in self.writes:
             if write.what in ("array", "version") and write.bumps and isinstance(leaves[write.index], Tensor):
                 storage = storage_of(leaves[write.index])
@@ -251,6 +259,19 @@ def _note_history(trace: Trace, entry: StateEntry) -> None:
     if edge is not None and edge != before and has_history(root):
         entry.left = connected(root, edge)
         entry.entered = None if before is None else connected(root, before)
+
+
+def _views_with_history(trace: Trace) -> list[tuple[Tensor, StateEntry, Tensor]]:
+    """Views outside of tensors that in-place operations gave a history: the view, its base, the view with its own."""
+    bases = {id(e.root_owner()): e for e in trace.state.values() if e.left is not None}
+    found = []
+    for t in trace.reached:
+        is_made = t._array is None or t._view is None or t._view.creation
+        base = None if is_made else bases.get(id(t._view.base))  # type: ignore[union-attr]
+        edge = None if base is None else edge_of(t)
+        if base is not None and edge is not None:
+            found.append((t, base, connected(t, edge)))
+    return found
 
 
 def _check_aliases(trace: Trace) -> None:

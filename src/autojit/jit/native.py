@@ -100,8 +100,8 @@ class NativeStep:
             self.entry: Entry = make_entry(self._spec(_refuse if is_layered else slow))
         self.call: Callable[..., Any] = self._layered if is_layered else self.entry.call
         self.attempt: Callable[..., Any] = self._without_slow()._layered if is_layered else self.entry.attempt
-        for storage in step.effects.counted():
-            count_calls(storage, self)
+        for storage, changes in step.effects.counted():
+            count_calls(storage, self, changes)
 
     @property
     def is_present(self) -> bool:

@@ -302,7 +302,7 @@ class CompiledStep:
         arrays = {id(e.array) for e, _ in self.effects.written}
         operands += [_kept(t) if id(root_array(t)) in arrays else t for t in call.others]
         with grad_mode(True):  # of the body, whatever the caller's is
-            found = call.apply(operands)
+            found, view_nodes = call.apply(operands)
         sizes = {**self.capture.sizes_of(leaves), **call.sizes_of(found)}
         found = found[: call.n_read]
         count = len(self.results.values)
@@ -316,6 +316,7 @@ class CompiledStep:
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
+            call.leave_views(view_nodes)
             self.effects.take_forms(leaves, sizes)
         for t, order in zip(found[:count], self.results.orders, strict=True):
             if order is not None:

@@ -193,7 +193,7 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
-        self._note_touch(leaf)
+        self.note_touch(leaf)
         if not entry.is_written and not entry.was_read:
             entry.was_read = True
             entry.initial = entry.current = lent_gradient(leaf)
@@ -201,11 +201,11 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
 
     def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
         entry = self._grad_entry(leaf)
-        self._note_touch(leaf)
+        self.note_touch(leaf)
         entry.current = grad
         entry.is_written = True
 
-    def _note_touch(self, leaf: Tensor) -> None:
+    def note_touch(self, leaf: Tensor) -> None:
         """What goes on through an argument's history is added after the step, too late for who looks at the sum."""
         if not accumulating.now and any(node.pending is not None for node in self.onward):
             self.touched.append(leaf)

@@ -191,8 +191,8 @@ def _of_tensor(t: Tensor, content: Any, versions: dict[int, int]) -> dict[str, A
         facts["strides"] = tuple(
             step for step, extent in zip(t._array.strides, t._array.shape, strict=True) if extent > 1 and content.size
         )
-    if id(t) in versions:  # eager mode counts every change, a step one
-        facts["changed"] = (0 if t._storage is None else t._storage.version) != versions[id(t)]
+    if id(t) in versions:
+        facts["changes"] = (0 if t._storage is None else t._storage.version) - versions[id(t)]
     return facts
 
 

@@ -42,25 +42,26 @@ class TraceVersions:
                 "ask for it outside the step and pass it as an argument",
             )
 
-    def moved(self) -> list[Storage]:
-        """The storages outside whose versions the function has moved on."""
+    def moved(self) -> list[tuple[Storage, int]]:
+        """The storages outside whose versions the function has moved on, and by how much."""
         known = [(before.target, before.slots[0]) for before in self._before.values()]
-        return [t for t, version in known if isinstance(t, Storage) and t.version != version]
+        return [(t, t.version - version) for t, version in known if isinstance(t, Storage) and t.version != version]
 
 
 class _Calls:
-    """Native calls of one step; after the step is gone, those that were last seen."""
+    """Changes by native calls of one step, so many in each; after the step is gone, those that were last seen."""
 
-    __slots__ = ("last", "step")
+    __slots__ = ("changes", "last", "step")
 
-    def __init__(self, step: NativeStep) -> None:
+    def __init__(self, step: NativeStep, changes: int) -> None:
         self.step = weakref.ref(step)
+        self.changes = changes
         self.last = 0
 
     def count(self) -> int:
         step = self.step()
         if step is not None:
-            self.last = step.entry.calls()
+            self.last = step.entry.calls() * self.changes
         return self.last
 
 
@@ -75,7 +76,7 @@ class WrittenStorage(Storage):
 
     @property
     def version(self) -> int:
-        """Changes by Python plus calls of native steps."""
+        """Changes by Python plus those by native steps."""
         own: int = _own.__get__(self)
         return own + sum(calls.count() for calls in _writers.get(self, ()))
 
@@ -84,10 +85,10 @@ class WrittenStorage(Storage):
         _own.__set__(self, value - sum(calls.count() for calls in _writers.get(self, ())))
 
 
-def count_calls(storage: Storage, step: NativeStep) -> None:
-    """From now on calls of ``step`` count as changes of ``storage``."""
+def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
+    """From now on each call of ``step`` counts as so many changes of ``storage``."""
     while isinstance(storage, TwinStorage):
         storage = storage.twin  # which has the counter
     if type(storage) is Storage:
         storage.__class__ = WrittenStorage
-    _writers.setdefault(storage, []).append(_Calls(step))
+    _writers.setdefault(storage, []).append(_Calls(step, changes))

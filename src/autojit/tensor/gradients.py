@@ -33,8 +33,10 @@ accumulating = _Accumulating()
 
 def get_grad(self: Tensor) -> Tensor | None:
     """The accumulated gradient; None before the first backward."""
-    if state.trace is not None and self._array is not None:
-        return state.trace.read_grad(self)  # type: ignore[no-any-return]
+    if state.trace is not None:
+        if self._array is not None:
+            return state.trace.read_grad(self)  # type: ignore[no-any-return]
+        state.trace.note_touch(self)
     if self._grad is None and self._grad_fn is not None and not self._retains_grad:
         warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
@@ -117,10 +119,12 @@ def assign_grad(self: Tensor, grad: Tensor | None) -> None:
 
 def set_grad(self: Tensor, grad: Tensor | None) -> None:
     """Store the gradient, through the trace for a concrete tensor inside a capture."""
-    if state.trace is not None and self._array is not None:
-        state.trace.write_grad(self, grad)
-    else:
-        self._grad = grad
+    if state.trace is not None:
+        if self._array is not None:
+            state.trace.write_grad(self, grad)
+            return
+        state.trace.note_touch(self)
+    self._grad = grad
 
 
 def delete_grad(self: Tensor) -> None:

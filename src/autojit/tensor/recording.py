@@ -284,9 +284,19 @@ def refresh_view(t: Tensor) -> None:
         return
     if view.creation:
         raise forbidden_view(t, "", indirectly=True)
-    view.base_fn = base._grad_fn
+    take_view_node(t, view_node(t, base, edge))
+
+
+def view_node(t: Tensor, base: Tensor, edge: Edge | None) -> OpNode:
+    """The history of a view whose base has the history ``edge``."""
     chain = relative_chain(t)
     name = backward_name(chain[-1].name) if state.view_replay and chain else "AsStridedBackward0"
-    node = symbolic_node(ViewChain(chain), [edge], [type_of(base)], name)
+    return symbolic_node(ViewChain(chain), [edge], [type_of(base)], name)
+
+
+def take_view_node(t: Tensor, node: OpNode) -> None:
+    """Give a view the history that goes with its base's present one."""
+    assert t._view is not None and t._view.base is not None
+    t._view.base_fn = t._view.base._grad_fn
     move_retained(t, node)
     t._requires_grad, t._grad_fn, t._output_nr = True, node, 0
