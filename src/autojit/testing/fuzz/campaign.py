@@ -25,7 +25,7 @@ from autojit.testing.fuzz.verdicts import Verdict, judge
 
 PROGRAMS_OF_A_WORKER = 400
 LONGEST_S = 300.0  # one program: ten seconds were the longest seen, 60 with ten times as many processes as cores
-OPTIMISED_EVERY = 3  # every third program's kernels are optimised by LLVM, which takes half of a program's time
+OPTIMISED_EVERY = 6  # every sixth program's kernels are optimised by LLVM, which takes half of a program's time
 PASSES_OFF_EVERY = 5  # every fifth program also runs without passes: its kernels are compiled for it alone
 
 
