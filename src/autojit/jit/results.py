@@ -24,7 +24,7 @@ from autojit.jit.pytree import TreeSpec
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
-from autojit.tensor.dispatch import apply, mark_inference, value_of
+from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.memory_orders import Order, order_of
 from autojit.tensor.node import FREED, AccumulateGrad
 from autojit.tensor.op_node import OpNode
@@ -51,7 +51,7 @@ class Place:
     "alias" (the same without history), "number" (the Python number in output ``index``), "same" (the object of output
     leaf ``index``). ``chain`` are view
     ops applied to it; ``creation`` says where they were taken (``storage.View``). ``requires_grad``: whether the leaf
-    carries history; ``aliases``: another leaf has this output; ``inference``: it was made in inference mode;
+    carries history; ``aliases``: another leaf has this output;
     ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``); ``spent``: its history, which the
     step has used up, and ``ends``: the arguments that it leads to; ``is_leaf``: it is a leaf that the step has made;
     "detached" is memory of the tensor ``what`` outside, without history.
@@ -65,7 +65,6 @@ class Place:
     aliases: bool = False
     number: type = float
     creation: str = NORMAL
-    inference: bool = False
     grad: Place | None = None
     spent: SpentNode | None = None
     ends: tuple[int, ...] = ()
@@ -80,6 +79,7 @@ class Results:
         self.values: list[Value] = []
         self.tensors: list[Tensor] = []  # the traced tensors behind ``values``
         self.orders: list[tuple[int, ...] | None] = []  # their axes in memory, the outermost first; None: row-major
+        self.made_in_inference: set[int] = set()  # the numbers of those that were made in inference mode
         self._trace = trace
         self._position: dict[Value, int] = {}
         self._shells = {id(leaf.shell): k for k, leaf in enumerate(arguments) if leaf.shell is not None}
@@ -122,12 +122,13 @@ class Results:
         """The number of the graph output for a traced ``.grad`` that is another tensor at every call.
 
         That is one which the function returns as well, which several leaves have, which the caller can differentiate,
-        or which does not lie in row-major order. None: nobody sees it but the leaf, which needs no tensor of its own.
+        which was made in inference mode (nobody may change it outside), or which does not lie in row-major order.
+        None: nobody sees it but the leaf, which needs no tensor of its own.
         """
         is_live, is_shown = has_history(grad), id(grad) in self._shown
         with self._traced():
             is_strided = not layout_of(grad).flags.c_contiguous
-        if not (is_live or is_shown or is_shared or is_strided):
+        if not (is_live or is_shown or is_shared or is_strided or made_in_inference(grad)):
             return None
         index, known = self._result(grad)
         if known and not (is_shown or is_shared):  # the same numbers as a result, in memory of its own
@@ -141,10 +142,15 @@ class Results:
         """The number of one more graph output with the value of one that there is."""
         with self._traced():
             order = self._order_of(value_of(t))
-        self.orders.append(None if order is None or order[:1] == ("strides",) else order)
-        self.values.append(value_of(t))
-        self.tensors.append(t)
+        self._add(value_of(t), t, order)
         return len(self.values) - 1
+
+    def _add(self, value: Value, t: Tensor, order: Order) -> None:
+        if made_in_inference(t):
+            self.made_in_inference.add(len(self.values))
+        self.orders.append(None if order is None or order[:1] == ("strides",) else order)
+        self.values.append(value)
+        self.tensors.append(t)
 
     def rename(self, renamed: Mapping[int, Tensor]) -> None:
         """Other tensors have taken the place of those that are shown as they are, by id."""
@@ -190,7 +196,7 @@ class Results:
                 return Place("result", index, chain=view.chain, aliases=known, creation=view.creation or NO_GRAD)
         index, known = self._result(leaf)
         is_second = known or id(leaf) in self._second
-        place = Place("result", index, aliases=is_second, inference=made_in_inference(leaf))
+        place = Place("result", index, aliases=is_second)
         return self._with_history(place, leaf, arguments)
 
     def _with_history(self, place: Place, t: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place:
@@ -256,9 +262,7 @@ class Results:
             self._position[value] = len(self.values)
             with self._traced():
                 order = order_of(layout_of(leaf)) if leaf._view is not None else self._order_of(value)
-            self.orders.append(None if order is None or order[:1] == ("strides",) else order)
-            self.values.append(value)
-            self.tensors.append(leaf)
+            self._add(value, leaf, order)
         index = self._position[value]
         if has_history(leaf) and not has_history(self.tensors[index]):
             self.tensors[index] = leaf  # a detached one came first: derivatives go through this one
@@ -272,11 +276,6 @@ class Results:
     def spent(self) -> dict[int, SpentNode]:
         """What is left of histories, by the graph outputs that are shown with it first."""
         return {p.index: p.spent for p in self.places if p.spent is not None and not p.aliases and not p.ends}
-
-    @property
-    def made_in_inference(self) -> set[int]:
-        """The numbers of the graph outputs that were made in inference mode."""
-        return {p.index for p in self.places if p.inference}
 
     @property
     def carries_history(self) -> bool:
@@ -365,8 +364,6 @@ def _result_of_call(place: Place, t: Tensor, leaves: Sequence[Any]) -> Tensor:
         t = alias(t)
     elif place.aliases and not place.chain:
         t = _second_handle(t)
-    if place.inference and t._view is None:
-        mark_inference(t)
     return t
 
 

@@ -33,6 +33,7 @@ from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapp
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split
 from autojit.ops.shape import Permute
+from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.inplace import check_writable, rebase
 from autojit.tensor.memory import laid_out, storage_offset
 from autojit.tensor.memory_orders import Order, order_of, places_of
@@ -265,11 +266,17 @@ class CompiledStep:
             self.effects.take_forms(leaves, sizes)
         return self.results.package(tensors, leaves, sizes)
 
-    def _shown(self, arrays: Sequence[Any]) -> list[Tensor]:
+    def _shown(self, arrays: Sequence[Any]) -> Sequence[Tensor]:
         """The results, their axes in the function's order."""
         orders = self.results.orders
         shown = (a if o is None else a.transpose(places_of(o)) for a, o in zip(arrays, orders, strict=True))
-        return [wrap(array) for array in shown]
+        return self._marked([wrap(array) for array in shown])
+
+    def _marked(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The results, those marked that the function made in inference mode."""
+        for k in self.results.made_in_inference:
+            mark_inference(tensors[k])
+        return tensors
 
     # -- results that the caller differentiates
 
@@ -308,6 +315,7 @@ class CompiledStep:
         count = len(self.results.values)
         for k in {*range(count)} - call.live:  # an op's results all have a history
             found[k]._requires_grad, found[k]._grad_fn = False, None
+        self._marked(found[:count])
         with self.segment.gate.held(), uninterrupted():
             has_run()
             self._commit_differentiable(leaves, found, count)

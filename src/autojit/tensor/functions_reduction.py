@@ -15,6 +15,7 @@ from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.reductions import fold_over
 from autojit.tensor.composite_nodes import StdMean, VarMean, in_one_node
+from autojit.tensor.composite_versions import watch_composite
 from autojit.tensor.dispatch import apply_single
 from autojit.tensor.functions_elementwise import (
     div,
@@ -458,6 +459,8 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         return apply_single(_normalised(ops.Softmax, dim, x._array.ndim), x)
     found = ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax"))
     settle_composite(found, (x,))
+    if type_of(x).ndim:
+        watch_composite(_normalised(ops.Softmax, dim, type_of(x).ndim), (x,), (found,))
     return rename_node(found, "SoftmaxBackward0")
 
 
@@ -468,6 +471,8 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         return apply_single(_normalised(ops.LogSoftmax, dim, x._array.ndim), x)
     found = ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))
     settle_composite(found, (x,))
+    if type_of(x).ndim:
+        watch_composite(_normalised(ops.LogSoftmax, dim, type_of(x).ndim), (x,), (found,))
     return rename_node(found, "LogSoftmaxBackward0")
 
 

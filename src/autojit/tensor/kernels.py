@@ -26,6 +26,7 @@ from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused
 from autojit.runtime.gate import Reentered
+from autojit.tensor.composite_versions import watch_composite
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.recording import wants_grad
@@ -196,8 +197,11 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
     else:
         composites = _array_composites or _load_composites()
         found = composites[name](*operands, *options)
-        for one in (found,) if results == 1 else found:
+        made = (found,) if results == 1 else found
+        for one in made:
             settle_composite(one, operands)
+        if state.trace is not None and state.grad_enabled:
+            watch_composite(_fused_arrays(name, options, None, results), operands, made)
     if node:
         rename_node(found if results == 1 else found[0], node)
     return found

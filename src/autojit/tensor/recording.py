@@ -118,7 +118,7 @@ def record(op: Op, operands: Sequence[Tensor], results: Sequence[Tensor], line: 
             t._grad_fn = node
             t._output_nr = number
         if plan.results[number]:
-            kept.append(_shell(t) if hooks is None else Packed(t, hooks[-1], True))
+            kept.append(shell_of(t) if hooks is None else Packed(t, hooks[-1], True))
             versions.append(storage_of(t).version)
         else:
             kept.append(meta)
@@ -224,13 +224,13 @@ def _connect(node: OpNode, result: Tensor, keep_result: bool) -> None:
     out = result._array
     meta = (out.shape, out.dtype)
     node.source = here(True, 3)
-    node.results = [_shell(result) if keep_result else meta]
+    node.results = [shell_of(result) if keep_result else meta]
     node.out_metas = (meta,)
     result._requires_grad = True
     result._grad_fn = node
 
 
-def _shell(t: Tensor) -> Tensor:
+def shell_of(t: Tensor) -> Tensor:
     """A fresh result without its history, sharing its storage: what a node may keep of its own results."""
     made = wrap(t._array)
     made._value, made._type, made._storage = t._value, t._type, storage_of(t)

@@ -21,6 +21,7 @@ from autojit.nn.functional.reduction import (
 from autojit.ops.composed import MseLoss
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.composite_versions import watch_composite
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.promotion import all_together
@@ -71,7 +72,10 @@ def mse_loss(
         return cast(Tensor, in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0"))
     x, y = all_together(list(_same_shape(input, target)), "mse_loss")
     difference = x - y
-    return _weighted(difference * difference, weight, reduction)
+    found = _weighted(difference * difference, weight, reduction)
+    if weight is None and reduction == "mean":
+        watch_composite(_MSE_LOSS, (x, y), (found,))
+    return found
 
 
 @in_full_precision

@@ -45,10 +45,9 @@ def judge(program: ProgramFunction, dtype: str, passes_off: bool = False) -> Ver
     if type(eager.broken or eager.error).__name__ in BROKEN:
         return Verdict("broken", eager=_error_text(eager.broken or eager.error))
     modes = ("compiled", "passes off") if passes_off else ("compiled",)
+    rounding = _Rounding(program, eager, dtype)
     for mode in modes:
-        verdict = _compare_runs(eager, run(program, mode), mode, dtype)
-        if verdict.kind == "value" and _is_rounding(program, eager, verdict, dtype):
-            verdict = verdict._replace(kind="rounding", is_finding=False)
+        verdict = _compare_runs(eager, run(program, mode), mode, rounding)
         if verdict.kind != "agrees":
             return verdict
     if eager.broken is not None:
@@ -58,21 +57,29 @@ def judge(program: ProgramFunction, dtype: str, passes_off: bool = False) -> Ver
     return Verdict("agrees")
 
 
-def _compare_runs(eager: Seen, compiled: Seen, mode: str, dtype: str) -> Verdict:
+def _compare_runs(eager: Seen, compiled: Seen, mode: str, rounding: _Rounding) -> Verdict:
     minor: Verdict | None = None
-    for a, b in zip(eager.facts, compiled.facts, strict=False):
+    rounded: Verdict | None = None
+    for k, (a, b) in enumerate(zip(eager.facts, compiled.facts, strict=False)):
         if (a.place, a.aspect) != (b.place, b.aspect):
+            if rounded is not None and rounding.explains(k, None):
+                return rounded
             return Verdict("structure", a.place, mode, f"{a.aspect} at {a.place}", f"{b.aspect} at {b.place}", True)
-        if not _equal(a, b, dtype):
+        if not _equal(a, b, rounding.dtype):
             found = Verdict(a.aspect, a.place, mode, _text(a.value), _text(b.value), True)
-            if a.aspect not in MINOR:
+            if (a.aspect == "value" or rounded is not None) and rounding.explains(k, b):
+                rounded = rounded or found._replace(kind="rounding", is_finding=False)
+            elif a.aspect not in MINOR:
                 return found
-            minor = minor or found
+            else:
+                minor = minor or found
     if compiled.torn is not None:
         before, after = compiled.torn
         kind = f"a failed call changed {before.aspect}"
         return Verdict(kind, before.place, mode, f"before: {_text(before.value)}", f"after: {_text(after.value)}", True)
     ending = _compare_endings(eager, compiled, mode)
+    if rounded is not None and (not ending.is_finding or rounding.explains_ending()):
+        ending = rounded
     return ending if minor is None or ending.is_finding else minor
 
 
@@ -135,38 +142,68 @@ def _close(a: Any, b: Any, dtype: str) -> bool:
         return bool(np.array_equal(a, b))
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     left, right = a.astype(wide), b.astype(wide)
-    unit = max(EPSILON.get(dtype, 0.0), EPSILON.get(str(a.dtype), 0.0))
-    finite = np.abs(left[np.isfinite(left)])
-    scale = max(float(finite.max(initial=0.0)), SMALLEST)
     with np.errstate(all="ignore"):
-        return bool(np.allclose(right, left, rtol=UNITS * unit, atol=UNITS * unit * scale, equal_nan=True))
+        return bool(np.allclose(right, left, rtol=0, atol=_tolerances(a, dtype), equal_nan=True))
 
 
-def _is_rounding(program: ProgramFunction, eager: Seen, verdict: Verdict, dtype: str) -> bool:
-    """Whether the eager run moves as far by itself when its inputs are shaken."""
-    compiled = run(program, verdict.mode)
-    index = next(k for k, f in enumerate(eager.facts) if (f.place, f.aspect) == (verdict.place, verdict.kind))
-    differences = _distance(eager.facts[index], compiled.facts[index])
-    set_shake_size(EPSILON[dtype])
-    moved = 0.0
-    for seed in range(SHAKES):
-        with shaken(seed):
-            other = run(program, "eager")
-        if len(other.facts) <= index or other.facts[index][:2] != eager.facts[index][:2]:
+def _tolerances(value: Any, dtype: str) -> Any:
+    """How far each number may be off: some rounding errors of itself and of the largest beside it."""
+    array = np.asarray(value)
+    unit = max(EPSILON.get(dtype, 0.0), EPSILON.get(str(array.dtype), 0.0))
+    with np.errstate(all="ignore"):
+        size = np.abs(array.astype(np.complex128))
+    size = np.where(np.isfinite(size), size, 0.0)
+    return UNITS * unit * (size + max(float(size.max(initial=0.0)), SMALLEST))
+
+
+class _Rounding:
+    """What rounding explains of a program's differences: the eager run moves as far when it is shaken."""
+
+    def __init__(self, program: ProgramFunction, eager: Seen, dtype: str) -> None:
+        self.program, self.eager, self.dtype = program, eager, dtype
+        self._others: list[Seen] = []
+
+    def explains(self, index: int, compiled: Fact | None) -> bool:
+        """Whether the eager run's fact differs as much by itself; ``compiled``: the compiled run's in its place."""
+        fact = self.eager.facts[index]
+        others = [seen.facts[index] if index < len(seen.facts) else None for seen in self._shaken()]
+        kept = [other for other in others if other is not None and other[:2] == fact[:2]]
+        if len(kept) < len(others):
             return True  # a branch on the brink
-        moved = max(moved, _distance(eager.facts[index], other.facts[index]))
-    return differences <= EXPLAINED * moved
+        if compiled is None:
+            return False
+        if not _is_float(fact) or not _is_float(compiled):
+            return any(not _equal(fact, other, self.dtype) for other in kept)
+        moved = np.max([_distances(fact, other) for other in kept], axis=0)
+        return bool(np.all(_distances(fact, compiled) <= EXPLAINED * moved + _tolerances(fact.value, self.dtype)))
+
+    def explains_ending(self) -> bool:
+        """Whether the eager run ends otherwise by itself."""
+        ends = {(type(seen.error or seen.broken), len(seen.facts)) for seen in (self.eager, *self._shaken())}
+        return len(ends) > 1
+
+    def _shaken(self) -> list[Seen]:
+        if not self._others:
+            set_shake_size(EPSILON[self.dtype])
+            for seed in range(SHAKES):
+                with shaken(seed):
+                    self._others.append(run(self.program, "eager"))
+        return self._others
 
 
-def _distance(a: Fact, b: Fact) -> float:
+def _is_float(fact: Fact) -> bool:
+    return isinstance(fact.value, np.ndarray | float | complex) and np.asarray(fact.value).dtype.kind not in "biuSUO"
+
+
+def _distances(a: Fact, b: Fact) -> Any:
+    """How far each number is from the other run's: infinitely where only one is a number."""
     x, y = (np.asarray(f.value) for f in (a, b))
-    if x.dtype.kind in "biuSUO":
-        return 0.0 if np.array_equal(x, y) else 1.0
-    if x.shape != y.shape or not np.array_equal(np.isnan(x), np.isnan(y)):
-        return np.inf
+    if x.shape != y.shape:
+        return np.full(x.shape, np.inf)
     with np.errstate(all="ignore"):
-        gaps = np.abs(x.astype(np.complex128) - y.astype(np.complex128))
-    return float(np.nanmax(gaps, initial=0.0))
+        x, y = x.astype(np.complex128), y.astype(np.complex128)
+        gaps = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.abs(x - y))
+    return np.where(np.isnan(gaps), np.inf, gaps)
 
 
 def refusal(error: Exception) -> str:
