@@ -175,7 +175,10 @@ _EDGES = (
 
 
 def edge_values(dtype: DType) -> Array:
-    """Finite values of both signs where something changes: range ends, denormals, splits, and their neighbours."""
+    """Finite values of both signs where something changes: range ends, denormals, splits, and their neighbours.
+
+    There is one zero, without a sign: exact references know no other.
+    """
     info = np.finfo(dtype.numpy)
     special = [info.smallest_subnormal, 3 * info.smallest_subnormal, info.tiny, info.eps, info.max]
     with np.errstate(over="ignore"):
@@ -184,7 +187,7 @@ def edge_values(dtype: DType) -> Array:
     below = np.nextafter(values, dtype.numpy.type(0))
     above = np.nextafter(values[values < info.max], dtype.numpy.type(np.inf))
     values = np.concatenate([values, below, above])
-    return np.unique(np.concatenate([values, -values, np.zeros(1, dtype.numpy)]))
+    return np.unique(np.concatenate([values, -values, np.zeros(1, dtype.numpy)]) + dtype.numpy.type(0))
 
 
 def sample(case: Case, dtype: DType, points: int, rng: np.random.Generator) -> tuple[Array, ...]:
