@@ -448,6 +448,34 @@ FOUND = {
     x = sample(1, 3, 4)
     see.call(step, x, x)
 """,
+    "an error of a step that transposes an argument after a change of it (seed 420205)": """
+    @jit
+    def step(y):
+        with aj.no_grad():
+            y[..., -1].add_(1.5)
+            y.transpose_(0, -1)
+        return y * 1.0, y
+    y = sample(4, 3, 4).requires_grad_()
+    r = see.call(step, y)
+    see.call(lambda: y.reshape(2, 5))
+""",
+    "an error of a gradient for a tensor that was transposed unrecorded (seed 420214)": """
+    net = filled(nn.BatchNorm1d(4), 43)
+    @jit
+    def step(x):
+        t = net(x)
+        with aj.no_grad():
+            t.transpose_(0, -1)
+        (t.tanh() ** 2).mean().backward()
+    see.call(step, sample(1, 3, 4))
+""",
+    "an error of a scan that nobody reads (seed 302115)": """
+    index, state = aj.tensor([0, -1, 1]), sample(1, 4)
+    @jit
+    def step(x):
+        aj.scan(lambda c, z: (c + z * state.gather(0, index).sum(), c.sin()), aj.zeros(x.shape[1:], dtype=x.dtype), x)
+    see.call(step, sample(1, 3, 4))
+""",
 }
 
 

@@ -101,7 +101,7 @@ def through_pre_hooks(hooks: dict[Any, Any], grads: list[Any]) -> list[Any]:
     for hook in list(hooks.values()):
         replaced = hook(current)
         if replaced is not None:
-            current = _checked_tuple(current, replaced, hook)
+            current = replaced if hasattr(hook, "fits_shapes") else _checked_tuple(current, replaced, hook)
     return list(current)
 
 

@@ -78,6 +78,10 @@ class Call(Op, abstract=True):
             raise ShapeError(f"{self.name}: operands do not fit the body", {"found": types, "expected": expected})
         return self._one_or_all([v.type for v in self.graph.outputs])
 
+    def may_refuse(self, *types: Any) -> bool:
+        """As the nodes of the body."""
+        return any(node.is_asked for node in self.graph.nodes)
+
     def eager(self, *arrays: Any) -> Any:
         return self._one_or_all(evaluate(self.graph, arrays))
 
@@ -138,11 +142,14 @@ class CapturedCall(Call):
         self._adjoints: dict[bool, CapturedCall] = {}  # by whether anomaly mode watches
 
     @staticmethod
-    def of(body: Body, inputs: Pairs, outputs: Pairs) -> CapturedCall:
-        """The call of a finished capture; a value is paired with the tensor whose history leads to it, or None."""
+    def of(body: Body, inputs: Pairs, outputs: Pairs, first: int = 0) -> CapturedCall:
+        """The call of a finished capture; a value is paired with the tensor whose history leads to it, or None.
+
+        ``first``: the number of the body's node from which on the call's own were recorded; others have run.
+        """
         values = tuple(v for v, _ in inputs)
         wanted = tuple(v for v, _ in outputs)
-        nodes = needed_nodes(body.trace.builder.nodes, wanted, dict.fromkeys(values))
+        nodes = needed_nodes(body.trace.builder.nodes, wanted, dict.fromkeys(values), first)
         made = CapturedCall(Graph(values, nodes, wanted))
         made.body, made._inputs, made._outputs = body, list(inputs), list(outputs)
         _check_closed(made.graph, body)
@@ -166,7 +173,7 @@ class CapturedCall(Call):
         return found
 
     def _recorded_adjoint(self) -> CapturedCall:
-        layer = self.body.layer
+        layer, first = self.body.layer, len(self.body.trace.builder.nodes)
         with self.body.unchanged(), self.body.entered(), grad_mode(True):
             bars: list[Tensor] = []
             for k in self.with_history:
@@ -186,7 +193,7 @@ class CapturedCall(Call):
                 anomaly.require_numbers(checks, bars)
                 outputs = [(value_of(g), g if wants_grad(g) else None) for g in grads]
         given: Pairs = [(b._value, b) for b in bars]  # type: ignore[misc]
-        return CapturedCall.of(self.body, [*self._inputs, *given], outputs)
+        return CapturedCall.of(self.body, [*self._inputs, *given], outputs, first)
 
 
 class BatchedCall(Call):

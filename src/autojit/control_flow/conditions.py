@@ -74,6 +74,9 @@ def cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
     return _captured(chosen, true_fn, false_fn, operands)
 
 
+_BOTH = ": both branches are captured, and either may be the one that is taken"
+
+
 def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any]) -> Any:
     branches: list[Body] = []
     found: list[tuple[list[Any], TreeSpec]] = []
@@ -82,7 +85,7 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
         found.append(flatten(body.call(function, operands)))
         branches.append(body)
     (leaves, tree), (others, other_tree) = found
-    check_same_tree("cond: the result of false_fn", other_tree, tree, "that of true_fn")
+    check_same_tree("cond: the result of false_fn", other_tree, tree, "that of true_fn", _BOTH)
     places = _tensors(tree, leaves, others)
     orders: list[Any] = []
     for k, name in places:
@@ -90,7 +93,7 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
         for body, mine in zip(branches, (leaves, others), strict=True):
             with body.entered():
                 pair.append(as_tensor(mine[k], f"cond: {name} of {body.name[6:]}"))
-        check_same_type(f"cond: {name} of false_fn", pair[1], pair[0], "that of true_fn")
+        check_same_type(f"cond: {name} of false_fn", pair[1], pair[0], "that of true_fn", _BOTH)
         for body, t in zip(branches, pair, strict=True):
             body.output(t)
         orders.append(_common_order(branches, pair))

@@ -49,24 +49,24 @@ def as_tensor(leaf: Any, what: str) -> Tensor:
     )
 
 
-def check_same_tree(what: str, found: TreeSpec, wanted: TreeSpec, of_what: str) -> None:
-    """Raise an error when two nests differ in structure."""
+def check_same_tree(what: str, found: TreeSpec, wanted: TreeSpec, of_what: str, why: str = "") -> None:
+    """Raise an error when two nests differ in structure; ``why`` says in the fix why they must not."""
     if found != wanted:
         raise UsageError(
             f"{what} must have the structure of {of_what}",
             {"found": shown_tree(found), "expected": shown_tree(wanted)},
-            "return the same nest of tuples, lists and dicts",
+            f"return the same nest of tuples, lists and dicts{why}",
         )
 
 
-def check_same_type(what: str, found: Any, wanted: Any, of_what: str) -> None:
-    """Raise an error when two tensors differ in shape or dtype."""
+def check_same_type(what: str, found: Any, wanted: Any, of_what: str, why: str = "") -> None:
+    """Raise an error when two tensors differ in shape or dtype; ``why`` says in the fix why they must not."""
     a, b = type_of(found), type_of(wanted)
     facts = {"found": a, "expected": b}
     if a.shape != b.shape:
-        raise ShapeError(f"{what} must have the shape of {of_what}", facts, "reshape or expand it")
+        raise ShapeError(f"{what} must have the shape of {of_what}", facts, f"reshape or expand it{why}")
     if a.dtype is not b.dtype:
-        raise DTypeError(f"{what} must have the dtype of {of_what}", facts, f"convert it: .to({b.dtype.name})")
+        raise DTypeError(f"{what} must have the dtype of {of_what}", facts, f"convert it: .to({b.dtype.name}){why}")
 
 
 def shown_tree(tree: TreeSpec) -> str:

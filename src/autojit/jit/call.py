@@ -185,7 +185,8 @@ class CompiledCall(GraphOp):
         """
         with _recording, anomaly.collected([]) as checks:
             call = self.record_adjoint(self.wanted(), self._with_history())
-        probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks])  # type: ignore[misc]
+        first = len(self.trace.builder.nodes)  # what nodes may refuse is not asked again
+        probe = CompiledCall(self.trace, call._inputs, [(c.is_nan._value, None) for c in checks], first)  # type: ignore[misc]
         arrays = [t._array for t in primals]
         for k in self._with_history():
             bar, wanted = bars[k], concrete(self.graph.outputs[k].type, self.sizes_of(t.spec for t in primals))

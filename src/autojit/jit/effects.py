@@ -54,6 +54,7 @@ class ArgumentWrite:
     value: Value | None  # None: ``.grad`` becomes None
     history: Tensor | None = None
     form: tuple[Op, ...] = ()
+    is_recorded: bool = True  # whether the caller's history is to show it
     bumps: int = 1  # how often the function changed the memory
     result: int | None = None
     spent: SpentNode | None = None
@@ -173,7 +174,8 @@ class Effects:
         """Give arguments the shapes that the function gave them in place."""
         for write in self.writes:
             if write.what == "form" and isinstance(leaves[write.index], Tensor):
-                take_form(leaves[write.index], concrete(write.form, sizes), "a compiled step")
+                with grad_mode(write.is_recorded):
+                    take_form(leaves[write.index], concrete(write.form, sizes), "a compiled step")
 
     def count_versions(self, leaves: Sequence[Any]) -> None:
         """Version counters grow by the changes that the function made."""
@@ -197,7 +199,8 @@ def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results, uncounted: Ma
             {"argument": leaf.value.type if leaf.value is not None else None},
             "use the out-of-place form: x.t() instead of x.t_()",
         )
-    return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain)]
+    is_recorded = leaf.entry is not None and shell._grad_fn is not leaf.entry._grad_fn
+    return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain, is_recorded=is_recorded)]
 
 
 def _written_memory(k: int, leaf: ArgumentLeaf, uncounted: Mapping[int, int]) -> list[ArgumentWrite]:

@@ -43,6 +43,10 @@ class HoldsGraphs(EqualByText, Structured, abstract=True):
         """The op with other graphs of the same inputs and outputs."""
         raise NotImplementedError(self.name)
 
+    def may_refuse(self, *types: TensorType) -> bool:
+        """A graph that nobody reads refuses what eager mode refuses in it."""
+        return any(node.is_asked for graph in self.graphs() for node in graph.nodes)
+
     def _results(self, types: Sequence[TensorType]) -> Any:
         return types[0] if self.n_outputs == 1 else tuple(types)
 

@@ -65,7 +65,8 @@ def _reading(node: Node, names: dict[Value, Value]) -> Node:
 def prune_bodies(graph: Graph) -> Graph:
     """Drop results, carries, operands and tapes that nothing needs; carries that never change become operands.
 
-    Preserves results. Time O(nodes of all bodies), times the number of carries in the worst case.
+    What may refuse its operands is needed, and then one result stays. Preserves results and refusals. Time O(nodes of
+    all bodies), times the number of carries in the worst case.
     """
     live = set(graph.outputs)
     kept: list[Node] = []
@@ -130,9 +131,11 @@ def _pruned_scan(node: Node, op: Scan, live: set[Value], names: dict[Value, Valu
     carries = _carries_needed(body, first, [body.outputs[k] for k in results], finals)
     constant = [k for k in carries if k in still]
     carries = [k for k in carries if k not in still]
+    if not (carries or results):
+        if not node.is_asked:
+            return Node(op, (), (), node.source)
+        carries, constant = [0], constant[1:] if constant[:1] == [0] else constant
     outputs = [*carries, *results]
-    if not outputs:
-        return Node(op, (), (), node.source)
     nodes, read = needed(body, [body.outputs[k] for k in outputs])
     stacks = [k for k in range(first, rest) if body.inputs[k] in read]
     inputs = [*carries, *stacks, *constant, *(k for k in range(rest, len(body.inputs)) if body.inputs[k] in read)]
@@ -144,7 +147,7 @@ def _pruned_scan(node: Node, op: Scan, live: set[Value], names: dict[Value, Valu
 
 
 def _pruned_cond(node: Node, op: Cond, live: set[Value]) -> Node:
-    outputs = [k for k, v in enumerate(node.outputs) if v in live]
+    outputs = [k for k, v in enumerate(node.outputs) if v in live] or ([0] if node.is_asked else [])
     parts = [needed(g, [g.outputs[k] for k in outputs]) for g in op.graphs()]
     pairs = list(zip(op.graphs(), parts, strict=True))
     inputs = [k for k in range(len(op.on_true.inputs)) if any(g.inputs[k] in read for g, (_, read) in pairs)]
