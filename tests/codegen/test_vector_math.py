@@ -74,18 +74,6 @@ def test_special_values_and_signs_of_zero_are_numpys(name: str, dtype: DType) ->
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.arity == 2])
-def test_special_pairs_and_signs_of_zero_are_numpys(name: str, dtype: DType) -> None:
-    x, y = (part.ravel() for part in np.meshgrid(SPECIAL.astype(dtype.numpy), SPECIAL.astype(dtype.numpy)))
-    with np.errstate(all="ignore"):
-        want = getattr(np, CASES[name].numpy_name)(x, y)
-    got = function_kernel(name, dtype, 2)(x, y)
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=0)
-    zeros = want == 0
-    np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want[zeros]))
-
-
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("name", "reference"), [("pow", np.power), ("atan2", np.arctan2), ("hypot", np.hypot)])
 def test_special_values_of_two_operands_are_numpys(name: str, reference: np.ufunc, dtype: DType) -> None:
     values = np.concatenate([SPECIAL, [3.0, -3.0, 2.5, 1e30, -1e30, 2.0**53 + 2, 4503599627370497.0]])
