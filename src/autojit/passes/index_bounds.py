@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autojit.core.dtypes import DType
 from autojit.core.sizes import is_symbolic, surely_equal, surely_less
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.base import Reindex
@@ -40,9 +41,9 @@ class IndexBounds:
         if surely_equal(index.type.size, 0):
             return True
         least, limit = self.of(index)
-        if least is None or limit is None or extent is None:
+        if least is None or limit is None:
             return False
-        is_below = surely_equal(limit, extent) or surely_less(limit, extent)
+        is_below = surely_less(limit - 1, extent)
         return is_below and (least >= 0 or (not is_symbolic(extent) and least >= -extent))
 
     def of(self, value: Value, depth: int = 0) -> Bounds:
@@ -50,8 +51,8 @@ class IndexBounds:
         found = self._known.get(value)
         if found is None:
             node = self._maker(value)
-            found = UNKNOWN if node is None or depth > DEEPEST else self._made_by(node, value, depth + 1)
-            self._known[value] = found
+            made = UNKNOWN if node is None or depth > DEEPEST else self._made_by(node, value, depth + 1)
+            found = self._known[value] = made if _fits(made, value.type.dtype) else UNKNOWN
         return found
 
     def _maker(self, value: Value) -> Node | None:
@@ -68,13 +69,14 @@ class IndexBounds:
         if isinstance(op, Constant):
             return _of_table(op.eager())
         if op.name in ("argmax", "argmin"):
-            return Bounds(0, node.inputs[0].type.shape[op.axes[0]] if len(op.axes) == 1 else None)
+            return Bounds(0, node.inputs[0].type.shape[op.axes[0]])
         if op.name == "sort" and value is not node.outputs[0]:
             return Bounds(0, node.inputs[0].type.shape[op.axis])
         if isinstance(op, Gathering) or (isinstance(op, Reindex) and not isinstance(op, Pad)):
             return self.of(node.inputs[0], depth)
         if op.name == "cast" and node.inputs[0].type.dtype.kind in ("int", "uint"):
-            return self.of(node.inputs[0], depth)
+            found = self.of(node.inputs[0], depth)
+            return found if None not in found or _holds(value.type.dtype, node.inputs[0].type.dtype) else UNKNOWN
         if op.name == "where":
             return self._of_choice(node, depth)
         return self._of_arithmetic(node, depth)
@@ -110,6 +112,23 @@ class IndexBounds:
         if name == "add":
             return Bounds(a.least + b.least, a.limit + b.limit - 1)  # type: ignore[operator]
         return Bounds(a.least - b.limit + 1, a.limit - b.least)
+
+
+def _fits(bounds: Bounds, dtype: DType) -> bool:
+    """Whether elements of a dtype can be what they would be without bounds of their own: others have wrapped."""
+    if dtype.kind not in ("int", "uint"):
+        return True
+    numbers = np.iinfo(dtype.numpy)
+    if bounds.least is not None and bounds.least < numbers.min:
+        return False
+    if is_symbolic(bounds.limit):  # a size is a number of 64 bits
+        return numbers.bits == 64
+    return bounds.limit is None or bounds.limit <= numbers.max + 1
+
+
+def _holds(wide: DType, narrow: DType) -> bool:
+    """Whether every number of a dtype of whole numbers is one of the other dtype."""
+    return np.can_cast(narrow.numpy, wide.numpy)
 
 
 def _of_table(table: Any) -> Bounds:

@@ -43,7 +43,7 @@ class Rewriter:
 
     def node_of(self, operand: Tracer) -> Node | None:
         """The node that defines an operand in the graph under construction."""
-        if self.seen < len(self.builder.nodes):
+        if self.seen != len(self.builder.nodes):
             self._catch_up()
         return self.definition.get(operand.value)
 
@@ -58,7 +58,7 @@ class Rewriter:
 
     def literal(self, operand: Tracer) -> Any:
         """The number an operand repeats, or None."""
-        if self.seen < len(self.builder.nodes):
+        if self.seen != len(self.builder.nodes):
             self._catch_up()
         return self.definition[operand.value].op.value if operand.value in self.literals else None  # type: ignore[attr-defined]
 
@@ -72,7 +72,7 @@ class Rewriter:
             name = node.op.name
             rule = rules.get(name)
             if rule is not None:
-                if self.seen < len(nodes):
+                if self.seen != len(nodes):
                     self._catch_up()
                 if name not in of_literals or not literals.isdisjoint(inputs):
                     builder.source = node.source
