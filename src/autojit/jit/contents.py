@@ -297,12 +297,18 @@ class Contents:
         for container, before in list(self._before.values()):
             keys = self._own_keys(container)
             now = _snapshot(container, keys)
-            if same(now, before) or same(now, _without(before, keys)):
-                continue
+            is_refilled = id(container) in self.refilled
             added = [call for call in observer.deferred if getattr(call.function, "__self__", None) is container]
             left = list(container) if is_a(container, list | deque | set) else None
+            if same(now, before) or same(now, _without(before, keys)):
+                if not is_refilled or left is None:
+                    continue
+                if id(container) in self._whole:  # it holds this before every call, and what was added is gone again
+                    for call in added:
+                        observer.deferred.remove(call)
+                    continue
             self.restore(container, before)
-            if added and id(container) not in self.refilled:
+            if added and not is_refilled:
                 continue
             if left is None:
                 raise TraceError(

@@ -67,8 +67,8 @@ class OpenSizes:
         values: dict[str, int] = {}
         parted: dict[tuple[int, int], int] = {}
         for (of, k, a), symbol in list(self.symbols.items()):
-            extent = shapes[k][a] if of == tree and k in shapes and a < len(shapes[k]) else 0
-            if extent < LEAST:
+            extents = shapes.get(k, ()) if of == tree else ()
+            if a >= len(extents) or (extent := extents[a]) < LEAST:
                 continue
             if values.setdefault(_name(symbol), extent) != extent:
                 if (symbol, extent) not in parted:
@@ -81,7 +81,7 @@ class OpenSizes:
         self.count += 1
         return self.count - 1
 
-    def _open(self, axes: Iterable[Axis], extent: int = -1) -> bool:
+    def _open(self, axes: Iterable[Axis], extent: int | None = None) -> bool:
         """Open axes that are not; they get one symbol until they differ, an open one of the same ``extent`` if any."""
         fresh = [axis for axis in axes if axis not in self.symbols and axis not in self.fixed]
         if fresh:
@@ -159,9 +159,9 @@ def _changed(old: tuple[Any, ...], new: tuple[Any, ...]) -> dict[Axis, tuple[int
         if rest != new_rest or len(shape) != len(new_shape):
             return None
         for axis, (n, m) in enumerate(zip(shape, new_shape, strict=True)):
-            if surely_less(n, LEAST) != surely_less(m, LEAST):
+            if (surely_less(n, LEAST) or surely_less(m, LEAST)) and n != m:
                 return None
-            if n != m and not is_symbolic(n) and not is_symbolic(m):
+            if n != m and not is_symbolic(n):
                 found[new[0], k, axis] = n, m
     return found
 

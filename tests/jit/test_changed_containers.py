@@ -1,0 +1,85 @@
+"""Containers that a step changes, in whatever order and however often, hold after every call what eager mode leaves."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit.core.errors import AutojitError
+
+Change = Callable[[Any, int], Any]
+COMMON: dict[str, Change] = {
+    "clear": lambda s, k: s.clear(),
+    "remove": lambda s, k: s.remove(k),
+    "len": lambda s, k: len(s),
+    "has": lambda s, k: k in s,
+}
+ORDERED: dict[str, Change] = {
+    **COMMON,
+    "pop": lambda s, k: s.pop(),
+    "append": lambda s, k: s.append(k),
+    "append 2": lambda s, k: s.append(k + 1),
+    "extend": lambda s, k: s.extend([k, k + 1]),
+    "insert": lambda s, k: s.insert(0, k),
+    "reverse": lambda s, k: s.reverse(),
+    "set": lambda s, k: s.__setitem__(0, k),
+    "delete": lambda s, k: s.__delitem__(0),
+}
+KINDS: dict[str, tuple[type, dict[str, Change]]] = {
+    "list": (list, {**ORDERED, "sort": lambda s, k: s.sort(), "pop first": lambda s, k: s.pop(0)}),
+    "deque": (deque, {**ORDERED, "rotate": lambda s, k: s.rotate(1), "popleft": lambda s, k: s.popleft()}),
+    "set": (
+        set,
+        {
+            **COMMON,
+            "add": lambda s, k: s.add(k),
+            "add 2": lambda s, k: s.add(k + 1),
+            "discard": lambda s, k: s.discard(k),
+            "update": lambda s, k: s.update((k, k + 1)),
+        },
+    ),
+}
+
+
+def calls(kind: str, names: list[tuple[str, int]], wrap: Callable[..., Any]) -> list[Any]:
+    """What the container holds after each call, and the results; the world changes it too."""
+    make, changes = KINDS[kind]
+    held = make([1, 2, 3])
+
+    def step(x: aj.Tensor) -> aj.Tensor:
+        found = [changes[name](held, k) for name, k in names]
+        return x + sum(int(v) for v in found if isinstance(v, int))
+
+    run = wrap(step)
+    seen: list[Any] = []
+    for k in range(4):
+        if k == 2:
+            held.clear()
+            (held.update if kind == "set" else held.extend)([2, 1, 5, 7])
+        try:
+            seen.append(run(aj.zeros(1)).tolist())
+        except (LookupError, ValueError) as error:  # a compiled step that fails changes nothing
+            return [*seen, type(error)]
+        seen.append(sorted(held) if kind == "set" else list(held))
+    return seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_container_is_changed_at_every_call_as_in_eager_mode(kind: str, seed: int) -> None:
+    draw = random.Random(f"{kind}{seed}")
+    agreed = 0
+    for _ in range(10):
+        names = [(draw.choice(list(KINDS[kind][1])), draw.choice((2, 3, 9))) for _ in range(draw.randint(1, 4))]
+        try:
+            compiled = calls(kind, names, aj.jit)
+        except AutojitError:  # refused by name
+            continue
+        assert compiled == calls(kind, names, lambda f: f), names
+        agreed += 1
+    assert agreed >= 6, "refusals are the exception"
