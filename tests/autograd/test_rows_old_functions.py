@@ -191,6 +191,40 @@ def test_S2_40_reinforce_gives_score_function_gradients(mode: Mode) -> None:
         aj.ones(2).reinforce(aj.ones(2))
 
 
+def _rewarded(action: Any, reward: aj.Tensor) -> Any:
+    action.reinforce(reward)
+    action.backward()
+    return action.data * 1
+
+
+def _rewarded_only(action: Any, reward: aj.Tensor) -> Any:
+    action.reinforce(reward)
+    return reward * 2
+
+
+def _used(action: Any, reward: aj.Tensor) -> Any:
+    action.reinforce(reward)
+    return (action * reward).sum()
+
+
+@pytest.mark.parametrize("body", [_rewarded, _rewarded_only, _used])
+def test_a_sample_drawn_outside_is_reinforced_at_every_call(mode: Mode, body: Any) -> None:
+    function = mode(body)
+    for k in range(1, 4):
+        probs = Variable(aj.tensor([0.5, 0.25]), requires_grad=True)
+        action = v0_3.bernoulli(probs)
+        result = function(action, aj.tensor([1.0, 2.0]) * k)
+        if body is _rewarded_only:
+            action.backward()
+        elif body is _used:
+            result.backward()
+        chosen = [0.5 if a else -0.5 for a in action.data.tolist()]
+        expected = [-k * chosen[0] / 0.25, -2 * k * (0.75 if chosen[1] > 0 else -0.25) / (0.25 * 0.75)]
+        assert probs.grad.data.tolist() == pytest.approx(expected)
+    with pytest.raises(RuntimeError, match="stochastic functions"):
+        function(Variable(aj.tensor([0.5, 0.25]), requires_grad=True) * 2, aj.ones(2))
+
+
 def test_S2_41_a_reward_has_the_shape_and_device_of_its_sample(mode: Mode) -> None:
     def body(p: aj.Tensor, reward: aj.Tensor) -> Any:
         probs = Variable(p, requires_grad=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,3 +65,51 @@ def test_what_is_no_number_and_holds_none_makes_no_tensor(kind: type[Any]) -> No
     for make in (aj.tensor, aj.as_tensor):
         with pytest.raises(RuntimeError, match=f"Could not infer dtype of {kind.__name__}"):
             make(kind())
+
+
+class Plain:
+    """Answers to no name."""
+
+
+FORMS: list[Callable[[Any], tuple[Any, ...]]] = [
+    lambda thing: (thing,),
+    lambda thing: ([thing],),
+    lambda thing: (aj.ones(2, 2), thing),
+]
+NAMESPACES: list[Any] = [aj, nn.functional, aj.linalg, aj.special, aj.fft, aj.func, aj.autograd, aj.masked]
+SWITCHES = {"breakpoint", "set_default_device", "set_default_dtype", "set_num_interop_threads", "set_num_threads"}
+
+
+def _functions(space: Any) -> list[Any]:
+    names = [
+        name for name in getattr(space, "__all__", dir(space)) if not name.startswith("_") and name not in SWITCHES
+    ]
+    found = [getattr(space, name) for name in names]
+    return [f for f in found if inspect.isfunction(f) and f.__module__.startswith("autojit")]
+
+
+def _outcome(function: Any, given: tuple[Any, ...]) -> str:
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            function(*given)
+    except Exception as error:
+        return type(error).__name__
+    return "a result"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("space", NAMESPACES, ids=lambda space: space.__name__)
+def test_a_public_function_takes_them_for_any_other_object(space: Any) -> None:
+    """What a function does with an object that raises when it is asked is what it does with one that has no names at
+    all, unless that is to ask for a name which such an object lacks.
+    """
+    different = []
+    for function in _functions(space):
+        for form in FORMS:
+            expected = _outcome(function, form(Plain()))
+            found = {_outcome(function, form(kind())) for kind in (RaisesKey, RaisesAnything)}
+            if expected != "AttributeError" and found != {expected}:
+                different.append((function.__name__, expected, found))
+            if _outcome(function, form(Answers())) in ("AssertionError", "RecursionError", "KeyError", "IndexError"):
+                different.append((function.__name__, expected, {"Answers"}))
+    assert not different

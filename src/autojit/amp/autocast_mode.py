@@ -10,6 +10,7 @@ from autojit.core.device import device
 from autojit.core.dtypes import DType, bfloat16, float16
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
+from autojit.core.wrapping import wraps
 from autojit.tensor.autocast import Mode, converted
 from autojit.tensor.state import detour_of_modes, state
 
@@ -91,7 +92,7 @@ class autocast:
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, run in the block."""
 
-        @functools.wraps(function)
+        @wraps(function)
         def decorated(*arguments: Any, **options: Any) -> Any:
             with self:
                 return function(*arguments, **options)
@@ -156,7 +157,7 @@ def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: DType | None =
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
-    @functools.wraps(fwd)
+    @wraps(fwd)
     def decorated(ctx: Any, *arguments: Any, **options: Any) -> Any:
         before = state.autocast
         ctx._autocast = before if cast_inputs is None else None
@@ -174,7 +175,7 @@ def custom_bwd(bwd: Any = None, *, device_type: str) -> Any:
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
-    @functools.wraps(bwd)
+    @wraps(bwd)
     def decorated(ctx: Any, *arguments: Any) -> Any:
         before = state.autocast
         _set(ctx._autocast)

@@ -7,7 +7,6 @@ connected to it (``function_outputs.py``), and ``backward`` runs when the engine
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from autojit.autograd.function_outputs import connect
 from autojit.autograd.function_transforms import Called, call_in_layer
 from autojit.core.errors import DifferentiationError
 from autojit.core.source import here
+from autojit.core.wrapping import wraps
 from autojit.tensor import Tensor
 from autojit.tensor.node import Node
 from autojit.tensor.recording import edge_of, meta_of, wants_any, wants_grad
@@ -265,7 +265,7 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
         ...         return 2 * x * y_bar
     """
 
-    @functools.wraps(fn)
+    @wraps(fn)
     def wrapper(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         with grad_mode(False):
             outputs = fn(ctx, *args, **kwargs)

@@ -7,7 +7,6 @@ functions, whose mode holds only while their body runs. ``docs/autograd.md`` com
 
 from __future__ import annotations
 
-import functools
 import inspect
 import threading
 from collections.abc import Callable, Generator
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from autojit.core.user_warnings import warn
+from autojit.core.wrapping import wraps
 from autojit.tensor.state import set_inference, state
 from autojit.tensor.tensor import Tensor, storage_of
 
@@ -61,7 +61,7 @@ class _NoParamDecoratorContextManager(_DecoratorContextManager):
 
 
 def _decorated(make: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
+    @wraps(function)
     def decorated(*arguments: Any, **options: Any) -> Any:
         with make():
             return function(*arguments, **options)
@@ -72,7 +72,7 @@ def _decorated(make: Callable[[], Any], function: Callable[..., Any]) -> Callabl
 def _decorated_generator(make: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Every stretch of the body between two yields runs in the mode; what is sent and thrown in reaches the body."""
 
-    @functools.wraps(function)
+    @wraps(function)
     def decorated(*arguments: Any, **options: Any) -> Generator[Any, Any, Any]:
         generator = function(*arguments, **options)
         try:

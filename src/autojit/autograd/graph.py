@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from autojit.autograd.running import current_node, current_walk
 from autojit.autograd.saved_mutation import allow_mutation_on_saved_tensors
 from autojit.core.errors import UsageError
 from autojit.core.locks import new_lock
+from autojit.core.wrapping import wraps
 from autojit.tensor import Tensor
 from autojit.tensor.node import AccumulateGrad, RemovableHandle
 from autojit.tensor.node import Node as RecordedNode
@@ -265,7 +265,7 @@ def _on_any(tensors: Sequence[Tensor], fn: Callable[[Any], None]) -> _MultiHandl
     seen: set[int] = set()
     lock = new_lock()
 
-    @functools.wraps(fn)
+    @wraps(fn)
     def first(grad: Tensor) -> None:
         number = _current_graph_task_id()
         with lock:

@@ -8,10 +8,10 @@ from typing import Any
 
 from autojit import autograd
 from autojit.autograd.graph import get_gradient_edge
-from autojit.compat.stochastic import Sampled
 from autojit.compat.variables import Variable, is_volatile
 from autojit.core.errors import UsageError
 from autojit.tensor import Tensor
+from autojit.tensor.factories import zeros
 
 
 def backward(
@@ -143,6 +143,6 @@ def _retained(retain_graph: bool | None, retain_variables: bool | None, function
 def _root(output: Any, vector: Any) -> tuple[Any, Any]:
     """What the engine starts from; a sample is told by its place in the history, with no weight of its own."""
     node = getattr(output, "grad_fn", None)
-    if vector is None and isinstance(node, Sampled):
-        return get_gradient_edge(output), node.no_weight()
+    if vector is None and getattr(node, "takes_reward", False):
+        return get_gradient_edge(output), zeros(output.shape, device=output.device)
     return output, vector

@@ -26,6 +26,7 @@ from autojit.tensor.tensor import alias, type_of
 class Sampled(Node):
     """The node of a sample: knows the parameters, the sample, and the reward once it is given."""
 
+    takes_reward = True
     reward: Any = None
 
     def __init__(self, samples: Tensor, parameters: Sequence[Tensor]) -> None:
@@ -54,10 +55,6 @@ class Sampled(Node):
     def score(self, weight: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
         """``weight * d log p(sample) / d parameter`` for each parameter."""
         raise NotImplementedError
-
-    def no_weight(self) -> Tensor:
-        """The cotangent to start a backward pass at the sample itself."""
-        return aj.zeros(type_of(self.samples).shape, device=self.samples.device)
 
 
 class Bernoulli(Sampled):
@@ -140,7 +137,7 @@ def reinforce(sample: Tensor, reward: Any) -> None:
         ValueError: shape or device differ.
     """
     node = sample.grad_fn
-    if not isinstance(node, Sampled):
+    if node is None or not node.takes_reward:
         raise UsageError(
             "reinforce() can be only called on outputs of stochastic functions", {"tensor": sample},
             "draw it with bernoulli, normal or multinomial from a Variable that requires gradients",

@@ -94,6 +94,11 @@ class Variable(Tensor):
             )
         self._set_grad(None)
 
+    def _stand_in(self, made: Tensor) -> Tensor:
+        """See ``Tensor``."""
+        found: Tensor = as_variable(made, self._volatile, type(self))
+        return found
+
     if TYPE_CHECKING:  # attached by ``v0_3`` from the modules that define them
 
         def backward(self, *args: Any, **options: Any) -> None: ...

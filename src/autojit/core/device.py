@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autojit.core.errors import DeviceError
+from autojit.core.errors import ArgumentKindError, DeviceError
 
 _KINDS = ("cpu", "cuda", "meta")
 _registered: set[str] = set()  # kinds that exist here beside the CPU
@@ -68,6 +68,8 @@ def device(spec: str | Device | int, index: int | None = None) -> Device:
         return spec
     if isinstance(spec, int):
         return Device("cuda", spec)
+    if not isinstance(spec, str):
+        raise ArgumentKindError(f"device(): argument 'type' (position 1) must be str, not {type(spec).__name__}")
     kind, _, ordinal = spec.partition(":")
     if (kind not in _KINDS and kind not in _registered) or (ordinal and not ordinal.isdigit()):
         raise DeviceError(f"Expected one of {', '.join(_KINDS)} device type at start of device string: {spec}")

@@ -24,8 +24,8 @@ def explain_error(what: str, facts: Mapping[str, object] | None = None, fix: str
 
 
 def _fact(value: object) -> str:
-    described = getattr(value, "describe", None)
-    return str(described()) if callable(described) else str(value)
+    described = getattr(type(value), "describe", None)  # an object of the user's may answer every name
+    return str(described(value)) if callable(described) else str(value)
 
 
 MOST_OPERANDS = 6  # a message about a list of a thousand tensors shows the first ones

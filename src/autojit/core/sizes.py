@@ -356,8 +356,8 @@ def as_size(n: Any) -> int:
     """`as_extent` of what is no position: a number that a step computes becomes a size that it counts."""
     if type(n) is int or type(n) is SymbolicSize:
         return n
-    sized = getattr(n, "as_size", None)
-    return as_extent(n) if sized is None else sized()
+    sized = getattr(type(n), "as_size", None)  # an object may answer every name
+    return as_extent(n) if sized is None else sized(n)
 
 
 def size_min(a: int, b: int) -> int:

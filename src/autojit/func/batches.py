@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.wrapping import wraps
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
 from autojit.tensor.batch_layer import BatchLayer
@@ -50,7 +50,7 @@ def vmap(
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
-    @functools.wraps(func)
+    @wraps(func)
     def batched(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         axes = _axes(in_dims, args, tree)

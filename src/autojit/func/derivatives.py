@@ -6,10 +6,10 @@ on *fresh* inputs and asks the engine (``reverse.py``).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autojit.core.wrapping import wraps
 from autojit.func.batches import vmap
 from autojit.func.reverse import fresh, own, pull_back
 from autojit.jit.pytree import TreeSpec, flatten
@@ -74,6 +74,11 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
         found = func(*tree.unflatten(xs))
         found, aux = found if has_aux else (found, None)
         outputs, output_tree = flatten(found)
+        for y in outputs:
+            if not isinstance(y, Tensor):
+                raise RuntimeError(
+                    f"vjp(f, *primals): expected f(*primals) to return only tensors, got unsupported type {type(y)}"
+                )
         value = output_tree.unflatten([own(y, xs, is_recording) for y in outputs])
         aux = _own_nest(aux, xs, is_recording)
 
@@ -100,7 +105,7 @@ def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
     """
     both = grad_and_value(func, argnums, has_aux)
 
-    @functools.wraps(func)
+    @wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         found, value = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -111,7 +116,7 @@ def grad(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
 def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
     """Like ``grad``, but the function returned gives (gradient, value); with ``has_aux`` (gradient, (value, aux))."""
 
-    @functools.wraps(func)
+    @wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
         chosen = _chosen(args, argnums)
         leaves, tree = flatten(chosen)
@@ -154,7 +159,7 @@ def jacrev(
                 [0., 1.]])
     """
 
-    @functools.wraps(func)
+    @wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen = _chosen(args, argnums)
 
@@ -196,7 +201,7 @@ def jacfwd(func: Function, argnums: Any = 0, has_aux: bool = False, *, randomnes
                 [0., 1.]])
     """
 
-    @functools.wraps(func)
+    @wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten(_chosen(args, argnums))
         aux: list[Any] = []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
+from autojit.core.wrapping import wraps
 from autojit.func.reverse import fresh, own, pull_back
 from autojit.jit.pytree import flatten
 from autojit.tensor import Tensor
@@ -76,7 +76,7 @@ def functionalize(func: Function, *, remove: str = "mutations") -> Function:
             f"     remove='mutations'\n     remove='mutations_and_views'\nGot: {remove}"
         )
 
-    @functools.wraps(func)
+    @wraps(func)
     def same(*args: Any, **kwargs: Any) -> Any:
         return func(*args, **kwargs)
 

@@ -42,14 +42,17 @@ class ArgumentNode(Node):
     """The history of an argument that is no leaf: where the caller's own history begins.
 
     ``pending`` is the gradient that backward passes of the captured function have brought here; after the call it goes
-    on through the caller's history.
+    on through the caller's history. ``reward`` is one that the function has given to a sample.
     """
+
+    reward: Tensor | None = None
 
     def __init__(self, leaf: Tensor, kind: TensorType) -> None:
         super().__init__()
         made_by = leaf._grad_fn
         assert made_by is not None
         self.made_by = made_by.name()
+        self.takes_reward = made_by.takes_reward
         self.out_metas = [kind]
         self.pending: Tensor | None = None
         self.is_spent = False  # by a pass that keeps no graph: the caller's history is gone afterwards
@@ -150,7 +153,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
     value = trace.builder.input(kind)
     trace.known[value] = leaf._array
     trace.give(value, leaf._array, storage_offset(leaf))
-    shell = wrap_value(value)
+    shell = leaf._stand_in(wrap_value(value))
     shell._requires_grad = wants_grad(leaf)
     found = ArgumentLeaf("tensor", None, value, shell, is_leaf=leaf._grad_fn is None)
     found.requires_grad, found.tensor_type = shell._requires_grad, type(leaf)
@@ -228,7 +231,7 @@ def signature(
             if wants_grad(leaf):
                 hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
                 parts.append(
-                    (kind, True, _gradient_there(leaf._grad), leaf._grad_fn is None, type(leaf), twin - k, hooks, made)
+                    (kind, True, _gradient_there(leaf._grad), _history(leaf), type(leaf), twin - k, hooks, made)
                 )
             else:
                 parts.append((kind, False, type(leaf), twin - k, made))
@@ -237,6 +240,12 @@ def signature(
         else:
             parts.append(_plain_signature(leaf, k in open_numbers))
     return tree, tuple(parts)
+
+
+def _history(leaf: Tensor) -> str:
+    """What a step must know of how an argument was made."""
+    node = leaf._grad_fn
+    return "leaf" if node is None else "sample" if node.takes_reward else "made"
 
 
 def _gradient_there(grad: Tensor | None) -> str:

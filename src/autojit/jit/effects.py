@@ -43,10 +43,10 @@ from autojit.tensor.tensor import Tensor, storage_of, wrap
 class ArgumentWrite:
     """A change of an argument: its memory ("array"), its ``.grad`` in place ("grad") or replaced ("new grad").
 
-    "spent": it has taken over a history that the step has used up. "version": its memory has counted changes that leave
-    the same values. "detached": it has lost its history. "form": it shows its memory by the views ``form`` (``t_``).
-    ``history`` is the traced tensor whose history the argument takes over; ``result``: the graph output that is the new
-    ``.grad``.
+    "reward": the reward of a sample of 0.3. "spent": it has taken over a history that the step has used up. "version":
+    its memory has counted changes that leave the same values. "detached": it has lost its history. "form": it shows its
+    memory by the views ``form`` (``t_``). ``history`` is the traced tensor whose history the argument takes over;
+    ``result``: the graph output that is the new ``.grad``.
     """
 
     index: int
@@ -229,6 +229,9 @@ def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[Argument
         return []
     found: list[ArgumentWrite] = []
     if leaf.entry is not None and isinstance(leaf.entry._grad_fn, ArgumentNode):
+        reward = leaf.entry._grad_fn.reward
+        if reward is not None:
+            found.append(ArgumentWrite(k, "reward", value_of(reward)))
         pending = leaf.entry._grad_fn.pending
         if pending is not None:
             keeps_graph = not leaf.entry._grad_fn.is_spent
@@ -306,6 +309,9 @@ def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | 
         return
     if write.what == "detached":
         given.detach_()
+        return
+    if write.what == "reward":
+        given._grad_fn.reward = wrap(array)
         return
     given._grad = shown if array is None else wrap(array)
 

@@ -143,6 +143,8 @@ def pinv(A: Tensor, rcond: Any = None, *, atol: Any = None, rtol: Any = None, he
 
 def tolerances(a: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple[float | None, Any]:
     """(relative tolerance or None for the default, absolute tolerance) as ``ops.pinv`` takes them."""
+    if atol is not None and not isinstance(atol, int | float):
+        atol = as_operand(atol)
     if rtol is None and atol is not None:
         return 0.0, atol
     if not isinstance(rtol, Tensor):

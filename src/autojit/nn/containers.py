@@ -399,7 +399,7 @@ class ParameterDict(Module):
 
     def update(self, parameters: Any) -> None:
         """Add the values of a mapping or of (key, value) pairs."""
-        pairs = parameters.items() if hasattr(parameters, "items") else parameters
+        pairs = parameters.items() if hasattr(type(parameters), "items") else parameters
         for key, value in pairs:
             self[key] = value
 

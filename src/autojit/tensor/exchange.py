@@ -163,6 +163,13 @@ def require_numbers(data: Any) -> None:
         raise UsageError(f"Could not infer dtype of {type(data).__name__}")
 
 
+def require_numbers_inside(data: Any) -> None:
+    """``require_numbers`` of everything in nested lists."""
+    for part in data if isinstance(data, list | tuple) else ():
+        require_numbers_inside(part)
+    require_numbers(data)
+
+
 def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:
     """The NumPy array on another library's memory, with its dtype."""
     if hasattr(type(data), "__dlpack__"):

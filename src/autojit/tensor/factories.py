@@ -16,7 +16,7 @@ from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.device_layer import placed
 from autojit.tensor.dispatch import in_range, literal_of, mark_inference, number
-from autojit.tensor.exchange import array_of_foreign, is_foreign_array, require_numbers
+from autojit.tensor.exchange import array_of_foreign, is_foreign_array, require_numbers, require_numbers_inside
 from autojit.tensor.functions_elementwise import clone, eq, floor_divide, where
 from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.promotion import as_operand, cast
@@ -90,7 +90,12 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
         plain = np.asarray(data)
     except ValueError as error:
         raise ArgumentError(f"expected sequence of equal length: {error}") from None
+    except Exception:
+        require_numbers_inside(data)
+        raise
     if plain.dtype.kind in "OSU":
+        if plain.dtype.kind == "O":
+            require_numbers_inside(data)
         if plain.dtype.kind == "O" and plain.size and isinstance(plain.reshape(-1)[0], int):
             raise UsageError("Overflow when unpacking long")
         raise TypeError(f"new(): invalid data type '{type(np.ravel(plain)[0]).__name__ if plain.size else 'object'}'")
@@ -194,6 +199,7 @@ def _filled(value: Any, shape: Sequence[int], dtype: DType) -> Tensor:
         value = number(value, dtype)._array  # checked, and wrapped around where it is negative
     if type(value) is int and value == 0:
         return wrap(np.zeros(shape, dtype.numpy))  # the system gives zeros: no pass over the memory
+    require_numbers(value)
     return wrap(quietly(np.full, shape, value, dtype.numpy))
 
 
@@ -291,12 +297,12 @@ def empty_like(
 
 def _plain(value: Any) -> Any:
     value = value.item() if isinstance(value, Tensor) else value
-    return value.concrete() if hasattr(value, "concrete") else value  # a shape needs a traced number's digits
+    return value.concrete() if hasattr(type(value), "concrete") else value  # a shape needs a traced number's digits
 
 
 def _counts(value: Any) -> bool:
     """Whether a value is a whole number that a step computes."""
-    return getattr(value, "kind", None) is int
+    return hasattr(type(value), "as_size") and value.kind is int
 
 
 def _counted_arange(start: Any, end: Any, step: int, dtype: DType) -> Tensor:

@@ -142,6 +142,7 @@ class Node:
     out_metas: Sequence[Meta]
     source: SourceLocation
     renumbered = False  # whether edges may lead to nodes of greater number, by ``_set_sequence_nr``
+    takes_reward = False  # whether it is the node of a stochastic function of 0.3
     _is_pure_view = False  # whether a write through the result replaces the node by the view it stands for
 
     pre_hooks: Hooks | None = None  # in the class, as few nodes have any

@@ -25,6 +25,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ops import random as draws
 from autojit.tensor.dispatch import number
+from autojit.tensor.exchange import require_numbers
 from autojit.tensor.factories import constant, finish
 from autojit.tensor.fast_paths import drawn_by_kernel
 from autojit.tensor.functions_elementwise import add, ceil, clamp, exp, log1p, mul, neg, sub, tan, where
@@ -300,6 +301,8 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     t = type_of(input)
     if not t.dtype.is_floating_point and p is None:
         raise UnsupportedDTypeError(f'"bernoulli_tensor_cpu_p_" not implemented for {t.dtype.name!r}')
+    if p is not None:
+        require_numbers(p)
     chance = (
         input.detach() if p is None else input._literal(p, t.with_dtype(float32 if t.dtype.category < 2 else t.dtype))
     )

@@ -7,6 +7,7 @@ define it once as a function.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,6 +120,19 @@ class Tensor:
         made._requires_grad = bool(requires_grad)
         return made
 
+    def _stand_in(self, made: Tensor) -> Tensor:
+        """What stands for this tensor in a capture: ``made``, of this tensor's class."""
+        kind: Any = type(self)
+        if kind is Tensor or kind is StepGradient:
+            return made
+        found: Tensor = _object_new(kind)
+        for name in _SLOTS:
+            setattr(found, name, getattr(made, name))
+        for name in _slots_besides(kind):
+            if hasattr(self, name):
+                setattr(found, name, getattr(self, name))
+        return found
+
     @property
     def shape(self) -> Size:
         array = self._array
@@ -200,7 +214,7 @@ def type_of(t: Tensor) -> TensorType:
     """The tensor's type, kept once it was asked for."""
     try:
         found = t._type
-    except AttributeError:
+    except Exception:  # what an object's own ``__getattr__`` raises is not its user's error
         raise tensor_expected(t) from None
     if found is None:
         array = t._array
@@ -238,6 +252,22 @@ def wrap_value(value: Value) -> Tensor:
     t._value = value
     t._type = value.type
     return t
+
+
+_SLOTS = (
+    "_array", "_value", "_type", "_requires_grad", "_grad_fn", "_output_nr", "_grad", "_accumulator", "_leaf_hooks",
+    "_retains_grad", "_storage", "_view",
+)  # fmt: skip
+
+
+@functools.cache
+def _slots_besides(kind: type) -> tuple[str, ...]:
+    """The slots that a subclass adds."""
+    found: list[str] = []
+    for cls in kind.__mro__[: kind.__mro__.index(Tensor)]:
+        slots = cls.__dict__.get("__slots__", ())
+        found += [slots] if isinstance(slots, str) else slots
+    return tuple([name for name in found if name not in ("__dict__", "__weakref__")])
 
 
 class StepGradient(Tensor):

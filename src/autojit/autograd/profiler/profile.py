@@ -12,6 +12,7 @@ from autojit.autograd.profiler.observer import NO_NUMBER, USER, Observer
 from autojit.autograd.profiler.recorder import Options, Recorder
 from autojit.core.errors import ArgumentError, UsageError
 from autojit.core.user_warnings import warn
+from autojit.core.wrapping import wraps
 from autojit.cuda.driver import EventClock, has_device
 from autojit.tensor.state import state
 
@@ -166,7 +167,7 @@ class record_function:
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorate a function: every call gets a row."""
 
-        @functools.wraps(function)
+        @wraps(function)
         def labelled(*args: Any, **kwargs: Any) -> Any:
             with record_function(self.name, self.args):
                 return function(*args, **kwargs)

@@ -10,7 +10,7 @@ from autojit.nn.module import Module
 from autojit.tensor.random import get_rng_state, set_rng_state
 
 
-def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
+def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Module:
     """A module whose parameters are to be overwritten: their values are undefined, and the random state is as before.
 
     Args:
@@ -24,7 +24,7 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
         >>> nn.utils.skip_init(nn.Linear, 5, 1)
         Linear(in_features=5, out_features=1, bias=True)
     """
-    if not issubclass(module_cls, Module):
+    if not isinstance(module_cls, type) or not issubclass(module_cls, Module):
         raise UsageError(f"Expected a Module; got {module_cls}")
     if "device" not in inspect.signature(module_cls).parameters:
         raise UsageError("Module must support a 'device' arg to skip initialization")

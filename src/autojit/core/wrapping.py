@@ -1,0 +1,35 @@
+"""``functools.wraps`` for whatever users call: an object may answer every name, or raise anything at all."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MISSING = object()
+
+
+def wraps(function: Callable[..., Any]) -> Callable[[F], F]:
+    """A decorator: what it is given looks like ``function``, as far as that has a name and a text of its own.
+
+    Example:
+        >>> class Answers:
+        ...     def __getattr__(self, name):
+        ...         raise KeyError(name)
+        ...
+        ...     def __call__(self):
+        ...         return 1
+        >>> @wraps(Answers())
+        ... def called():
+        ...     return 2
+        >>> called.__name__
+        'called'
+    """
+    known = [k for k in functools.WRAPPER_ASSIGNMENTS if inspect.getattr_static(function, k, _MISSING) is not _MISSING]
+    if hasattr(type(function), "__getattr__"):
+        known = [k for k in known if k in ("__module__", "__doc__")]
+    decorator: Any = functools.wraps(function, assigned=known)
+    return decorator  # type: ignore[no-any-return]
