@@ -77,13 +77,11 @@ FORMS: list[Callable[[Any], tuple[Any, ...]]] = [
     lambda thing: (aj.ones(2, 2), thing),
 ]
 NAMESPACES: list[Any] = [aj, nn.functional, aj.linalg, aj.special, aj.fft, aj.func, aj.autograd, aj.masked]
-SWITCHES = {"breakpoint", "set_default_device", "set_default_dtype", "set_num_interop_threads", "set_num_threads"}
+SWITCHES = ("breakpoint", "compile", "manual_seed", "seed", "set_", "use_")  # what they set stays set
 
 
 def _functions(space: Any) -> list[Any]:
-    names = [
-        name for name in getattr(space, "__all__", dir(space)) if not name.startswith("_") and name not in SWITCHES
-    ]
+    names = [name for name in getattr(space, "__all__", dir(space)) if not name.startswith(("_", *SWITCHES))]
     found = [getattr(space, name) for name in names]
     return [f for f in found if inspect.isfunction(f) and f.__module__.startswith("autojit")]
 

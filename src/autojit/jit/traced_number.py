@@ -24,6 +24,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
 from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, may_wrap, power
 from autojit.tensor.dispatch import value_of
+from autojit.tensor.requirements import require
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -115,7 +116,7 @@ class TracedNumber:
             plain = other.concrete() if isinstance(other, TracedNumber) else other
             return function(plain, self.concrete()) if swapped else function(self.concrete(), plain)
         if function is operator.truediv and span_of(divisor).low <= 0.0 <= span_of(divisor).high and divisor == 0:
-            raise ZeroDivisionError("division by zero")
+            function(1 if self.kind is theirs is int else 1.0, 0)  # Python's own error
         with grad_mode(False):
             a, b = _operand(self, wide), _operand(other, wide)
             found = function(b, a) if swapped else function(a, b)
@@ -358,7 +359,21 @@ def _raised(self: TracedNumber, exponent: Any, kind: type) -> TracedNumber:
     self._check()
     with grad_mode(False):
         found = self.tensor.to(int64 if kind is int else float64) ** exponent
-    return TracedNumber(self.trace, found, kind, power(self.span, span_of(exponent)))
+    span = power(self.span, span_of(exponent))
+    if kind is float:
+        _require_no_overflow(found, self.tensor, span)
+    return TracedNumber(self.trace, found, kind, span)
+
+
+def _require_no_overflow(found: Tensor, number: Tensor, span: Range) -> None:
+    """Python raises where a power of finite numbers is none: the step does, at every call."""
+    if span.is_finite:
+        return
+    with grad_mode(False):
+        require(lambda: found.isinf().logical_not() | number.isfinite().logical_not(), _TOO_LARGE, "overflow")
+
+
+_TOO_LARGE = "(34, 'Numerical result out of range')"
 
 
 setattr(TracedNumber, _POWER, _power)
@@ -371,7 +386,10 @@ def _power_of(self: TracedNumber, base: Any) -> Any:
     self._check()
     with grad_mode(False):
         found = float(base) ** self.tensor.to(float64)
-    return TracedNumber(self.trace, found, float, power(span_of(base), self.span))
+    span = power(span_of(base), self.span)
+    if base < math.inf:
+        _require_no_overflow(found, self.tensor, span)
+    return TracedNumber(self.trace, found, float, span)
 
 
 setattr(TracedNumber, "__rpow__", _power_of)  # noqa: B010  # as the operators above

@@ -27,6 +27,7 @@ KINDS: dict[str, type[Exception]] = {
     "argument": ArgumentError,
     "differentiation": DifferentiationError,
     "index": IndexOutOfRangeError,
+    "overflow": OverflowError,
     "value": ValueError,
 }
 """What is raised, by the name that the text of a graph has for it."""

@@ -170,6 +170,21 @@ def require_numbers_inside(data: Any) -> None:
     require_numbers(data)
 
 
+def array_of_numbers(data: Any) -> np.ndarray[Any, Any]:
+    """The NumPy array of a number or of nested lists of numbers."""
+    require_numbers(data)
+    try:
+        plain = np.asarray(data)
+    except ValueError as error:
+        raise ArgumentError(f"expected sequence of equal length: {error}") from None
+    except Exception:
+        require_numbers_inside(data)
+        raise
+    if plain.dtype.kind == "O":
+        require_numbers_inside(data)
+    return plain
+
+
 def array_of_foreign(data: Any) -> np.ndarray[Any, Any]:
     """The NumPy array on another library's memory, with its dtype."""
     if hasattr(type(data), "__dlpack__"):

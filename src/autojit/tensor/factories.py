@@ -16,7 +16,7 @@ from autojit.core.types import TensorType
 from autojit.ops.sources import Constant, Iota
 from autojit.tensor.device_layer import placed
 from autojit.tensor.dispatch import in_range, literal_of, mark_inference, number
-from autojit.tensor.exchange import array_of_foreign, is_foreign_array, require_numbers, require_numbers_inside
+from autojit.tensor.exchange import array_of_foreign, array_of_numbers, is_foreign_array, require_numbers
 from autojit.tensor.functions_elementwise import clone, eq, floor_divide, where
 from autojit.tensor.functions_shape import sizes_of, stack
 from autojit.tensor.promotion import as_operand, cast
@@ -85,17 +85,8 @@ def array_from(data: Any, dtype: DType | None, copy: bool) -> Any:
         return quietly(lambda: np.array(data, dtype=wanted.numpy, copy=True if copy else None))
     if is_foreign_array(data):
         return array_from(array_of_foreign(data), dtype, copy)
-    require_numbers(data)
-    try:
-        plain = np.asarray(data)
-    except ValueError as error:
-        raise ArgumentError(f"expected sequence of equal length: {error}") from None
-    except Exception:
-        require_numbers_inside(data)
-        raise
+    plain = array_of_numbers(data)
     if plain.dtype.kind in "OSU":
-        if plain.dtype.kind == "O":
-            require_numbers_inside(data)
         if plain.dtype.kind == "O" and plain.size and isinstance(plain.reshape(-1)[0], int):
             raise UsageError("Overflow when unpacking long")
         raise TypeError(f"new(): invalid data type '{type(np.ravel(plain)[0]).__name__ if plain.size else 'object'}'")

@@ -6,7 +6,6 @@ was saved for backward before notices the change that follows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -464,7 +463,7 @@ def empty_strided(
 ) -> Tensor:
     """A tensor of a shape with given strides (in elements) and unspecified elements (zeros, so that results repeat)."""
     wanted = dtype or default_dtype()
-    span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if math.prod(size) else 0
+    span = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
     flat = quietly(np.zeros, span, wanted.numpy)
     steps = [step * wanted.size_bytes for step in stride]
     made = wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), steps))
