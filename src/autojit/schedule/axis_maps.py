@@ -25,6 +25,8 @@ def _map_blocks(
     shape: Shape, domain: Shape, kept: tuple[int, ...], folded: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Leading/trailing blocks that cover whole domain axes: (16, 64 | 384) on (1024, 384)."""
+    if not folded:  # axes of extent 1 alone
+        return tuple(a for a, n in enumerate(domain) if n != 1), ()
     first, second = (kept, folded) if max(kept) < min(folded) else (folded, kept)
     if max(first) > min(second):
         return None

@@ -25,7 +25,7 @@ from autojit.tensor.memory_orders import order_of, places_of, seen_through
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
 from autojit.tensor.recording import shows_grad, wants_grad
-from autojit.tensor.state import carry, quietly, state
+from autojit.tensor.state import carry, grad_mode, quietly, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
 from autojit.tensor.view_rules import leaf_written
@@ -359,17 +359,26 @@ def set_data(self: Tensor, other: Tensor) -> None:
             {"tensor": self, "data": other},
         )
     if state.trace is not None and (self._array is not None or other._array is None):
-        with_history, state.grad_enabled = state.grad_enabled, False
-        try:
-            self.copy_(other)
-        finally:
-            state.grad_enabled = with_history
+        if type_of(self) != type_of(other):
+            raise TraceError(
+                "data: a step cannot give a tensor memory of another shape or dtype",
+                {"tensor": self, "data": other},
+                "assign a new tensor to the place that holds it",
+            )
+        with grad_mode(False):
+            get_data(self).copy_(other)  # as in eager mode, no version counts it
         return
     _look_at(self, other)
 
 
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Look at the memory of ``source`` from now on (an empty one without ``source``); counts as an in-place change."""
+    if state.trace is not None:
+        raise TraceError(
+            "set_: a captured step cannot tell who else looks at the memory that a tensor leaves",
+            {"tensor": self},
+            "use copy_(), or assign a new tensor to the place that holds it",
+        )
     if state.grad_enabled and self._requires_grad and self._grad_fn is None:
         raise leaf_written(self, "set_")
     if state.grad_enabled and shows_grad(self):
