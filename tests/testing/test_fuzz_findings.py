@@ -476,6 +476,24 @@ FOUND = {
         aj.scan(lambda c, z: (c + z * state.gather(0, index).sum(), c.sin()), aj.zeros(x.shape[1:], dtype=x.dtype), x)
     see.call(step, sample(1, 3, 4))
 """,
+    "a view that was written to lies as before (seed 306099)": """
+    @jit
+    def step(x):
+        t = x * 1
+        v = t.unsqueeze(0)
+        v.zero_()
+        return v * 1
+    see.call(step, sample(1, 4, 3).T)
+""",
+    "an error of backward after an operand of a composite was changed (seed 440059)": """
+    net = filled(nn.LayerNorm(4), 5)
+    @jit
+    def step(x):
+        y = net(x)
+        x[..., ::2] += 3.0
+        (y.tanh() ** 2).mean().backward()
+    see.call(step, aj.from_numpy(sample(1, 3, 4).numpy()))
+""",
 }
 
 

@@ -344,7 +344,8 @@ def _behind_masks(order: Sequence[Node], roots: Sequence[Node]) -> set[Node]:
     """The nodes (in the order in which they run) whose cotangents may hold zeros of a masked branch."""
     found = set(roots)
     for node in order:
-        if node in found or not isinstance(node, OpNode) or node.op.masks_cotangents:
+        may_mask = node.op.masks_cotangents if isinstance(node, OpNode) else not node.hands_on
+        if node in found or may_mask:
             found.update([edge[0] for edge in node.edges if edge is not None])
     return found
 

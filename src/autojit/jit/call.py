@@ -19,23 +19,22 @@ from autojit.compiler import compile
 from autojit.core.errors import DifferentiationError
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
-from autojit.core.source import UNKNOWN
-from autojit.ir.concrete import concrete
-from autojit.ir.graph import Graph, Node, Value
+from autojit.ir.concrete import concrete, take_sizes
+from autojit.ir.graph import Graph, Value
 from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
+from autojit.jit.call_layouts import Layouts, layouts_of
 from autojit.jit.graph_call import GraphCall, GraphOp, contiguous
 from autojit.jit.results import has_history
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
-from autojit.ops.shape import Permute
 from autojit.tensor.dispatch import value_of
-from autojit.tensor.memory_orders import order_of, places_of
+from autojit.tensor.memory_orders import LayoutKind, kind_of, of_kind
 from autojit.tensor.node import ZERO
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
-from autojit.tensor.tensor import Tensor, layout_of, wrap_value
+from autojit.tensor.tensor import Tensor, wrap_value
 from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
 
@@ -74,28 +73,28 @@ class CompiledCall(GraphOp):
         self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
         self.n_outputs = len(wanted)  # type: ignore[misc]
-        self._adjoint_calls: dict[tuple[bool, tuple[int, ...]], CompiledCall] = {}
+        self._adjoints: dict[Any, CompiledCall] = {}  # by what ``_kinds`` says, and the outputs unless they are all
         self._tangents: Op | None = None
-        self._orders: list[tuple[int, ...] | None] = []  # by output: its axes in memory; row-major without one
-        self._expanded: list[tuple[int, ...]] = []  # by output: axes along which eager mode would show it expanded
+        self._layouts: Layouts | None = None
 
     def eager(self, *arrays: Any) -> Any:
         return self._run([*arrays, *(e.storage.array for e in self.extra)])
 
-    def _lay_out(self, layouts: Sequence[Any]) -> None:
-        """From now on the results lie as these arrays."""
-        orders = [order_of(layout) for layout in layouts]
-        self._orders = [None if order is None or order[:1] == ("strides",) else order for order in orders]
-        self._expanded = [_expanded_axes(layout) for layout in layouts]
+    def lay_out(self, layouts: Layouts | None) -> None:
+        """From now on the results lie so; None: in row-major order."""
+        self._layouts = layouts
 
     def _run(self, arrays: Sequence[Any]) -> Any:
-        if not any(self._orders) and not any(self._expanded):
+        layouts = self._layouts
+        if layouts is None:
             return super()._run(arrays)
         if self._compiled is None:
-            self._compiled = compile(_packed(self.graph, self._orders))
-        found = self._compiled.executable.run([contiguous(a) for a in arrays])
-        shown = (a if o is None else a.transpose(places_of(o)) for a, o in zip(found, self._orders, strict=True))
-        return self._one_or_all(_as_expanded(a, axes) for a, axes in zip(shown, self._expanded, strict=True))
+            self._compiled = compile(layouts.graph)
+        made = self._compiled.executable.run([contiguous(a) for a in arrays])
+        sizes: dict[str, int] = {}
+        for value, array in zip(self.graph.inputs, arrays, strict=True):
+            take_sizes(value.type, array.shape, sizes)
+        return self._one_or_all(layouts.show(made, arrays, sizes))
 
     def node_name(self, number: int) -> str | None:
         t = self._outputs[number][1]
@@ -114,32 +113,36 @@ class CompiledCall(GraphOp):
     def _with_history(self) -> list[int]:
         return [k for k, (_, t) in enumerate(self._outputs) if t is not None]
 
-    def adjoint_call(self, wanted: Sequence[int], outputs: Sequence[int] | None = None) -> CompiledCall:
-        """``record_adjoint`` of some outputs (of all that have a history), done once; once more under anomaly mode."""
-        some = self._with_history() if outputs is None else outputs
-        key = anomaly.is_watching(), tuple(some)
-        found = self._adjoint_calls.get(key)
+    def adjoint_call(self, wanted: Sequence[int], bars: Sequence[Any] = (), some: tuple[int, ...] = ()) -> CompiledCall:
+        """``record_adjoint``, done once for cotangents that lie alike, and once more under anomaly mode.
+
+        Of all outputs unless ``some`` are given.
+        """
+        kinds = [_kind_of(bar) for bar in bars]
+        key = anomaly.is_watching(), some, tuple(kinds) if any(kinds) else ()
+        found = self._adjoints.get(key)
         if found is None:
             with _recording:
-                found = self._adjoint_calls.get(key)
+                found = self._adjoints.get(key)
                 if found is None:
                     with anomaly.collected([]):
-                        found = self._adjoint_calls[key] = self.record_adjoint(wanted, some)
+                        found = self._adjoints[key] = self.record_adjoint(wanted, some or self._with_history(), kinds)
         return found
 
-    def _adjoint_from(self, wanted: Sequence[int], some: list[int]) -> tuple[CompiledCall, list[int]]:
+    def _adjoint_from(self, wanted: Sequence[int], bars: Sequence[Any]) -> tuple[CompiledCall, Sequence[int]]:
         """The derivative, and the outputs whose cotangents it takes.
 
-        Usually all that have a history, whichever are asked for; only ``some``, where another one has no derivative, or
-        was computed from what has been changed in place.
+        Usually all that have a history, whichever are asked for; only those with ``bars``, where another one has no
+        derivative, or was computed from what has been changed in place.
         """
         every = self._with_history()
+        some = tuple([k for k in every if bars[k] is not None])
         try:
-            return self.adjoint_call(wanted), every
+            return self.adjoint_call(wanted, [bars[k] for k in every]), every
         except (NotImplementedError, DifferentiationError):
-            if some == every:
+            if len(some) == len(every):
                 raise
-        return self.adjoint_call(wanted, some), some
+        return self.adjoint_call(wanted, [bars[k] for k in some], some), some
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         placed: list[Any] = [None] * len(primals)
@@ -148,7 +151,7 @@ class CompiledCall(GraphOp):
             return tuple(placed)
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
         results = (result,) if self.n_outputs == 1 else result
-        call, taken = self._adjoint_from(wanted, [k for k in self._with_history() if bars[k] is not None])
+        call, taken = self._adjoint_from(wanted, bars)
         filled = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in taken]
         found = bind(call, *primals, *filled)
         found = (found,) if call.n_outputs == 1 else found
@@ -156,15 +159,23 @@ class CompiledCall(GraphOp):
             placed[k] = bar
         return tuple(placed)
 
-    def record_adjoint(self, wanted: Sequence[int], outputs: Sequence[int]) -> CompiledCall:
-        """The derivative by some inputs: what their history does with cotangents of some outputs that have one."""
+    def record_adjoint(
+        self, wanted: Sequence[int], outputs: Sequence[int], kinds: Sequence[LayoutKind] = ()
+    ) -> CompiledCall:
+        """The derivative by some inputs: what their history does with cotangents of some outputs that have one.
+
+        ``kinds`` says how the cotangents lie: all in row-major order without it.
+        """
         first = len(self.trace.builder.nodes)
         with self.trace.resumed(), recording(self.trace):
             bars = []
-            for k in outputs:
-                bar = wrap_value(self.trace.builder.input(self._outputs[k][0].type))
+            for place, k in enumerate(outputs):
+                kind = self._outputs[k][0].type
+                bar = wrap_value(self.trace.builder.input(kind))
                 bar._requires_grad = True
                 bars.append(bar)
+                if kinds and kinds[place] is not None:
+                    self.trace.set_order(bar._value, of_kind(kinds[place], kind))  # type: ignore[arg-type]
             tensors = [self._outputs[k][1] for k in outputs]
             roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
             leaves = [self._inputs[k][1] for k in wanted]
@@ -174,9 +185,8 @@ class CompiledCall(GraphOp):
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             made = [(value_of(g), g if has_history(g) else None) for g in grads]
-            layouts = [layout_of(g) for g in grads]
-        call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
-        call._lay_out(layouts)
+            call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
+            call.lay_out(layouts_of(self.trace, call.graph))
         return call
 
     def culprit(self, primals: Sequence[Tensor], bars: Sequence[Any]) -> tuple[HistoryNode, int] | None:
@@ -214,32 +224,9 @@ class CompiledCall(GraphOp):
         return bind(GraphCall(vmap(self.closed(examples), batched, sizes[0])), *args)
 
 
-def _packed(graph: Graph, orders: Sequence[tuple[int, ...] | None]) -> Graph:
-    """The graph with its results as they lie in memory."""
-    nodes, outputs = list(graph.nodes), list(graph.outputs)
-    for k, order in enumerate(orders):
-        if order is not None:
-            op = Permute(order)
-            made = Value(op.result_type(outputs[k].type))
-            nodes.append(Node(op, (outputs[k],), (made,), UNKNOWN))
-            outputs[k] = made
-    return Graph(graph.inputs, tuple(nodes), tuple(outputs))
-
-
-def _expanded_axes(layout: Any) -> tuple[int, ...]:
-    """The axes without a step in memory, of an array that has no gaps else."""
-    axes = tuple(
-        [k for k, (step, n) in enumerate(zip(layout.strides, layout.shape, strict=True)) if not step and n > 1]
-    )
-    first = layout[tuple([slice(0, 1) if k in axes else slice(None) for k in range(layout.ndim)])]
-    return axes if first.flags.c_contiguous else ()
-
-
-def _as_expanded(array: Any, axes: tuple[int, ...]) -> Any:
-    if not axes:
-        return array
-    first = array[tuple([slice(0, 1) if k in axes else slice(None) for k in range(array.ndim)])]
-    return np.broadcast_to(first.copy(), array.shape)
+def _kind_of(bar: Any) -> LayoutKind:
+    """How a cotangent lies; one that is recorded is laid out where it is recorded."""
+    return kind_of(bar._array) if isinstance(bar, Tensor) and type(bar._array) is np.ndarray else None
 
 
 @contextmanager

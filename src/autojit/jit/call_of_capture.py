@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from autojit.ir.concrete import symbols_of, take_sizes
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
+from autojit.jit.call_layouts import in_orders
 from autojit.jit.results import history_of
 from autojit.jit.trace import Trace
 from autojit.tensor.dispatch import apply
@@ -72,11 +73,17 @@ class CallOfCapture:
             if id(e) in changed_at
         ]
         self.stages = _stages(trace, inputs, outputs, left, self.views)
+        for stage in self.stages:  # what a step writes to memory that there is, it copies from row-major results
+            orders = [results.orders[k] if k < len(results.values) else None for k in stage.places]
+            stage.op.lay_out(in_orders(stage.op.graph, orders))
         graphs = [stage.op.graph for stage in self.stages]
         self.read = set(self.values).union(*(node.inputs for graph in graphs for node in graph.nodes))
         nodes = history_of([t for _, t in outputs if t is not None])
         edges = [(v, None if t is None else edge_of(t)) for v, t in inputs]
         self.read |= {v for v, edge in edges if edge is not None and edge[0] in nodes}  # gradients of zeros too
+        for value in capture.inputs:
+            if value in self.read:
+                trace.order_of(value)  # gradients may lie as it does: the capture holds for such arguments
 
     def apply(self, operands: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], dict[int, OpNode]]:
         """The outputs, recorded in the caller's history; the histories that ``views`` are going to have, by number."""

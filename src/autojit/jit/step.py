@@ -35,7 +35,7 @@ from autojit.jit.trace_entries import Split
 from autojit.ops.shape import Permute
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.inplace import check_writable, rebase
-from autojit.tensor.memory import laid_out, storage_offset
+from autojit.tensor.memory import storage_offset
 from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.saved import accumulator_of
@@ -326,9 +326,6 @@ class CompiledStep:
                     rebase(entry.root_owner(), t)
             call.leave_views(view_nodes)
             self.effects.take_forms(leaves, sizes)
-        for t, order in zip(found[:count], self.results.orders, strict=True):
-            if order is not None:
-                laid_out(t, order)
         return self.results.package(found[:count], leaves, sizes)
 
     def _commit_differentiable(self, leaves: Sequence[Any], found: Sequence[Tensor], count: int) -> None:

@@ -118,6 +118,8 @@ class TraceOrders:
 
     def laid_as(self, wanted: Any, value: Value, is_own: bool = False) -> Value:
         """The same numbers in memory that lies as an array; None: in row-major order."""
+        if wanted is not None and wanted.flags.c_contiguous:
+            wanted = None
         if wanted is None and is_own:
             self.orders[value] = None
             return value

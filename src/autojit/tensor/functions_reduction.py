@@ -15,7 +15,6 @@ from autojit.ir.op import Op
 from autojit.ops.base import normalize_axes, normalize_axis
 from autojit.ops.reductions import fold_over
 from autojit.tensor.composite_nodes import StdMean, VarMean, in_one_node
-from autojit.tensor.composite_versions import watch_composite
 from autojit.tensor.dispatch import apply_single
 from autojit.tensor.functions_elementwise import (
     div,
@@ -27,7 +26,7 @@ from autojit.tensor.functions_elementwise import (
     sub,
     where,
 )  # fmt: skip
-from autojit.tensor.kernels import in_one_step, settle_composite
+from autojit.tensor.kernels import by_parts, in_one_step
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating
@@ -457,11 +456,8 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     x = _floats(input, dtype, "softmax")
     if _is_common(x):
         return apply_single(_normalised(ops.Softmax, dim, x._array.ndim), x)
-    found = ops.softmax(x, normalize_axis(dim, type_of(x).ndim, "softmax"))
-    settle_composite(found, (x,))
-    if type_of(x).ndim:
-        watch_composite(_normalised(ops.Softmax, dim, type_of(x).ndim), (x,), (found,))
-    return rename_node(found, "SoftmaxBackward0")
+    op = ops.Softmax(normalize_axis(dim, type_of(x).ndim, "softmax"))
+    return by_parts(op, x, lambda x: ops.softmax(x, op.axis), "SoftmaxBackward0")
 
 
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
@@ -469,11 +465,8 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     x = _floats(input, dtype, "log_softmax")
     if _is_common(x):
         return apply_single(_normalised(ops.LogSoftmax, dim, x._array.ndim), x)
-    found = ops.log_softmax(x, normalize_axis(dim, type_of(x).ndim, "log_softmax"))
-    settle_composite(found, (x,))
-    if type_of(x).ndim:
-        watch_composite(_normalised(ops.LogSoftmax, dim, type_of(x).ndim), (x,), (found,))
-    return rename_node(found, "LogSoftmaxBackward0")
+    op = ops.LogSoftmax(normalize_axis(dim, type_of(x).ndim, "log_softmax"))
+    return by_parts(op, x, lambda x: ops.log_softmax(x, op.axis), "LogSoftmaxBackward0")
 
 
 @own_memory

@@ -336,7 +336,7 @@ def _write_value(x: Tensor, new: Tensor, method: str) -> None:
     else:
         trace.in_place(storage, value)
     if x._array is None:
-        x._value = piece
+        x._value = trace.laid_as(layout_of(x), piece)  # it shows its memory: the piece's numbers, lying as the view
 
 
 def _may_overlap(x: Tensor, chain: Sequence[Any]) -> bool:

@@ -8,7 +8,7 @@ it always does. What a kernel computes are the bits of a compiled step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,12 +26,12 @@ from autojit.ir.op import Op
 from autojit.ops.base import Elementwise
 from autojit.ops.fused import COMPOSITES, Fused
 from autojit.runtime.gate import Reentered
-from autojit.tensor.composite_versions import watch_composite
+from autojit.tensor.composite_boundary import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor
+from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -189,22 +189,35 @@ def in_one_step(name: str, options: tuple[Any, ...], *operands: Tensor, node: st
         node: the node's name, as torch calls it.
         results: how many the composite has.
     """
+    wanted = None
+    if state.grad_enabled:
+        wanted = tuple([i for i, t in enumerate(operands) if wants_grad(t)])
     if _are_at_hand(operands):
-        wanted = None
-        if state.grad_enabled:
-            wanted = tuple([i for i, t in enumerate(operands) if wants_grad(t)])
         found = apply(_fused_arrays(name, options, wanted or None, results), *operands)
     else:
         composites = _array_composites or _load_composites()
+        if wanted and _would_be_at_hand(operands):
+            op = _fused_arrays(name, options, wanted, results)
+            recorded = composed(op, operands, lambda *inside: composites[name](*inside, *options), node)
+            if recorded is not None:
+                return recorded
         found = composites[name](*operands, *options)
-        made = (found,) if results == 1 else found
-        for one in made:
+        for one in (found,) if results == 1 else found:
             settle_composite(one, operands)
-        if state.trace is not None and state.grad_enabled:
-            watch_composite(_fused_arrays(name, options, None, results), operands, made)
     if node:
         rename_node(found if results == 1 else found[0], node)
     return found
+
+
+def by_parts(op: Op, x: Tensor, compute: Callable[[Tensor], Tensor], node: str) -> Tensor:
+    """What several ops compute for ``op``, which keeps the shape, where it does not compute it itself."""
+    if _would_be_at_hand([x]) and type_of(x).ndim:
+        recorded: Tensor | None = composed(op, (x,), compute, node)
+        if recorded is not None:
+            return recorded
+    found = compute(x)
+    settle_composite(found, (x,))
+    return rename_node(found, node)
 
 
 def settle_composite(found: Any, operands: Sequence[Tensor]) -> None:
@@ -250,6 +263,15 @@ def _are_at_hand(operands: Sequence[Any]) -> bool:
         if array.dtype is not first.dtype and array.dtype.kind not in "bi":
             return False
     return True
+
+
+def _would_be_at_hand(operands: Sequence[Any]) -> bool:
+    """``_are_at_hand`` of the arrays that operands are in eager mode."""
+    kinds = [type_of(t).dtype for t in operands]
+    first = kinds[0].numpy
+    if first.char not in "fdl" or any(n == 0 for t in operands for n in type_of(t).shape if type(n) is int):
+        return False
+    return all(kind.numpy is first or kind.numpy.kind in "bi" for kind in kinds)
 
 
 def _order_of(arrays: Sequence[NDArray[Any]]) -> str | None:

@@ -32,6 +32,35 @@ StandIn = "NDArray[Any] | None"
 Order = tuple[Any, ...] | None
 """None: row-major. A permutation: the axes from the outermost in memory, without gaps. ("strides", ...): others."""
 
+LayoutKind = tuple[tuple[int, ...], tuple[int, ...], bool] | None
+"""What the order of results depends on, without steps: axes from the outermost in memory, those of step 0, has gaps."""
+
+
+def kind_of(array: NDArray[Any]) -> LayoutKind:
+    """The kind of an array's layout; None: row-major."""
+    if array.flags.c_contiguous:
+        return None
+    axes = outermost_first(array)
+    still = tuple([k for k, (step, n) in enumerate(zip(array.strides, array.shape, strict=True)) if not step and n > 1])
+    once = array.transpose(axes)[tuple([slice(0, 1) if axis in still else slice(None) for axis in axes])]
+    return axes, still, not once.flags.c_contiguous
+
+
+def of_kind(kind: LayoutKind, of: TensorType) -> NDArray[Any]:
+    """A stand-in of a type whose layout is of a kind."""
+    if kind is None:
+        return row_major(of)
+    axes, still, has_gaps = kind
+    shape = hinted(of.shape)
+    steps = [0] * len(shape)
+    step = of.dtype.numpy.itemsize * (2 if has_gaps else 1)
+    for axis in reversed(axes):
+        if axis not in still:
+            steps[axis] = step
+            step *= shape[axis]
+    found = stand_in(shape, tuple(steps), of.dtype.numpy)
+    return row_major(of) if found is None else found
+
 
 def row_major(kind: TensorType) -> NDArray[Any]:
     """A stand-in in row-major order; open sizes have the values of the capture."""

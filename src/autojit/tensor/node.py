@@ -143,6 +143,7 @@ class Node:
     source: SourceLocation
     renumbered = False  # whether edges may lead to nodes of greater number, by ``_set_sequence_nr``
     takes_reward = False  # whether it is the node of a stochastic function of 0.3
+    hands_on = False  # whether cotangents of its inputs are those of its outputs, number for number
     _is_pure_view = False  # whether a write through the result replaces the node by the view it stands for
 
     pre_hooks: Hooks | None = None  # in the class, as few nodes have any
@@ -164,6 +165,9 @@ class Node:
     def name_of(self, number: int) -> str:
         """What a tensor shows that is one of its outputs: of a compiled call, the node that eager mode would show."""
         return self.name()
+
+    def rename(self, name: str) -> None:
+        """Be called after the function that the user called, where a node can."""
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:

@@ -151,23 +151,6 @@ class OpNode(Node):
         )
 
 
-class WatchfulNode(OpNode):
-    """The last node of a composite, which watches tensors that it does not keep (``composite_versions``)."""
-
-    __slots__ = ()
-    watched: Sequence[tuple[Tensor, int, int]]  # its version then; its number among the results, or -1: an operand
-
-    def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
-        for t, version, number in self.watched:
-            if t._storage is not None and t._storage.version != version:
-                raise changed_error(self, t, version, number)
-        return super().run(grads, wanted, accumulate)
-
-    def release(self) -> None:
-        super().release()
-        self.watched = ()
-
-
 class ZeroDerivative(Node):
     """Behind a gradient that was computed from saved values but is constant in them, such as the mask of ``relu``."""
 
@@ -212,29 +195,13 @@ class NotImplementedNode(OpNode):
 _NODE_TYPES: dict[str, type[OpNode]] = {}
 
 
-_WATCHFUL_TYPES: dict[str, type[OpNode]] = {}
-
-
 def node_type(name: str) -> type[OpNode]:
     """The class of op nodes that users see as ``name``: OpNode under torch's name for it."""
     found = _NODE_TYPES.get(name)
-    return _new_type(name, OpNode, _NODE_TYPES) if found is None else found
-
-
-def _new_type(name: str, kind: type[OpNode], known: dict[str, type[OpNode]]) -> type[OpNode]:
-    fields = {"__slots__": (), "__module__": __name__, "__doc__": kind.__doc__}
-    return known.setdefault(name, type(name, (kind,), fields))  # one class, whichever thread is first
-
-
-def watch(node: OpNode, tensors: Sequence[tuple[Tensor, int, int]]) -> None:
-    """Let a node refuse to run when one of the tensors has changed: with its version now, and its number among the
-    results or -1.
-    """
-    if not isinstance(node, WatchfulNode):
-        name = type(node).__name__
-        node.__class__ = _WATCHFUL_TYPES.get(name) or _new_type(name, WatchfulNode, _WATCHFUL_TYPES)
-        node.watched = ()  # type: ignore[attr-defined]
-    node.watched = (*node.watched, *tensors)  # type: ignore[attr-defined]
+    if found is None:
+        fields = {"__slots__": (), "__module__": __name__, "__doc__": OpNode.__doc__}
+        found = _NODE_TYPES.setdefault(name, type(name, (OpNode,), fields))  # one class, whichever thread is first
+    return found
 
 
 def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
@@ -244,12 +211,11 @@ def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
     """
     node = t._grad_fn
     if isinstance(node, OpNode):
-        watched = getattr(node, "watched", None) if state.trace is not None else None
         node.__class__ = node_type(name)
-        if watched:
-            watch(node, watched)
         if arguments:
             node.arguments = arguments
+    elif node is not None:
+        node.rename(name)
     return t
 
 

@@ -8,14 +8,16 @@ import numpy as np
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
+from autojit.core.sizes import surely_equal
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
 from autojit.nn.functional.reduction import COMMON, reduce_loss, reduced_in_one_step, resolve_reduction
 from autojit.ops import composites_loss
-from autojit.ops.composed import NllLoss
+from autojit.ops.composed import NllLoss, is_common
 from autojit.ops.composites_loss import pick
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
+from autojit.tensor.composite_boundary import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
@@ -160,6 +162,21 @@ def cross_entropy(
             return cast(Tensor, apply(_NLL_LOSS, input.log_softmax(1), target))
         options = (1, 0.0, "mean")
         return cast(Tensor, in_one_step("class_losses", options, input, target, node="NllLossBackward0"))
+
+    def by_parts(input: Tensor, target: Tensor) -> Tensor:
+        return _class_cross_entropy(input, target, weight, reduction, ignore_index, label_smoothing)
+
+    names_classes = target.dtype is aj.int64 and surely_equal(tuple(target.shape), tuple(input.shape[:1]))
+    if is_plain and input.ndim == 2 and is_common(input.dtype) and names_classes:
+        recorded = composed(_NLL_LOSS, (input, target), by_parts, "NllLossBackward0")
+        if recorded is not None:
+            return cast(Tensor, recorded)
+    return by_parts(input, target)
+
+
+def _class_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, label_smoothing: float
+) -> Tensor:
     axis = _check_classes("cross_entropy", input, target, weight)
     _index_dtype("cross_entropy", target)
     target = target.to(aj.int64)

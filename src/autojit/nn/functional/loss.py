@@ -8,6 +8,7 @@ from typing import cast
 
 import autojit as aj
 from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.sizes import is_symbolic, surely_equal
 from autojit.core.user_warnings import warn
 from autojit.nn.functional.activation import softplus_of
 from autojit.nn.functional.distance import cosine_similarity, pairwise_distance
@@ -18,14 +19,15 @@ from autojit.nn.functional.reduction import (
     reduced_in_one_step,
     resolve_reduction,
 )
-from autojit.ops.composed import MseLoss
+from autojit.ops.composed import MseLoss, is_common
 from autojit.tensor import Tensor
 from autojit.tensor.autocast import in_full_precision
-from autojit.tensor.composite_versions import watch_composite
+from autojit.tensor.composite_boundary import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.promotion import all_together
 from autojit.tensor.requirements import is_known, require
+from autojit.tensor.tensor import type_of
 
 
 def _same_shape(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,11 +73,21 @@ def mse_loss(
             return cast(Tensor, apply(_MSE_LOSS, input, target))
         return cast(Tensor, in_one_step("squared_errors", (reduction,), input, target, node="MseLossBackward0"))
     x, y = all_together(list(_same_shape(input, target)), "mse_loss")
-    difference = x - y
-    found = _weighted(difference * difference, weight, reduction)
-    if weight is None and reduction == "mean":
-        watch_composite(_MSE_LOSS, (x, y), (found,))
-    return found
+
+    def by_parts(x: Tensor, y: Tensor) -> Tensor:
+        difference = x - y
+        return _weighted(difference * difference, weight, reduction)
+
+    is_alike = (
+        input.dtype is target.dtype and is_common(input.dtype) and surely_equal(tuple(input.shape), tuple(target.shape))
+    )
+    if weight is None and reduction == "mean" and is_alike:
+        count = type_of(x).size
+        is_small = is_symbolic(count) or count < LARGE
+        recorded = composed(_MSE_LOSS, (x, y), by_parts, "MseLossBackward0", is_small)
+        if recorded is not None:
+            return cast(Tensor, recorded)
+    return by_parts(x, y)
 
 
 @in_full_precision
