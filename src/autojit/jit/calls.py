@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autojit.core.locks import without_waiting
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.pytree import flatten
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split
+from autojit.runtime.gate import Reentered
 from autojit.tensor.exchange import array_of_foreign
 from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
+    from autojit.jit.native import NativeStep
     from autojit.jit.step import Decision
 
 
@@ -82,5 +86,27 @@ class Onward(LineByLine):
         )
 
 
+class DrawsByValues(LineByLine):
+    """What is drawn is known only while the function runs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what is drawn (random, next(), ...) depends on what the step computes: every call runs line by line"
+        )
+
+
 class Fixed(Exception):
     """The capture must not leave the sizes of this call open; why has been noted."""
+
+
+@contextmanager
+def alone(lock: Any, natives: Sequence[NativeStep]) -> Iterator[None]:
+    """With a function's lock; ``Reentered`` inside a native call: whoever has the lock may be waiting for it."""
+    with without_waiting(lock) as is_taken:
+        if is_taken:
+            yield
+            return
+    if any(native.step.segment.gate.is_mine() for native in natives):
+        raise Reentered
+    with lock:
+        yield

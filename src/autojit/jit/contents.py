@@ -72,7 +72,7 @@ class Contents:
             return container[key]
         if is_a(container, list) and kind.__getitem__ is list.__getitem__ and is_a(key, int):
             value, place = container[key], operator.index(key)
-            if observer.is_of_step(container, place):
+            if observer.is_of_step(container, place % max(len(container), 1)):
                 return value
             observer.note(container, place, where, lambda: _at(container, place), value, held=True)
             return observer.enter(value, where)
@@ -90,6 +90,7 @@ class Contents:
 
     def _key(self, table: Any, key: Any, where: str) -> Any:
         observer = self.observer
+        observer.used_as_key(key)
         is_there = dict.__contains__(table, key)
         try:
             value = table[key]
@@ -123,6 +124,7 @@ class Contents:
         """``item in container``, for a dictionary from outside; None for others, which are read as a whole."""
         if not self.is_one(container):
             return None
+        self.observer.used_as_key(item)
         if is_a(container, dict) and is_a(item, _NAMING):
             found = dict.__contains__(container, item)
             name = f"{_shown(item)} in {self.observer.name_of(container)}"
@@ -258,12 +260,32 @@ class Contents:
 
     # -- writes
 
+    def rearranged(self, container: Any, is_read: bool = True) -> None:
+        """All of a container is about to be changed, or has been: what every call leaves in it is what is in it now.
+
+        Raises:
+            TraceError: items are the step's own, and would be found in other places.
+        """
+        if is_a(container, list) and self._own_keys(container):
+            raise TraceError(
+                "jit: the step assigns to an item of a list and then moves its items",
+                {"list": self.observer.name_of(container), "at": here()},
+                "build a new list and assign it, or change the list outside the step",
+            )
+        if is_read:
+            self.whole(container)
+        self.keep(container)
+        self.refilled.add(id(container))
+
     def changing(self, container: Any, key: Any, change: Callable[[], None]) -> None:
         """Assign to an item, or delete it."""
         if not self.is_one(container):
             change()
             return
         kind = type(container)
+        if is_a(container, list) and is_a(key, int) and -len(container) <= key < 0:
+            self.length(container)
+            key = operator.index(key) + len(container)
         name = f"{self.observer.name_of(container)}[{_shown(key)}]"
         is_plain = is_own_class(kind) or kind.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
         if is_a(container, dict) and is_plain:
@@ -272,15 +294,63 @@ class Contents:
             self.observer.note_write(Location(name, container, key), before)
         elif is_a(container, list) and is_a(key, int) and 0 <= operator.index(key) < len(container):
             held, before = _snapshot(container, frozenset()), container[key]
+            is_added_to = id(container) in self._before
             change()
-            if len(container) == len(held):
-                self.observer.note_write(Location(name, container, operator.index(key)), before)
-            else:  # deleted: all behind it have other places
+            if len(container) != len(held):  # deleted: all behind it have other places
                 self._before.setdefault(id(container), (container, held))
+                self.rearranged(container)
+            elif is_added_to:
                 self.refilled.add(id(container))
+            else:
+                self.observer.note_write(Location(name, container, operator.index(key)), before)
+        elif is_a(container, list):
+            self.rearranged(container)
+            change()
         else:
             self.keep(container)
             change()
+
+    def by_items(self, table: Any, name: str) -> Callable[..., Any] | None:
+        """A dictionary's method that changes it, item by item; None: it has no other form."""
+        changes: dict[str, Callable[..., Any]] = {
+            "__setitem__": self._set,
+            "__delitem__": self._delete,
+            "update": self._update,
+            "setdefault": self._setdefault,
+            "pop": self._pop,
+        }
+        is_plain = not is_user_class(type(table)) and getattr(type(table), name, None) is getattr(dict, name)
+        return partial(changes[name], table) if is_plain and name in changes else None
+
+    def _set(self, table: Any, key: Any, value: Any) -> None:
+        self.changing(table, key, lambda: table.__setitem__(key, value))
+
+    def _delete(self, table: Any, key: Any) -> None:
+        self.changing(table, key, lambda: table.__delitem__(key))
+
+    def _update(self, table: Any, *args: Any, **kwargs: Any) -> None:
+        for key, value in dict(*args, **kwargs).items():
+            self._set(table, key, value)
+
+    def _setdefault(self, table: Any, key: Any, default: Any = None) -> Any:
+        self.asked_for(table, key)
+        if dict.__contains__(table, key):
+            return self.item(table, key)
+        self._set(table, key, default)
+        return default
+
+    def _pop(self, table: Any, key: Any, *default: Any) -> Any:
+        self.asked_for(table, key)
+        if default and not dict.__contains__(table, key):
+            return default[0]
+        value = self.item(table, key)
+        self._delete(table, key)
+        return value
+
+    def count(self, table: Any, items: Any) -> None:
+        """``Counter.update``."""
+        for item in items:
+            self._set(table, item, self.get(table, item, 0) + 1)
 
     def keep(self, container: Any) -> None:
         """Remember what is in a container before code that may change it runs."""
@@ -307,7 +377,7 @@ class Contents:
                     for call in added:
                         observer.deferred.remove(call)
                     continue
-            self.restore(container, before)
+            self.restore(container, before, keys)
             if added and not is_refilled:
                 continue
             if left is None:
@@ -319,25 +389,30 @@ class Contents:
                 )
             for call in added:
                 observer.deferred.remove(call)
-            observer.defer(partial(_refill, container), left)
+            places = sorted(keys) if is_a(container, list) else []
+            observer.defer(partial(_refill, container, places), left)
         self._is_settled = True
 
     def put_back(self) -> None:
         """Give all containers that code may have changed back what they held, if the capture has come to nothing."""
         for container, before in () if self._is_settled else self._before.values():
             if not same(_snapshot(container, frozenset()), before):
-                self.restore(container, before)
+                self.restore(container, before, self._own_keys(container))
 
     @staticmethod
-    def restore(container: Any, before: Any) -> None:
-        """Give a list, dictionary or set back what it held."""
+    def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
+        """Give a list, dictionary or set back what it held; what it has under ``keys`` has been put back already."""
         if is_a(container, dict):
             kept = dict(zip(before[0], before[1], strict=True))
+            kept.update({key: container[key] for key in keys if key in container and key in kept})
             container.clear()
             container.update(kept)
         elif is_a(container, list | deque):
+            items = list(before)
+            for key in keys if is_a(container, list) else ():
+                items[key] = container[key]
             container.clear()
-            container.extend(before)
+            container.extend(items)
         elif is_a(container, set):
             container.clear()
             container.update(before)
@@ -345,8 +420,13 @@ class Contents:
             container[...] = before
 
 
-def _refill(container: Any, items: list[Any]) -> None:
-    """What a step does to a list, deque or set that it has changed in other ways than by adding to it."""
+def _refill(container: Any, places: list[int], items: list[Any]) -> None:
+    """What a step does to a list, deque or set that it has changed in other ways than by adding to it.
+
+    ``places``: what the step has assigned to is there already.
+    """
+    for place in places:
+        items[place] = container[place]
     container.clear()
     (container.update if is_a(container, set) else container.extend)(items)
 

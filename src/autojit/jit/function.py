@@ -11,15 +11,15 @@ import copy
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import Any
 
 from autojit.core.config import config
 from autojit.core.errors import SpecializeSize, TraceError, UndecidedSizeError
-from autojit.core.locks import is_mine, new_lock, without_waiting
+from autojit.core.locks import is_mine, new_lock
 from autojit.core.ports import ports
 from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
@@ -34,8 +34,9 @@ from autojit.jit.arguments import (
     signature,
     with_tensors,
 )
-from autojit.jit.calls import Call, Conflict, Fixed, LineByLine
+from autojit.jit.calls import Call, Conflict, DrawsByValues, Fixed, LineByLine, alone
 from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, too_many
+from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.gathering import Gathering
@@ -44,8 +45,9 @@ from autojit.jit.guards import broken_guard, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
+from autojit.jit.overlaps import told_apart
 from autojit.jit.pytree import flatten
-from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, observed, take_changing_numbers
+from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, observed, rebound, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.results import with_plain_keys
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
@@ -180,7 +182,7 @@ class JitFunction:
         if now["layers"]:
             return now["layers"][-1].around_compiled(self, args, kwargs)
         try:
-            with self._alone():
+            with alone(self._lock, self.natives):
                 return self._rebound(args, kwargs, carried())
         except Reentered:
             pass
@@ -190,57 +192,48 @@ class JitFunction:
         with eager():
             return self.function(*args, **kwargs)
 
-    def _rebound(self, args: Any, kwargs: Any, drawn: list[Any]) -> Any:
+    def _rebound(self, args: Any, kwargs: Any, drawn: Drawn) -> Any:
         while True:
             rebinding = self.rebinding
             try:
                 if rebinding is None:
                     return self._through_python(args, kwargs)
+                if rebinding.plans.is_line_by_line:
+                    raise DrawsByValues
                 rebinding.installed = None
-                return rebinding.store(self._through_python((*rebinding.values(drawn), args, kwargs), {}))
+                return rebinding.store(self._through_python((*rebinding.values(drawn, args, kwargs), args, kwargs), {}))
             except (Rebinds, Releases) as found:
-                self._take_over(found)
-                if isinstance(found, Rebinds):
-                    drawn += [value for _, value in found.drawn]
+                self._take_over(found, drawn, args, kwargs)
+            except DrawnOtherwise as otherwise:
+                return self._drawn_otherwise(otherwise, drawn, args, kwargs)
             except NotYetCompared as new:
                 return new.comparison.of_first_run(args, kwargs, drawn)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """With the function's lock; ``Reentered`` inside a native call: whoever has the lock may be waiting for it."""
-        with without_waiting(self._lock) as is_taken:
-            if is_taken:
-                yield
-                return
-        if any(native.step.segment.gate.is_mine() for native in self.natives):
-            raise Reentered
-        with self._lock:
-            yield
+    def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn, args: Any, kwargs: Any) -> Any:
+        """What a call draws cannot be given to a step: it runs line by line."""
+        rebinding = self.rebinding or Rebinding(self.function, (), self._released)
+        if otherwise.is_always:
+            self.rebinding, rebinding.plans.is_line_by_line = rebinding, True
+            self._forget()
+        return rebinding.line_by_line(otherwise.given(drawn), args, kwargs)
 
-    def _take_over(self, found: Rebinds | Releases) -> None:
+    def _take_over(self, found: Rebinds | Releases, drawn: Drawn, args: Any, kwargs: Any) -> None:
         """What the function assigns anew becomes arguments and results of its steps; what it does no more, state."""
-        known = () if self.rebinding is None else self.rebinding.locations
-        draws = () if self.rebinding is None else self.rebinding.draws
-        if isinstance(found, Rebinds):
-            draws = (*draws, *(draw for draw, _ in found.drawn))
-            if found.locations and {place.identity for place in found.locations} <= {place.identity for place in known}:
-                raise TraceError(
-                    f"jit: {self.name} assigns to a place in a way that its steps cannot",
-                    {"places": ", ".join(place.name for place in found.locations)},
-                    "return the value, and assign it outside the step",
-                )
-            known = (*known, *found.locations)
-        else:
-            gone = {place.identity for place in found.locations}
-            known = tuple(place for place in known if place.identity not in gone)
-            self._released |= gone
-        is_wrapped = bool(known or draws) or (isinstance(found, Rebinds) and not found.locations)
-        self.rebinding = Rebinding(self.function, known, draws, self._released) if is_wrapped else None
+        if isinstance(found, Releases):
+            self._released |= {place.identity for place in found.locations}
+        before, self.rebinding = self.rebinding, rebound(self.function, self.rebinding, found, self._released)
+        if self.rebinding is not before:
+            self._forget()
+        if self.rebinding is not None:
+            self.rebinding.plans.follow(drawn, found.drawn, (self.rebinding.held(), args, kwargs))
+        self.counts.note(f"{found.why}: {', '.join(found.names())}")
+
+    def _forget(self) -> None:
+        """Steps of another form of the function are of no use any more."""
         self.roots.clear()
         self.open_numbers.clear()
         self._installed[:] = [None] * 4
         self._recent = [() for _ in self._installed]
-        self.counts.note(f"{found.why}: {', '.join(found.names())}")
 
     def _through_python(self, args: Any, kwargs: Any) -> Any:
         call = Call(args, kwargs)
@@ -408,6 +401,9 @@ class JitFunction:
                 output_tree = with_plain_keys(output_tree)
                 capture = Capture(trace, made, call.tree, outputs, output_tree, observer.all_guards(), [])
             capture.unguarded = observer.unguarded
+            capture.apart = told_apart(made, call.leaves, observer.told_apart)
+            if rebinding is not None:
+                rebinding.plans.learn(capture.guards)
             if modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference
         finally:

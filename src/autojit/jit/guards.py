@@ -146,6 +146,8 @@ def same(a: Any, b: Any) -> bool:
         return bool(a == b)
     if kind is tuple or kind is list:
         return len(a) == len(b) and all(map(same, a, b))
+    if kind is range:
+        return bool(a == b)
     if isinstance(a, MethodType):
         return _is_one(a.__self__, b.__self__) and a.__func__ is b.__func__
     if isinstance(a, BuiltinMethodType | MethodWrapperType):

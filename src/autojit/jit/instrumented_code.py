@@ -47,6 +47,7 @@ class Hooks(NamedTuple):
     two: Callable[[Any, None], Any]
     """(left, right) of an operator: (right, left)."""
     contains: Callable[[Any, None], Any]
+    identified: Callable[[Any, None], Any]
     """(item, container): (container, item)."""
     called: Callable[[Any, int], Any]
     """(callable, *arguments), kind: the same in reverse. Of ``kind``, UNPACKED: (callable, arguments, keywords) as they
@@ -332,6 +333,7 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "BINARY_OP": _binary,
         "COMPARE_OP": _before_two("two"),
         "CONTAINS_OP": _before_two("contains"),
+        "IS_OP": _before_two("identified"),
         "KW_NAMES": _call,
         "PRECALL": _call,
         "CALL": _call,

@@ -15,25 +15,32 @@ import sys
 import time
 import weakref
 from abc import ABCMeta, get_cache_token
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
+from operator import index
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.core.source import SourceLocation, here, is_own
-from autojit.jit.guards import same
+from autojit.core.sizes import SymbolicSize
+from autojit.core.source import here, is_own
+from autojit.jit.draws import (
+    GENERATORS,
+    outside_of_capture,
+    refuse_unseeded,
+)
 from autojit.jit.instrumented_code import DROPPED, HELD, UNPACKED
 from autojit.jit.late_values import Late, is_of_step, late
+from autojit.jit.named_lookups import written_out
+from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
-from autojit.jit.read_hooks import active
-from autojit.jit.traced_number import TracedNumber
+from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -49,30 +56,7 @@ class Deferred(NamedTuple):
     kwargs: dict[str, Any]
 
 
-class Draw(NamedTuple):
-    """A hidden input: what a call that is made before every run of the step gives."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    source: SourceLocation
-
-    def make(self) -> Any:
-        """Fetch one; what that reads is not the step's."""
-        before, active.observer = active.observer, None
-        try:
-            return self.function(*self.args, **self.kwargs)
-        finally:
-            active.observer = before
-
-    def is_as(self, other: Draw) -> bool:
-        """Whether the same is fetched."""
-        return same(self.function, other.function) and same(
-            (self.args, *self.kwargs.items()), (other.args, *other.kwargs.items())
-        )
-
-
-class ObservedCalls:
+class ObservedCalls(ObservedDraws):
     """The part of an observer that knows calls."""
 
     contents: Contents
@@ -81,10 +65,8 @@ class ObservedCalls:
     unguarded: list[str]
 
     def __init__(self) -> None:
+        super().__init__()
         self.deferred: list[Deferred] = []
-        self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
-        self.drawn: list[tuple[Draw, Any]] = []  # and those that were met in this capture
-        self._position = 0
         self._is_dropped = False  # the result of the call that is about to be made
         self._instead: dict[Any, Callable[..., Any]] = {
             getattr: self._getattr,
@@ -110,6 +92,7 @@ class ObservedCalls:
         def observe(self, value: Any) -> None: ...
         def note(self, holder: Any, key: Any, name: str, read: Callable[[], Any], value: Any) -> None: ...
         def name_of(self, value: Any) -> str: ...
+        def used_as_key(self, value: Any) -> None: ...
 
     def called(self, operands: tuple[Any, ...], kind: int) -> tuple[Any, ...]:
         """A call is about to be made: (callable, arguments) as it is to be made instead.
@@ -133,6 +116,12 @@ class ObservedCalls:
             arguments = [a.now(is_error) if type(a) is Late else a for a in operands[1:]]
             return self.called((function, *arguments), kind)
         return operands if instead is None else (instead, *operands[1:])
+
+    def calling(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """``function(*args, **kwargs)``, as if the user's code called it."""
+        self._is_dropped = False
+        instead = self._replacement(function, [*args, *kwargs.values()])
+        return (instead or function)(*args, **kwargs)
 
     def _is_deferring(self, instead: Any) -> bool:
         return type(instead) is partial and instead.func in (self.defer, self._add, self.foreign.defer)
@@ -159,12 +148,7 @@ class ObservedCalls:
     def _replacement(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead; None: the function itself, whose arguments have been looked after."""
         kind = type(function)
-        if function is np.random.default_rng and not arguments:
-            raise TraceError(
-                "jit: a random number generator without a seed in a captured step",
-                {"at": here()},
-                "make it outside the step: what the step draws from it is drawn anew at every call",
-            )
+        refuse_unseeded(function, arguments)
         if function is builtins.len:  # another one while a capture has open sizes
             return self._len
         if is_a(function, BuiltinFunctionType):
@@ -180,10 +164,8 @@ class ObservedCalls:
                 self._walk(function, arguments)
                 self._escape(arguments)
             return None
-        if kind is _Cached and id(function) in self.outside:
-            return partial(self._cached, function)
-        if is_a(function, weakref.ref):
-            return lambda: self.enter(function())
+        if (instead := self._in_c(function)) is not None:
+            return instead
         if kind is MethodWrapperType:
             return self._wrapper(function, arguments)
         if kind in _UNBOUND and arguments:
@@ -195,6 +177,14 @@ class ObservedCalls:
                 return self._hidden(function)
             return self._of_library(function, arguments)
         return None
+
+    def _in_c(self, function: Any) -> Callable[..., Any] | None:
+        """What is called instead of objects of the standard library that run code which is not observed."""
+        if type(function) is _Cached and id(function) in self.outside:
+            return partial(self._cached, function)
+        if is_a(function, weakref.ref):
+            return lambda: self.enter(function())
+        return written_out(self, function)
 
     def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
@@ -261,6 +251,8 @@ class ObservedCalls:
             return self._hidden(function)
         if self.contents.is_one(owner):
             return self._method(function, owner, arguments)
+        if function is _count_elements and self.contents.is_one(arguments[0]):
+            return self.contents.count
         if id(owner) in self.outside and function.__name__ in ("__next__", "send"):
             return self._hidden(function)
         if is_a(owner, ContextVar) and id(owner) in self.outside and function.__name__ == "get":
@@ -272,7 +264,7 @@ class ObservedCalls:
 
     def _is_generator(self, owner: Any) -> bool:
         """Whether an object is a random number generator that goes on from call to call; not one made by the step."""
-        return is_a(owner, _GENERATORS) and (id(owner) in self.outside or owner in _GLOBAL_GENERATORS)
+        return is_a(owner, GENERATORS) and (id(owner) in self.outside or owner in _GLOBAL_GENERATORS)
 
     def _of_builtins(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         instead = self._instead.get(function)
@@ -286,6 +278,8 @@ class ObservedCalls:
                 {"at": here()},
                 "read it outside the step and pass what was read as an argument",
             )
+        elif function is id:
+            self.used_as_key(arguments[0])
         elif function is isinstance or function is issubclass:
             self._ask_for_class(arguments)
         elif function not in _HARMLESS:
@@ -314,16 +308,15 @@ class ObservedCalls:
             return partial(self.contents.get, owner)
         if is_a(owner, dict) and name == "__getitem__":
             return partial(self.contents.item, owner)
+        if is_a(owner, dict) and (instead := self.contents.by_items(owner, name)) is not None:
+            return instead
         if name == "__len__":
             self.contents.length(owner)
         elif name in _ADDING and is_a(owner, list | deque | set):
             self.contents.keep(owner)
             return partial(self._add, function)
         elif name in _CHANGING:
-            if name != "clear":
-                self.contents.whole(owner)
-            self.contents.keep(owner)
-            self.contents.refilled.add(id(owner))
+            self.contents.rearranged(owner, is_read=name != "clear")
         else:
             self.contents.whole(owner, deep=name not in _SHALLOW)
         return None
@@ -335,12 +328,19 @@ class ObservedCalls:
     def _cached(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """A function that remembers its results: each is guarded, for it may be forgotten and computed anew."""
         self._escape([*args, *kwargs.values()])
-        found = function(*args, **kwargs)
+        if any(map(is_of_step, flatten((args, kwargs))[0])):
+            found = function(*args, **kwargs)
+        else:  # once for all calls, so what it computes and does is no part of the step
+            args = tuple([index(value) if is_a(value, SymbolicSize) else value for value in args])
+            found = outside_of_capture(function, args, kwargs)
         name = f"what {function.__name__} has cached"
         if any(is_a(value, Tensor) and value._array is None for value in flatten((args, kwargs, found))[0]):
             self.late(function, "cached", name, lambda: function.cache_info().currsize)
         else:
-            self.note(function, (args, *kwargs.items()), name, lambda: function(*args, **kwargs), found)
+            misses = function.cache_info().misses
+            # fewer: it has been emptied, and asking it would compute what no call may ask for
+            read = lambda: function(*args, **kwargs) if function.cache_info().misses >= misses else MISSING
+            self.note(function, (args, *kwargs.items()), name, read, found)
             self.enter(found, name)
         return found
 
@@ -377,7 +377,7 @@ class ObservedCalls:
         return iter(*arguments)
 
     def _next(self, iterator: Any, *default: Any) -> Any:
-        if id(iterator) in self.outside and not is_own_class(type(iterator)):
+        if id(iterator) in self.outside and not is_user_class(type(iterator)):
             return self.draw(next, iterator, *default)
         return next(iterator, *default)
 
@@ -401,63 +401,6 @@ class ObservedCalls:
             )
         return partial(self.draw, function)
 
-    def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
-        draw = Draw(function, args, kwargs, here())
-        if any(is_a(value, Tensor) and value._array is None for value in (*args, *kwargs.values())):
-            raise TraceError(
-                "jit: random numbers that depend on what the step computes",
-                {"drawn by": _name(function), "at": draw.source},
-                "draw them with autojit's own functions (aj.rand, aj.normal, aj.randint, ...)",
-            )
-        known = self._next_given()
-        if known is None:
-            return self._drawn(draw, draw.make())
-        if not known[0].is_as(draw):
-            raise _another_draw(known[0], draw)
-        self._position += 1
-        return known[1]
-
-    def draw_unless_of_tensors(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """``draw``, of a library's function; what gives tensors is part of the step."""
-        draw = Draw(function, args, kwargs, here())
-        known = self._next_given()
-        if known is not None and known[0].is_as(draw):
-            self._position += 1
-            return known[1]
-        value = draw.make()
-        leaves, _ = flatten(value)
-        if any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves):
-            return value
-        if known is not None:
-            raise _another_draw(known[0], draw)
-        return self._drawn(draw, value)
-
-    def _next_given(self) -> tuple[Draw, Any] | None:
-        return self.given[self._position] if self._position < len(self.given) else None
-
-    def _drawn(self, draw: Draw, value: Any) -> Any:
-        self._position += 1
-        self.drawn.append((draw, value))
-        return value
-
-
-def _another_draw(known: Draw, draw: Draw) -> TraceError:
-    return TraceError(
-        "jit: a step draws other hidden inputs, or in another order, than it did before",
-        {
-            "before": f"{_name(known.function)} at {known.source}",
-            "now": f"{_name(draw.function)} at {draw.source}",
-        },
-        "draw outside the step and pass the numbers as arguments",
-    )
-
-
-def _name(function: Any) -> str:
-    owner = getattr(function, "__self__", None)
-    name = getattr(function, "__name__", str(function))
-    return name if owner is None or is_a(owner, ModuleType) else f"{type(owner).__name__}.{name}"
-
 
 def _has_text(function: Any, value: Any) -> bool:
     """Whether a function makes a text, or a number for one, of a value; round makes a tensor of one."""
@@ -469,9 +412,9 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 _TEXT_MAKERS: dict[Any, Callable[..., Any]] = {str: str, repr: repr, format: format, round: round, float: float}
+_count_elements = Counter.update.__globals__["_count_elements"]  # in C
 _Cached = type(lru_cache(abs))
 _UNBOUND = (type(list.append), type(object.__setattr__))
-_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
 _ADDING = frozenset(("append", "extend", "appendleft", "extendleft", "add"))

@@ -29,10 +29,12 @@ from autojit.core.epoch import switches
 from autojit.core.source import here, relay
 from autojit.jit.contents import CONTAINERS, Contents
 from autojit.jit.counted_reads import CountedReads
+from autojit.jit.draws import Place, is_drawn_from
 from autojit.jit.foreign_calls import ForeignCalls
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, same
 from autojit.jit.instrumented_code import is_instrumented
 from autojit.jit.observed_calls import ObservedCalls
+from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import (
     ObservedFunctions,
     is_module,
@@ -65,6 +67,7 @@ class Observer(ObservedCalls):
         self.outside: dict[int, Any] = {}  # by id: what existed before; kept, so that no other object gets the id
         self.names: dict[int, str] = {}  # what messages call them
         self.on_tensor: Callable[[Tensor], None] = lambda t: None  # told of every concrete tensor when it is first met
+        self.told_apart: list[tuple[Tensor, Tensor | None]] = []  # see ``identified``
         self.counted = CountedReads(rebound)
         self.contents = Contents(self)
         self.foreign = ForeignCalls(self)
@@ -136,6 +139,9 @@ class Observer(ObservedCalls):
 
     def _note_code(self, function: FunctionType) -> None:
         if is_instrumented(function.__code__):
+            named = function.__kwdefaults__ or {}
+            for name, value in named.items():
+                self.note_key(named, name, f"default {name} of {function.__name__}", value)
             read: Callable[[], Any] = lambda: (own_code(function), function.__defaults__, function.__kwdefaults__)
             self.note(function, _CLASS, f"code of {function.__name__}", read, read(), CodeGuard(function))
 
@@ -194,6 +200,8 @@ class Observer(ObservedCalls):
             guard.held_by = holder, key
         self.outside.setdefault(id(holder), holder)
         self.guards.append(guard)
+        if guard.held_by is not None and is_drawn_from(value):
+            self.places[id(value)] = Place(guard, value)
 
     def late(self, holder: Any, key: Any, name: str, read: Callable[[], Any]) -> None:
         """Like ``note``, of what the capture leaves there."""
@@ -233,6 +241,7 @@ class Observer(ObservedCalls):
             return self.enter(value, where)
         if is_a(obj, type):
             self._note_class(obj, name)
+            self._note_class(kind, name)
             return self.enter(value, where) if value is not MISSING and is_user_class(obj) else value
         if kind is super:
             cls, after = obj.__self_class__, obj.__thisclass__
@@ -266,6 +275,8 @@ class Observer(ObservedCalls):
         is_data = member is not MISSING and hasattr(type(member), "__set__")
         if table is not None and not is_data:
             self.note_key(table, name, where, held)
+        if table is None and value is MISSING and not is_user_class(kind):
+            self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value)
         if held is MISSING or is_data:
             self._note_class(kind, name)
         if value is MISSING or held is not MISSING or is_user_class(kind):
@@ -330,6 +341,18 @@ class Observer(ObservedCalls):
         if id(container) not in self.outside:
             return container[key]
         return self.contents.item(container, key)
+
+    def identified(self, left: Any, right: Any) -> None:
+        """``left is right``: a stand-in for an argument is no tensor from outside; the argument may be."""
+        if is_a(left, Tensor) and is_a(right, Tensor):
+            for one, other in ((left, right), (right, left)):
+                if one._array is None and other._array is not None:
+                    self.told_apart.append((one, other))
+
+    def used_as_key(self, value: Any) -> None:
+        """The identity of an object is asked for, as that of keys is: a stand-in has none."""
+        if is_a(value, Tensor) and value._array is None:
+            self.told_apart.append((value, None))
 
     # -- writes
 
@@ -404,6 +427,10 @@ class Observer(ObservedCalls):
     def all_guards(self) -> list[Guard]:
         """What the capture has read, in the order in which it was read; what is counted last."""
         self.counted.settle()
+        looked_into = {identity[0] for identity in self._read}
+        for place in self.places.values():
+            if place.is_asked and id(place.owner) not in looked_into:
+                place.relax()
         for holder, key, name, read in self._late.values():
             self.note(holder, key, name, read, read())
         return [*self.guards, *self.counted.guards, Guard("global switches", switches, self._switches, None, True)]
@@ -419,13 +446,18 @@ def _is_constant(value: Any) -> bool:
 
 
 def _special(cls: type) -> tuple[Any, ...]:
-    """Names and functions of a class and its bases that no code names when they are called."""
+    """Names and functions of a class and its bases that no code of the user's names when they are called.
+
+    Python looks up ``__call__``; autojit what one of its classes has too: ``forward``, ``backward`` of a ``Function``.
+    """
+    own = [base for base in cls.__mro__ if is_own_class(base)]
     found = [
         (name, member)
         for base in cls.__mro__
         if is_user_class(base)
         for name, member in vars(base).items()
-        if is_a(member, FunctionType) and (name == "forward" or name[:2] == name[-2:] == "__")
+        if is_a(member, FunctionType | staticmethod | classmethod)
+        and (name[:2] == name[-2:] == "__" or any(name in vars(known) for known in own))
     ]
     return tuple(sum(found, ()))
 
@@ -440,7 +472,12 @@ def _class_body(frame: Any) -> Any:
     return frame.f_locals if not frame.f_code.co_flags & 0x2 else ()
 
 
-for _relay in (*vars(Observer).values(), *vars(ObservedCalls).values(), *vars(Contents).values()):
+for _relay in (
+    *vars(Observer).values(),
+    *vars(ObservedCalls).values(),
+    *vars(ObservedDraws).values(),
+    *vars(Contents).values(),
+):
     if is_a(_relay, FunctionType):
         relay(_relay)  # messages speak of the function that is read or called
 

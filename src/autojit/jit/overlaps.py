@@ -15,6 +15,7 @@ from autojit.jit.calls import Conflict, Overlap
 from autojit.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from autojit.jit.arguments import ArgumentLeaf
     from autojit.jit.step import CompiledStep
 
 
@@ -76,6 +77,24 @@ class Overlaps:
         if any(not isinstance(leaves[k], Tensor) for k in bound):
             raise Overlap
         raise Conflict(bound)
+
+
+def told_apart(
+    made: Sequence[ArgumentLeaf], leaves: Sequence[Any], asked: Sequence[tuple[Tensor, Tensor | None]]
+) -> list[tuple[int, Any]]:
+    """Arguments whose identity Python has asked for, and the arrays of the tensors that they were found not to be.
+
+    Raises:
+        Conflict: one is that tensor, or stood for a key (None): it must be in the capture itself.
+    """
+    found = []
+    for stand_in, other in asked:
+        for k, leaf in enumerate(made):
+            if leaf.kind == "tensor" and leaf.shell is stand_in:
+                if other is None or leaves[k] is other:
+                    raise Conflict({k})
+                found.append((k, other._array))
+    return found
 
 
 def _array(leaf: Any) -> Any:

@@ -112,6 +112,14 @@ def _contains(operands: Any, _: Any) -> Any:
     return container, item
 
 
+def _identified(operands: Any, _: Any) -> Any:
+    observer = active.observer
+    left, right = operands
+    if observer is not None:
+        observer.identified(left, right)
+    return right, left
+
+
 def _called(operands: Any, kind: Any) -> Any:
     observer = active.observer
     return operands[::-1] if observer is None else observer.called(operands, kind)[::-1]
@@ -196,6 +204,7 @@ HOOKS = Hooks(
     operator_held=_operator_held,
     two=_two,
     contains=_contains,
+    identified=_identified,
     called=_called,
     set_attribute=_set_attribute,
     delete_attribute=_delete_attribute,

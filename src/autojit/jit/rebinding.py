@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.jit.arguments import BAKED, leaf_names
+from autojit.jit.arguments import BAKED, leaf_names, with_tensors
+from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
+from autojit.jit.eager_mode import eager
 from autojit.jit.guards import same
-from autojit.jit.observed_calls import Deferred, Draw
+from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
 from autojit.jit.open_numbers import number_kind
 from autojit.jit.places import Location
@@ -59,6 +61,8 @@ class Rebinds(BaseException):  # nothing that a capture tries in vain, so no Exc
 
 class Releases(BaseException):
     """A capture found places that hold tensors to which the function assigns no more: they become state."""
+
+    drawn: Sequence[tuple[Draw, Any]] = ()
 
     def __init__(self, locations: Sequence[Location]) -> None:
         super().__init__()
@@ -139,10 +143,12 @@ class Snapshot:
         Raises:
             Rebinds: there are more places that the step can take over, hidden inputs, or calls to make afterwards.
             Releases: there are fewer.
+            DrawnOtherwise: what it draws cannot be given to a step.
             TraceError: it did what cannot be done again at every call.
         """
         observer = self.observer
         self._refuse_hooks()
+        observer.check_draws()
         changed = self.take_back()
         observer.contents.settle()
         if changed or observer.drawn:
@@ -245,55 +251,60 @@ def _is_data(value: Any) -> bool:
 
 
 class Rebinding:
-    """``function`` with ``locations`` and ``draws`` as arguments, and with what it leaves as results.
+    """``function`` with ``locations`` and what is drawn as arguments, and with what it leaves as results.
 
-    ``(values, draws, args, kwargs)`` -> ``(result, values, calls to make now)``.
+    ``(values, drawn, args, kwargs)`` -> ``(result, values, calls to make now)``.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
         locations: Sequence[Location],
-        draws: Sequence[Draw] = (),
         released: frozenset[tuple[int, Any]] = frozenset(),
     ) -> None:
         self.function = function
         self.locations = tuple(locations)
-        self.draws = tuple(draws)
+        self.plans = Plans()
         self.identities = frozenset(location.identity for location in locations)
         self.released = released  # places that were state for a while; they stay from now on
         self.idle: list[Location] = []  # places to which the function did not assign when it was captured last
         self.installed: NativeStep | None = None  # whose guards have just been verified
 
     def leaf_names(self, tree: TreeSpec) -> list[str]:
-        """What messages call the leaves of ``(values, draws, args, kwargs)``."""
-        values, draws, args, kwargs = tree.children[0].children
+        """What messages call the leaves of ``(values, drawn, args, kwargs)``."""
+        values, drawn, args, kwargs = tree.children[0].children
         places = zip(self.locations, values.children, strict=True)
         names = [location.name for location, value in places for _ in range(value.count)]
-        drawn = zip(self.draws, draws.children, strict=True)
-        names += [f"what is drawn at {draw.source}" for draw, value in drawn for _ in range(value.count)]
+        pairs = zip(self.plans.current.draws, drawn.children, strict=True)
+        names += [f"what is drawn at {draw.source}" for draw, value in pairs for _ in range(value.count)]
         return [*names, *leaf_names(self.function, TreeSpec(tuple, (args, kwargs)))]
 
-    def values(self, drawn: list[Any]) -> tuple[Any, Any]:
-        """What the places hold now and what is drawn, as arguments of the step.
+    def values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """What the places hold now and what is drawn for a call, as arguments of the step.
 
-        ``drawn``: what was drawn for this call before; the rest is added.
+        Raises:
+            DrawnOtherwise: nothing can be drawn.
         """
-        values = tuple([_mapped(location.read(), _entering) for location in self.locations])
-        drawn += [draw.make() for draw in self.draws[len(drawn) :]]
-        return values, tuple([_mapped(value, _entering) for value in drawn])
+        values = self.held()
+        found = self.plans.draw(drawn, (values, args, kwargs))
+        return values, tuple([_mapped(value, _entering) for value in found])
 
-    def __call__(self, values: Sequence[Any], draws: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def held(self) -> tuple[Any, ...]:
+        """What the places hold now."""
+        return tuple([_mapped(location.read(), _entering) for location in self.locations])
+
+    def __call__(self, values: Sequence[Any], drawn: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The function called with these values in their places; the places are left as they were."""
         observer = active.observer
         if observer is None:  # an eager run: it is given the same draws, and its calls are made by ``store``
             observer = Observer(self.identities)
             with observer.observing():
                 observer.enter(self.function)
-                return self(values, draws, args, kwargs)
+                return self(values, drawn, args, kwargs)
         before = [location.read() for location in self.locations]
         given = [_mapped(value, _entered) for value in values]
-        observer.given = list(zip(self.draws, [_mapped(value, _entered) for value in draws], strict=True))
+        draws = self.plans.current.draws
+        observer.given = list(zip(draws, [_mapped(value, _entered) for value in drawn], strict=True))
         try:
             for location, value in zip(self.locations, given, strict=True):
                 location.write(value)
@@ -331,18 +342,35 @@ class Rebinding:
             call.function(*call.args, **call.kwargs)
         return result
 
+    def line_by_line(self, given: Sequence[tuple[Draw, Any]], args: Any, kwargs: Any) -> Any:
+        """A call without a step, given what has been drawn for it."""
+        args, kwargs = with_tensors(args, kwargs)
+        observer = Observer()
+        with observer.observing(), eager():
+            observer.enter(self.function)
+            observer.given = given
+            result = self.function(*args, **kwargs)
+            observer.contents.settle()
+        for call in observer.deferred:
+            call.function(*call.args, **call.kwargs)
+        return result
+
     @staticmethod
     def finishing(slow: Callable[..., Any]) -> Callable[..., Finished]:
         """Where the native step goes when it refuses: a call with the user's arguments, which stores by itself."""
-        return lambda values, draws, args, kwargs: Finished(slow(*args, **kwargs))
+        return lambda values, drawn, args, kwargs: Finished(slow(*args, **kwargs))
 
     def around(self, native: NativeStep) -> Callable[..., Any]:
         """The native step as a function of the user's arguments."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             epoch = int(guard_epoch[0])
-            with carrying([]) as drawn:
-                found = native.call(*self.values(drawn), args, kwargs)
+            made = Drawn()
+            try:
+                with carrying(made) as drawn:
+                    found = native.call(*self.values(drawn, args, kwargs), args, kwargs)
+            except DrawnOtherwise as otherwise:
+                return self.line_by_line(otherwise.given(made), args, kwargs)
             if type(found) is Finished:
                 return found.result
             self.installed = native if int(guard_epoch[0]) == epoch else None
@@ -352,17 +380,41 @@ class Rebinding:
         return run
 
 
+def rebound(
+    function: Callable[..., Any],
+    known: Rebinding | None,
+    found: Rebinds | Releases,
+    released: frozenset[tuple[int, Any]],
+) -> Rebinding | None:
+    """The form of a function after a capture has found this; the same one where only draws are new."""
+    places = () if known is None else known.locations
+    identities = {place.identity for place in found.locations}
+    if isinstance(found, Releases):
+        kept = tuple(place for place in places if place.identity not in identities)
+        return Rebinding(function, kept, released) if kept or (known is not None and known.plans.plans) else None
+    if identities and identities <= {place.identity for place in places}:
+        raise TraceError(
+            f"jit: {getattr(function, '__name__', type(function).__name__)} assigns to a place in a way that its steps "
+            "cannot",
+            {"places": ", ".join(place.name for place in found.locations)},
+            "return the value, and assign it outside the step",
+        )
+    if known is not None and found.drawn and not identities:
+        return known
+    return Rebinding(function, (*places, *found.locations), released)
+
+
 class _Carried(threading.local):
     """What this thread has drawn for a call that a native step may refuse."""
 
-    drawn: list[Any] | None = None
+    drawn: Drawn | None = None
 
 
 _carried = _Carried()
 
 
 @contextmanager
-def carrying(drawn: list[Any]) -> Iterator[list[Any]]:
+def carrying(drawn: Drawn) -> Iterator[Drawn]:
     """``drawn`` belongs to the call inside, whoever runs it in the end."""
     before, _carried.drawn = _carried.drawn, drawn
     try:
@@ -371,10 +423,10 @@ def carrying(drawn: list[Any]) -> Iterator[list[Any]]:
         _carried.drawn = before
 
 
-def carried() -> list[Any]:
+def carried() -> Drawn:
     """What has been drawn for the call that begins, which takes it over."""
     drawn, _carried.drawn = _carried.drawn, None
-    return [] if drawn is None else drawn
+    return Drawn() if drawn is None else drawn
 
 
 def _are_the_same_tensors(old: Any, new: Any) -> bool:

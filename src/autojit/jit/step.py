@@ -58,6 +58,7 @@ class Capture:
     results: Results = field(init=False)
     effects: Effects = field(init=False)
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
+    apart: list[tuple[int, Any]] = field(init=False, default_factory=list)  # arguments that are asked not to be these
     modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
     following: Following = field(init=False)
     unguarded: list[str] = field(init=False, default_factory=list)  # what was read and is not compared, for `explain`
@@ -206,7 +207,7 @@ class CompiledStep:
             if leaf.kind == "tensor" and leaf.requires_grad and leaf.value is not None
             for array, kind in outside
             if kind == leaf.value.type
-        ]
+        ] + capture.apart
         with self.segment.gate.held():
             self.effects.bind(self.segment)
         self.overlaps = Overlaps(self)

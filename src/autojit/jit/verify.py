@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import TraceError
+from autojit.jit.draws import Drawn
 from autojit.jit.failed_calls import NotYet
 from autojit.jit.reachable import PLACES, RANDOM, Saved, Walk, world_of
 from autojit.jit.rebinding import carrying
@@ -68,7 +69,7 @@ class Comparison:
         if not self.is_comparing:
             raise NotYetCompared(self)
 
-    def of_first_run(self, args: Any, kwargs: Any, drawn: list[Any]) -> Any:
+    def of_first_run(self, args: Any, kwargs: Any, drawn: Drawn) -> Any:
         """A call that has just been captured; both modes are given what the capture has drawn for it."""
         self.calls = self.owner.counts.calls
         self.owner.counts.calls -= 1  # what only captured was no call
@@ -76,13 +77,13 @@ class Comparison:
 
         def given_draws(*args: Any, **kwargs: Any) -> Any:
             assert rebinding is not None
-            return rebinding.store(rebinding(*rebinding.values(list(drawn)), args, kwargs))
+            return rebinding.store(rebinding(*rebinding.values(drawn.copy(), args, kwargs), args, kwargs))
 
         def compiled(*args: Any, **kwargs: Any) -> Any:
-            with carrying(list(drawn)):
+            with carrying(drawn.copy()):
                 return self.owner._slow(*args, **kwargs)
 
-        has_draws = rebinding is not None and rebinding.draws
+        has_draws = rebinding is not None and drawn.plan is not None and drawn.plan.draws
         self.is_comparing = True
         try:
             return self._compared(given_draws if has_draws else self.owner.function, compiled, args, kwargs)

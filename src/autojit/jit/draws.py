@@ -1,0 +1,327 @@
+"""Hidden inputs of a step: what Python fetches before each of its runs, in the order in which the function asks.
+
+Random numbers, clocks, items of iterators, what libraries read. A ``Draw`` is one such call. Which draws a call makes
+is a ``Plan``: the draws that a capture has met, and what it has read outside besides. They are made only when that
+still holds, so nothing is fetched that eager mode would not fetch. An iterator or a generator of random numbers is
+found again by the place where the function found it: the one that is there now is asked.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from autojit.core.errors import TraceError
+from autojit.core.sizes import SymbolicSize, hint_of
+from autojit.core.source import SourceLocation, here
+from autojit.jit.guards import Guard, same
+from autojit.jit.observed_functions import is_user_class
+from autojit.jit.places import is_a
+from autojit.jit.pytree import flatten
+from autojit.jit.read_hooks import active
+from autojit.runtime.entry_spec import MISSING
+from autojit.tensor.state import guard_epoch, set_trace, state
+from autojit.tensor.tensor import Tensor
+
+GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+PLANS_LIMIT = 32  # of one function: beyond that the oldest is forgotten, and found again by tracing the function
+ALTERNATIVES_LIMIT = 4
+
+
+def is_drawn_from(value: Any) -> bool:
+    """Whether an object goes on from call to call: an iterator that cannot be observed, or a random generator."""
+    kind = type(value)
+    return is_a(value, GENERATORS) or (hasattr(kind, "__next__") and not is_user_class(kind))
+
+
+def outside_of_capture(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call that is no part of the step, whatever it reads and computes."""
+    before, active.observer = active.observer, None
+    trace = state.trace
+    set_trace(None)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        set_trace(trace)
+        active.observer = before
+
+
+def refuse_unseeded(function: Any, arguments: Sequence[Any]) -> None:
+    """A generator made in the step would be another one at every call."""
+    if function is np.random.default_rng and not arguments:
+        raise TraceError(
+            "jit: a random number generator without a seed in a captured step",
+            {"at": here()},
+            "make it outside the step: what the step draws from it is drawn anew at every call",
+        )
+
+
+class Place:
+    """Where the function found the object that a draw asks, and the object itself."""
+
+    def __init__(self, guard: Guard, owner: Any) -> None:
+        self.guard = guard
+        self.read = guard.read
+        self.owner = owner
+        self.is_asked = False  # by a draw
+
+    def now(self) -> Any:
+        """The object that is there now, if it is of the same kind."""
+        found = self.read()
+        return found if type(found) is type(self.owner) else self.owner
+
+    def is_as(self, other: Place) -> bool:
+        """Whether both are the same place, or the same object."""
+        return self.owner is other.owner or self._key == other._key
+
+    @property
+    def _key(self) -> Any:
+        held = self.guard.held_by
+        return id(self) if held is None else (id(held[0]), held[1])
+
+    def relax(self) -> None:
+        """The step holds for every object of this kind in its place."""
+        read, guard = self.read, self.guard
+        guard.read, guard.expected, guard.native = lambda: type(read()), type(self.owner), None
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """A hidden input: what a call that is made before every run of the step gives."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    source: SourceLocation
+    place: Place | None = None
+
+    def make(self) -> Any:
+        """Fetch one; what that reads is not the step's, and what it computes is no part of it."""
+        return outside_of_capture(self._now(), _plain(self.args_now()), _plain(self.kwargs))
+
+    def _now(self) -> Callable[..., Any]:
+        if self.place is None or self.function is next:
+            return self.function
+        found: Callable[..., Any] = getattr(self.place.now(), self.function.__name__)
+        return found
+
+    def args_now(self) -> tuple[Any, ...]:
+        """The arguments, with the iterator that is there now."""
+        if self.place is None or self.function is not next:
+            return self.args
+        return (self.place.now(), *self.args[1:])
+
+    def is_as(self, other: Draw) -> bool:
+        """Whether the same is fetched. Open sizes are as they are in the call that a plan is for."""
+        if self.place is None or other.place is None:
+            is_one = same(self.function, other.function)
+            mine, others = self.args, other.args
+        else:
+            is_one = self.place.is_as(other.place) and self.name == other.name
+            skipped = int(self.function is next)
+            mine, others = self.args[skipped:], other.args[skipped:]
+        return is_one and _alike((mine, *self.kwargs.items()), (others, *other.kwargs.items()))
+
+    @property
+    def name(self) -> str:
+        owner = getattr(self.function, "__self__", None)
+        name = getattr(self.function, "__name__", str(self.function))
+        return name if owner is None or is_a(owner, ModuleType) else f"{type(owner).__name__}.{name}"
+
+    @property
+    def is_free(self) -> bool:
+        """Whether fetching one too many changes nothing: of clocks."""
+        module = getattr(self.function, "__module__", None) or ""
+        return getattr(self.function, "__self__", None) is time or module in ("time", "datetime")
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether how much is drawn may depend on the sizes of arguments."""
+        return any(is_a(leaf, int) for leaf in flatten((self.args, self.kwargs))[0])
+
+
+@dataclass(frozen=True)
+class Raised:
+    """Instead of a hidden input: what fetching it has raised."""
+
+    error: BaseException
+
+
+@dataclass(eq=False)
+class Plan:
+    """The draws of the calls for which any of ``alternatives``, lists of guards, holds; ``key``: of ``Keys``."""
+
+    draws: tuple[Draw, ...] = ()
+    key: Any = None
+    common: Any = None  # the key that it gets when a second call of other numbers or sizes draws the same
+    alternatives: list[Sequence[Guard]] = field(default_factory=list)
+    _epoch: int = -1  # at which what is counted was found as it was, and by which alternative
+    _known: Sequence[Guard] = ()
+
+    def holds(self) -> bool:
+        """Whether what a capture has read besides is as it was."""
+        return any(map(self._is_as_it_was, self.alternatives))
+
+    def _is_as_it_was(self, guards: Sequence[Guard]) -> bool:
+        epoch = int(guard_epoch[0])
+        is_counted = self._known is guards and self._epoch == epoch
+        if not all(guard.holds() for guard in guards if not (is_counted and guard.by_epoch)):
+            return False
+        self._known, self._epoch = guards, epoch
+        return True
+
+
+_NOTHING = Plan()  # is drawn by calls that no plan is known for: a capture tells
+
+
+class Drawn:
+    """What has been drawn for one call, by which plan."""
+
+    def __init__(self, plan: Plan | None = None, values: Sequence[Any] = ()) -> None:
+        self.plan = plan
+        self.values = list(values)
+
+    def copy(self) -> Drawn:
+        """The same for another run of the call."""
+        return Drawn(self.plan, self.values)
+
+
+class DrawnOtherwise(BaseException):  # nothing that a function tries in vain, so no Exception
+    """A call draws what no step can be given: it runs line by line, with what has been drawn for it.
+
+    ``more``: draws beyond those of its plan; ``is_always``: what it draws depends on what it computes, so all calls do.
+    """
+
+    def __init__(self, more: Sequence[tuple[Draw, Any]], is_always: bool = False) -> None:
+        super().__init__()
+        self.more = more
+        self.is_always = is_always
+
+    def given(self, drawn: Drawn) -> list[tuple[Draw, Any]]:
+        """All that has been drawn for the call."""
+        draws = () if drawn.plan is None else drawn.plan.draws
+        return [*zip(draws, drawn.values, strict=False), *self.more]
+
+
+class Plans:
+    """The plans of one function, and the one that this thread follows."""
+
+    def __init__(self, plans: Sequence[Plan] = ()) -> None:
+        self.plans = list(plans)
+        self.is_line_by_line = False  # what is drawn depends on what is computed
+        self._mine = threading.local()
+
+    @property
+    def current(self) -> Plan:
+        """The plan of the call that this thread makes."""
+        found: Plan = self._mine.__dict__.get("plan", _NOTHING)
+        return found
+
+    def draw(self, drawn: Drawn, arguments: Any) -> list[Any]:
+        """What is drawn for a call; ``drawn``: what was drawn for it before, to which the rest is added.
+
+        Raises:
+            DrawnOtherwise: there is nothing to be had.
+        """
+        if not self.plans:
+            return drawn.values
+        plan = drawn.plan or self._for(arguments)
+        drawn.plan = self._mine.plan = plan
+        for draw in plan.draws[len(drawn.values) :]:
+            try:
+                drawn.values.append(draw.make())
+            except BaseException as error:
+                raise DrawnOtherwise([(draw, Raised(error))]) from error
+        return drawn.values
+
+    def _for(self, arguments: Any) -> Plan:
+        keys = Keys(arguments)
+        known = keys.exact, keys.of_kind, keys.of_sizes
+        return next((plan for plan in tuple(self.plans) if plan.key in known and plan.holds()), _NOTHING)
+
+    def follow(self, drawn: Drawn, more: Sequence[tuple[Draw, Any]], arguments: Any) -> None:
+        """The call goes on under a plan of these: what has been drawn for it, and ``more`` that a capture has met."""
+        draws = (*(() if drawn.plan is None else drawn.plan.draws), *(draw for draw, _ in more))
+        if not draws:
+            return
+        drawn.values += [value for _, value in more]
+        keys = Keys(arguments)
+        several = len({str(draw.source) for draw in draws}) < len(draws)
+        common = keys.of_sizes if several or any(draw.has_sizes for draw in draws) else keys.of_kind
+        found = None
+        for plan in self.plans:
+            if plan.common == common and _are_alike(plan.draws, draws):
+                found = plan
+                found.key = keys.exact if found.key == keys.exact else common  # other numbers draw the same
+                break
+        if found is None:
+            found = Plan(draws, keys.exact, common)
+            self.plans.append(found)
+            del self.plans[:-PLANS_LIMIT]
+        drawn.plan = found
+
+    def learn(self, guards: Sequence[Guard]) -> None:
+        """A capture under the current plan has come to its end; this is what it has read."""
+        plan = self.current
+        if plan.draws and not plan.holds():
+            plan.alternatives.append(guards)
+            del plan.alternatives[:-ALTERNATIVES_LIMIT]
+
+
+_FLAGS = (bool, str, type(None))
+
+
+class Keys:
+    """What may decide on the draws of a call, of its arguments and of what it assigns to."""
+
+    def __init__(self, arguments: Any) -> None:
+        leaves, tree = flatten(arguments)
+        flags = tuple([(k, leaf) for k, leaf in enumerate(leaves) if leaf is MISSING or type(leaf) in _FLAGS])
+        sizes = tuple([tuple(leaf.shape) for leaf in leaves if is_a(leaf, Tensor | np.ndarray)])
+        whole = tuple([leaf for leaf in leaves if type(leaf) is int])
+        numbers = tuple([leaf for leaf in leaves if type(leaf) is float])
+        self.of_kind = tree, flags  # structure, flags and texts
+        self.of_sizes = tree, flags, sizes, whole
+        self.exact = tree, flags, sizes, whole, numbers
+
+
+def another_draw(known: Draw, draw: Draw | None) -> TraceError:
+    """A step met another draw than the one it was given; None: none at all."""
+    now = "none" if draw is None else f"{draw.name} at {draw.source}"
+    return TraceError(
+        "jit: a step draws other hidden inputs, or in another order, than it did before",
+        {"before": f"{known.name} at {known.source}", "now": now},
+        "draw outside the step and pass the numbers as arguments",
+    )
+
+
+def _are_alike(draws: Sequence[Draw], others: Sequence[Draw]) -> bool:
+    return len(draws) == len(others) and all(map(Draw.is_as, draws, others))
+
+
+def _plain(value: Any) -> Any:
+    """Arguments with the sizes of the call at hand."""
+    if is_a(value, SymbolicSize):
+        return hint_of(value)
+    if is_a(value, tuple) and any(is_a(part, SymbolicSize | tuple) for part in value):
+        return tuple([_plain(part) for part in value])
+    if type(value) is list:
+        return [_plain(part) for part in value]
+    if type(value) is dict:
+        return {key: _plain(part) for key, part in value.items()}
+    return value
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if is_a(a, SymbolicSize) or is_a(b, SymbolicSize):
+        return True
+    if is_a(a, tuple | list) and is_a(b, tuple | list):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    return same(a, b)

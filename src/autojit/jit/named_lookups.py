@@ -1,0 +1,37 @@
+"""Callables of the standard library that look names up in what they are given: as the code they stand for.
+
+``operator.attrgetter("a.b")`` reads attributes, ``operator.methodcaller("scale", 2)`` calls a method, in C, where
+nothing is observed. In a capture the observer does both, so what they read is guarded as in code written out.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autojit.jit.observed_calls import ObservedCalls
+
+
+def written_out(observer: ObservedCalls, function: Any) -> Callable[..., Any] | None:
+    """What is called instead of such a callable; None: it is none of them."""
+    kind = type(function)
+    if kind is operator.attrgetter:
+        return functools.partial(_attributes, observer, function.__reduce__()[1])
+    if kind is operator.methodcaller:
+        made, args = function.__reduce__()
+        if made is operator.methodcaller:
+            return functools.partial(_method, observer, args[0], args[1:], {})
+        return functools.partial(_method, observer, made.args[0], args, made.keywords)
+    return None
+
+
+def _attributes(observer: ObservedCalls, paths: tuple[str, ...], obj: Any) -> Any:
+    found = tuple([functools.reduce(observer.attribute, path.split("."), obj) for path in paths])
+    return found if len(found) > 1 else found[0]
+
+
+def _method(observer: ObservedCalls, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], obj: Any) -> Any:
+    return observer.calling(observer.attribute(obj, name), *args, **kwargs)

@@ -1,0 +1,110 @@
+"""The part of an observer that knows hidden inputs: fetched in the first capture, given to the step in the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from autojit.core.errors import TraceError
+from autojit.core.source import here
+from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw
+from autojit.jit.places import is_a
+from autojit.jit.pytree import flatten
+from autojit.jit.traced_number import TracedNumber
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor
+
+
+class ObservedDraws:
+    """What one capture has drawn, and what it was given."""
+
+    def __init__(self) -> None:
+        self.given: Sequence[tuple[Draw, Any]] = ()  # draws that are arguments of the step already, and their values
+        self.drawn: list[tuple[Draw, Any]] = []  # and those that were met in this capture
+        self.places: dict[int, Place] = {}  # by id: iterators and generators, and where the function found them
+        self.draws_by_values = False  # whether something was drawn after Python had decided on a value of the step
+        self._position = 0
+
+    def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
+        draw = self._draw_of(function, args, kwargs)
+        if any(is_a(value, Tensor) and value._array is None for value in (*args, *kwargs.values())):
+            raise TraceError(
+                "jit: random numbers that depend on what the step computes",
+                {"drawn by": draw.name, "at": draw.source},
+                "draw them with autojit's own functions (aj.rand, aj.normal, aj.randint, ...)",
+            )
+        leaves, tree = flatten((args, kwargs))
+        is_by_values = any(is_a(leaf, TracedNumber) for leaf in leaves)
+        if is_by_values:
+            self.draws_by_values = True
+            args, kwargs = tree.unflatten([leaf.concrete() if is_a(leaf, TracedNumber) else leaf for leaf in leaves])
+            draw = replace(draw, args=args, kwargs=kwargs)
+        known = self._next_given()
+        if known is None:
+            return self._drawn(draw, self._fetched(draw))
+        if not known[0].is_as(draw):
+            raise another_draw(known[0], draw)
+        return self._taken(known)
+
+    def draw_unless_of_tensors(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """``draw``, of a library's function; what gives tensors is part of the step."""
+        draw = self._draw_of(function, args, kwargs)
+        known = self._next_given()
+        if known is not None and known[0].is_as(draw):
+            return self._taken(known)
+        value = self._fetched(draw)
+        leaves, _ = flatten(value)
+        if any(is_a(leaf, Tensor | TracedNumber) for leaf in leaves):
+            return value
+        if known is not None:
+            raise another_draw(known[0], draw)
+        return self._drawn(draw, value)
+
+    def _draw_of(self, function: Any, args: Any, kwargs: Any) -> Draw:
+        owner = args[0] if function is next else getattr(function, "__self__", None)
+        place = self.places.get(id(owner))
+        if place is not None:
+            place.is_asked = True
+        return Draw(function, args, kwargs, here(), place)
+
+    def _next_given(self) -> tuple[Draw, Any] | None:
+        return self.given[self._position] if self._position < len(self.given) else None
+
+    def _fetched(self, draw: Draw) -> Any:
+        try:
+            return draw.make()
+        except BaseException as error:
+            self._drawn(draw, Raised(error))
+            raise
+
+    def _taken(self, known: tuple[Draw, Any]) -> Any:
+        self._position += 1
+        self._note_decisions(known[0])
+        if type(known[1]) is Raised:
+            raise known[1].error
+        return known[1]
+
+    def _drawn(self, draw: Draw, value: Any) -> Any:
+        self._position += 1
+        self._note_decisions(draw)
+        self.drawn.append((draw, value))
+        return value
+
+    def _note_decisions(self, draw: Draw) -> None:
+        trace: Any = state.trace
+        self.draws_by_values |= not draw.is_free and trace is not None and bool(trace.splits)
+
+    def check_draws(self) -> None:
+        """After the function has run: whether a step can be given what it draws.
+
+        Raises:
+            DrawnOtherwise: it cannot.
+            TraceError: it was given what it does not draw.
+        """
+        if self.draws_by_values or any(type(value) is Raised for _, value in self.drawn):
+            raise DrawnOtherwise(self.drawn, self.draws_by_values)
+        left = [draw for draw, _ in self.given[self._position :] if not draw.is_free]
+        if left:
+            raise another_draw(left[0], None)
