@@ -15,7 +15,8 @@ import autojit as aj
 
 STATEMENTS = (
     "items.append(y.item())", "items.append(1)", "items[0] += 1", "items[-1] = y.item()", "items[1] = items[-1]",
-    "items.pop(0)", "items.sort()", "items.insert(1, 5.0)", "del items[0]", "items.remove(max(items))", "items[:1] = [y.item()]",
+    "items.pop(0)", "items.sort()", "items.insert(1, 5.0)", "del items[0]", "items.remove(max(items))",
+    "items[:1] = [y.item()]",
     "items.extend([y.item(), 3.0])", "items.reverse()", "last.append(y.item())", "last.rotate(1)",
     "log['loss'] = y.item()", "log.update(loss=y.item(), tag=tag)", "log.setdefault(tag, []).append(y.item())",
     "log.pop(tag, None)", "log.__setitem__(tag, y.item())", "log['n'] = log.get('n', 0) + 1", "log.update({tag: 1})",
@@ -27,7 +28,8 @@ STATEMENTS = (
 def _run(body: list[str], compile_with: Any) -> list[Any]:
     """What the containers hold after every call; a text where the first call is refused."""
     outside: dict[str, Any] = {
-        "items": [4.0, 2.0, 3.0, 7.0, 5.0, 6.0, 1.0, 8.0, 9.0, 0.5, 1.5, 2.5], "last": deque([1.0], maxlen=3), "log": {}, "counts": Counter(), "seen": {"a"},
+        "items": [4.0, 2.0, 3.0, 7.0, 5.0, 6.0, 1.0, 8.0, 9.0, 0.5, 1.5, 2.5],
+        "last": deque([1.0], maxlen=3), "log": {}, "counts": Counter(), "seen": {"a"},
         "rows": defaultdict(list),
     }  # fmt: skip
     exec("def step(x, tag):\n    y = x.sum()\n    " + "\n    ".join(body) + "\n    return y", outside)
