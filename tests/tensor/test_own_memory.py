@@ -13,6 +13,12 @@ import autojit.nn.functional as F
 
 IMAGE = (1, 4, 4, 4)
 COPIES: dict[str, tuple[tuple[int, ...], Callable[[aj.Tensor], Any]]] = {
+    "cat of one": ((4, 4), lambda x: aj.cat([x])),
+    "cat with nothing": ((4,), lambda x: aj.cat([x, aj.zeros(0)])),
+    "hstack of one": ((4,), lambda x: aj.hstack([x])),
+    "vstack of one": ((4, 4), lambda x: aj.vstack([x])),
+    "dstack of one": ((4, 4, 4), lambda x: aj.dstack([x])),
+    "block_diag of one": ((4, 4), lambda x: aj.block_diag(x)),
     "diag": ((4, 4), lambda x: aj.diag(x)),
     "diag above": ((4, 4), lambda x: x.diag(1)),
     "roll by 0": ((4, 4), lambda x: aj.roll(x, 0, 0)),

@@ -141,3 +141,17 @@ def test_contiguous_lies_row_by_row_and_keeps_the_history() -> None:
     assert rows.contiguous() is rows
     (rows.view(-1) ** 2).sum().backward()
     np.testing.assert_array_equal(x.grad.numpy(), 2 * x.detach().numpy())
+
+
+def test_profiles_of_printing_set_every_option() -> None:
+    x = aj.tensor([1.23456])
+    shown = []
+    try:
+        for profile in ("short", "default", "full"):
+            aj.set_printoptions(profile=profile)
+            shown.append(str(x))
+    finally:
+        aj.set_printoptions(profile="default")
+    assert shown == ["tensor([1.23])", "tensor([1.2346])", "tensor([1.2346])"]
+    with pytest.raises(RuntimeError, match="profile"):
+        aj.set_printoptions(profile="long")

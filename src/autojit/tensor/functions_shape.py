@@ -256,7 +256,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     dtype = result_type([(type_of(x).dtype, type_of(x).ndim) for x in tensors])
     if any(type_of(x).ndim == 0 for x in tensors):
         raise UsageError("zero-dimensional tensor (at position 0) cannot be concatenated")
-    return ops.concatenate([cast(x, dtype) for x in _fitting_empty(tensors, dim)], dim)  # type: ignore[no-any-return]
+    found: Tensor = ops.concatenate([cast(x, dtype) for x in _fitting_empty(tensors, dim)], dim)
+    return clone(found) if any(found is x for x in tensors) else found  # of one tensor too it is a copy
 
 
 def _fitting_empty(tensors: Sequence[Tensor], dim: int) -> Sequence[Tensor]:

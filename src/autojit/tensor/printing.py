@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from autojit.core.dtypes import bool_, default_dtype, int64
-from autojit.core.errors import DifferentiationError
+from autojit.core.errors import ArgumentError, DifferentiationError
 from autojit.tensor.recording import require_unchanged, wants_grad
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
@@ -23,6 +24,13 @@ class PrintOptions:
     sci_mode: bool | None = None
 
 
+_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": sys.maxsize, "edgeitems": 3, "linewidth": 80},
+}
+
+
 def set_printoptions(
     precision: int | None = None,
     threshold: int | None = None,
@@ -33,6 +41,12 @@ def set_printoptions(
 ) -> None:
     """Change how tensors print."""
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    if profile is not None and profile not in _PROFILES:
+        raise ArgumentError(
+            f"set_printoptions: there is no profile {profile!r}", {}, 'one of "default", "short", "full"'
+        )
+    for name, value in {} if profile is None else _PROFILES[profile].items():
+        setattr(PrintOptions, name, value)
     for name, value in given.items():
         if value is not None:
             setattr(PrintOptions, name, value)
