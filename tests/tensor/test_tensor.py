@@ -153,5 +153,5 @@ def test_profiles_of_printing_set_every_option() -> None:
     finally:
         aj.set_printoptions(profile="default")
     assert shown == ["tensor([1.23])", "tensor([1.2346])", "tensor([1.2346])"]
-    with pytest.raises(RuntimeError, match="profile"):
+    with pytest.raises(ValueError, match="profile"):
         aj.set_printoptions(profile="long")

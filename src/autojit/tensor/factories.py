@@ -159,22 +159,21 @@ def asarray(
 
 def from_numpy(ndarray: Any) -> Tensor:
     """A tensor that shares memory with a NumPy array."""
-    array = ndarray
-    if isinstance(array, Tensor) and (state.trace is not None or state.detour == "eager"):
-        return array  # a step is given its arrays as tensors
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    dtype_of_numpy(array.dtype)
-    if not array.dtype.isnative:
+    if isinstance(ndarray, Tensor) and (state.trace is not None or state.detour == "eager"):
+        return ndarray  # a step is given its arrays as tensors
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    dtype_of_numpy(ndarray.dtype)
+    if not ndarray.dtype.isnative:
         raise ArgumentError(
             "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
             "currently not supported.",
-            {"dtype": str(array.dtype)},
+            {"dtype": str(ndarray.dtype)},
             'convert it: array.astype(array.dtype.newbyteorder("=")), or copy it with aj.tensor(array)',
         )
-    if any(s < 0 for s in array.strides):
+    if any(s < 0 for s in ndarray.strides):
         raise ArgumentError("At least one stride in the given numpy array is negative; copy the array first")
-    return wrap(array)
+    return wrap(ndarray)
 
 
 def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
