@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
-from autojit.tensor.memory import TwinStorage
+from autojit.tensor.other_memory import TwinStorage
 from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:

@@ -1,8 +1,4 @@
-"""Where a tensor's elements lie: strides, storages, contiguity; letting a tensor look at other memory.
-
-``x.data = y``, ``set_`` and ``resize_`` give a tensor other memory but leave its version counter with it, so that what
-was saved for backward before notices the change that follows.
-"""
+"""Where a tensor's elements lie: strides, storages, contiguity."""
 
 from __future__ import annotations
 
@@ -13,22 +9,16 @@ import numpy as np
 
 from autojit.core.dtypes import DType, default_dtype
 from autojit.core.errors import TraceError, UsageError
-from autojit.core.layout import strided
 from autojit.core.sizes import is_symbolic, size_max
-from autojit.core.source import here
-from autojit.core.user_warnings import warn
 from autojit.tensor.composite_nodes import in_one_node
 from autojit.tensor.dispatch import value_of
 from autojit.tensor.functions_elementwise import clone
-from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.memory_orders import order_of, places_of, seen_through
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.promotion import cast_to
-from autojit.tensor.recording import shows_grad, wants_grad
-from autojit.tensor.state import carry, grad_mode, quietly, state
-from autojit.tensor.storage import Storage
+from autojit.tensor.recording import wants_grad
+from autojit.tensor.state import quietly, state
 from autojit.tensor.tensor import Tensor, alias, layout_of, storage_chain, storage_of, type_of, wrap
-from autojit.tensor.view_rules import leaf_written
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +102,7 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
         return steps if dim is None else steps[dim]
     steps = tuple(s // layout.itemsize for s in layout.strides)
     if not layout.size:  # NumPy has no steps for empty arrays
-        steps = _row_major(layout.shape)
+        steps = row_major_steps(layout.shape)
     return steps if dim is None else steps[dim]
 
 
@@ -124,8 +114,17 @@ def _open_steps(layout: NDArray[Any], shape: Sequence[int]) -> tuple[int, ...]:
             int(n)
         return tuple(s // layout.itemsize for s in layout.strides)
     axes = tuple(range(len(shape))) if order is None else order
-    steps = _row_major([shape[axis] for axis in axes])
+    steps = row_major_steps([shape[axis] for axis in axes])
     return tuple(steps[place] for place in places_of(axes))
+
+
+def row_major_steps(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a shape in row-major order."""
+    steps, step = [], 1
+    for n in reversed(shape):
+        steps.append(step)
+        step *= size_max(n, 1)
+    return tuple(reversed(steps))
 
 
 def _address(array: NDArray[Any]) -> int:
@@ -294,174 +293,6 @@ def _is_on(kind: str) -> property:
     return property(lambda self: type_of(self).device.type == kind, doc=f"Whether the tensor is on a {kind} device.")
 
 
-class TwinStorage(Storage):
-    """Memory whose version counter is another storage's."""
-
-    __slots__ = ("twin",)
-
-    def __init__(self, array: NDArray[Any], twin: Storage) -> None:
-        self.twin = twin
-        before = twin.version
-        super().__init__(array, None)
-        twin.version = before
-        self.inference = twin.inference
-
-    @property
-    def version(self) -> int:
-        return self.twin.version
-
-    @version.setter
-    def version(self, value: int) -> None:
-        self.twin.version = value
-
-
-def _look_at(self: Tensor, other: Tensor) -> None:
-    """Other memory under the tensor's own version counter."""
-    if other._array is None:
-        self._array, self._value, self._type = None, other._value, None
-        self._storage, self._view = other._storage, other._view
-        return
-    before = self._storage
-    self._array, self._value, self._type = other._array, None, other._type
-    self._view = None
-    root = storage_of(other).array
-    assert root is not None
-    made = alias(other)
-    self._view = made._view
-    self._storage = Storage(root, None) if before is None else TwinStorage(root, before)
-
-
-def get_data(self: Tensor) -> Tensor:
-    """An alias without history whose changes are not counted."""
-    made = alias(self, own_version=True)
-    if made._array is None:
-        made.__dict__["is_uncounted"] = True  # its storage is that of the tensor, whose values depend on the counter
-    if state.layers:
-        carry(self, made, with_history=False)
-    if state.trace is not None and made._array is not None:
-        state.trace.begin(made)
-    return made
-
-
-def set_data(self: Tensor, other: Tensor) -> None:
-    """Let the tensor look at other memory; shape and dtype may change, ``.grad`` and history stay."""
-    if not isinstance(other, Tensor):
-        raise TypeError(f"Variable data has to be a tensor, but got {type(other).__name__}")
-    if (self.layout is strided) is not (other.layout is strided):
-        raise UsageError(
-            "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
-            {"variable": self.layout, "tensor": other.layout},
-            "convert one of them: .to_dense() or .to_sparse()",
-        )
-    if self._requires_grad and not type_of(other).dtype.is_differentiable:
-        raise UsageError(
-            "data set to a tensor that requires gradients must be floating point or complex dtype",
-            {"tensor": self, "data": other},
-        )
-    if state.trace is not None and (self._array is not None or other._array is None):
-        if type_of(self) != type_of(other):
-            raise TraceError(
-                "data: a step cannot give a tensor memory of another shape or dtype",
-                {"tensor": self, "data": other},
-                "assign a new tensor to the place that holds it",
-            )
-        with grad_mode(False):
-            get_data(self).copy_(other)  # as in eager mode, no version counts it
-        return
-    _look_at(self, other)
-
-
-def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
-    """Look at the memory of ``source`` from now on (an empty one without ``source``); counts as an in-place change."""
-    if state.trace is not None:
-        raise TraceError(
-            "set_: a captured step cannot tell who else looks at the memory that a tensor leaves",
-            {"tensor": self},
-            "use copy_(), or assign a new tensor to the place that holds it",
-        )
-    if state.grad_enabled and self._requires_grad and self._grad_fn is None:
-        raise leaf_written(self, "set_")
-    if state.grad_enabled and shows_grad(self):
-        raise UsageError("set_ cannot be recorded: the tensor requires gradients", {"tensor": self}, "use no_grad()")
-    found = wrap(np.empty(0, type_of(self).dtype.numpy)) if source is None else source
-    if isinstance(found, UntypedStorage):
-        found = wrap(np.asarray(found._array).reshape(-1))
-    if size is not None:
-        shape = sizes_of((size,))
-        steps = _row_major(shape) if stride is None else stride
-        found = alias(found).as_strided(shape, steps, storage_offset)
-    set_data(self, alias(found))
-    self._accumulator = None  # what was recorded of the leaf before is not about the tensor it is now
-    storage_of(self).bump("set_", here())
-    return self
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    steps, step = [], 1
-    for n in reversed(shape):
-        steps.append(step)
-        step *= size_max(n, 1)
-    return tuple(reversed(steps))
-
-
-def _check_resizable(self: Tensor) -> None:
-    if shows_grad(self) and not state.inference:
-        raise UsageError("cannot resize variables that require grad", {"tensor": self}, "resize a detached copy")
-    if state.trace is not None:
-        raise TraceError(
-            "resize_: memory that grows or shrinks cannot be captured", {"tensor": self}, "make a new tensor instead"
-        )
-
-
-def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
-    """Another shape in the same memory, read in row-major order; new elements are unspecified. Another shape counts as
-    an in-place change.
-
-    Raises:
-        RuntimeError: the tensor requires gradients.
-
-    Example:
-        >>> import autojit as aj
-        >>> aj.arange(4.0).resize_(2, 1)
-        tensor([[0.],
-                [1.]])
-    """
-    _check_resizable(self)
-    shape = sizes_of(size)
-    if shape == type_of(self).shape:
-        return self
-    count = int(np.prod(shape, dtype=np.int64))
-    root = storage_of(self).array
-    assert root is not None
-    start = storage_offset(self)
-    if root.flags.c_contiguous and start + count <= root.size:
-        array = root.reshape(-1)[start : start + count].reshape(shape)
-    else:
-        array = quietly(np.zeros, shape, root.dtype)
-        kept = self._array.reshape(-1)[:count]
-        array.reshape(-1)[: kept.size] = kept
-    _look_at(self, wrap(array))
-    storage_of(self).bump("resize_", here())
-    return self
-
-
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """``resize_`` to the shape of another tensor."""
-    return resize_(self, type_of(the_template).shape)
-
-
-def resize(self: Tensor, *sizes: Any) -> Tensor:
-    """``view`` under its old name."""
-    warn("non-inplace resize is deprecated", UserWarning)
-    return self.view(*sizes)  # type: ignore[no-any-return]
-
-
-def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """``view_as`` under its old name."""
-    warn("non-inplace resize_as is deprecated", UserWarning)
-    return self.view_as(tensor)  # type: ignore[no-any-return]
-
-
 def empty_strided(
     size: Sequence[int],
     stride: Sequence[int],
@@ -490,12 +321,6 @@ METHODS: dict[str, Any] = {
     "storage": storage,
     "is_set_to": is_set_to,
     "is_pinned": is_pinned,
-    "set_": set_,
-    "resize_": resize_,
-    "resize_as_": resize_as_,
-    "resize": resize,
-    "resize_as": resize_as,
-    "data": property(get_data, set_data),
     "is_shared": is_shared,
     "share_memory_": share_memory_,
     "nbytes": property(nbytes),

@@ -32,6 +32,7 @@ from autojit.tensor import (
     legacy,
     memory,
     operators,
+    other_memory,
     random,
     removed,
 )  # fmt: skip
@@ -323,6 +324,7 @@ def attach() -> dict[str, Callable[..., Any]]:
         random,
         removed,
         memory,
+        other_memory,
         copying,
         legacy,
         layouts,

@@ -20,8 +20,8 @@ from autojit.core.user_warnings import warn
 from autojit.tensor import factories, random
 from autojit.tensor.argument_errors import raise_for_kinds
 from autojit.tensor.inplace import copy_into
-from autojit.tensor.memory import resize_
 from autojit.tensor.method_forms import in_our_names
+from autojit.tensor.other_memory import resize_
 from autojit.tensor.recording import shows_grad
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
