@@ -14,23 +14,37 @@ def test_the_collector_rests_while_a_step_is_captured() -> None:
     seen = []
 
     def step(x: aj.Tensor) -> aj.Tensor:
-        note(gc.isenabled())
+        note(gc.get_threshold()[0])
         return x + 1
 
     note = seen.append
-    assert gc.isenabled()
+    before = gc.get_threshold()
     aj.jit(step)(aj.ones(2))
-    assert seen == [False]
+    assert seen == [0]
     assert gc.isenabled()
+    assert gc.get_threshold() == before
+
+
+def test_a_step_that_asks_for_it_finds_what_eager_mode_does() -> None:
+    compiled = aj.jit(lambda x: (x, gc.isenabled())[1])
+    assert compiled(aj.ones(1)) is True
+    gc.disable()
+    try:
+        assert compiled(aj.ones(1)) is False
+        assert aj.jit(lambda x: (x, gc.isenabled())[1])(aj.ones(1)) is False
+    finally:
+        gc.enable()
+    assert compiled(aj.ones(1)) is True
 
 
 def test_an_error_and_nesting_leave_it_as_it_was() -> None:
+    before = gc.get_threshold()
     with pytest.raises(KeyError), uncollected():
         with uncollected():
-            assert not gc.isenabled()
-        assert not gc.isenabled()
+            assert gc.get_threshold()[0] == 0
+        assert gc.get_threshold()[0] == 0
         raise KeyError
-    assert gc.isenabled()
+    assert gc.get_threshold() == before
 
 
 def test_who_switched_it_off_finds_it_off() -> None:

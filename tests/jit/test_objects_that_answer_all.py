@@ -67,6 +67,24 @@ def test_what_is_no_number_and_holds_none_makes_no_tensor(kind: type[Any]) -> No
             make(kind())
 
 
+@pytest.mark.parametrize("kind", [Answers, RaisesKey, RaisesAnything])
+def test_one_that_can_be_called_is_compiled(kind: type[Any]) -> None:
+    class Doubles(kind):  # type: ignore[misc]
+        def __call__(self, x: Any) -> Any:
+            return x * self.factor
+
+    x = aj.ones(2)
+    assert aj.equal(aj.jit(Doubles())(x), 2 * x)
+    assert aj.equal(aj.func.vmap(Doubles())(x), 2 * x)
+    assert aj.equal(aj.no_grad()(Doubles())(x), 2 * x)
+    doubles = Doubles()
+    w = aj.ones(2, requires_grad=True)
+    w.register_hook(doubles)
+    for _ in range(2):
+        assert aj.equal(aj.jit(lambda x: doubles(x) + 1)(x), 2 * x + 1)
+        assert aj.equal(aj.jit(lambda x: aj.autograd.grad((w * x).sum(), w)[0])(x), 2 * x)
+
+
 class Plain:
     """Answers to no name."""
 

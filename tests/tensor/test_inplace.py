@@ -167,3 +167,14 @@ def test_a_tensor_may_be_any_operand_of_its_own_change(method: str) -> None:
         expected = getattr(aj, method[:-1])(w, *(w if places >> k & 1 else z for k in range(operands)))
         getattr(y, method)(*(y if places >> k & 1 else z for k in range(operands)))
         assert y.tolist() == expected.tolist()
+
+
+def test_a_whole_operand_takes_a_fraction_as_alpha_beside_a_float() -> None:
+    whole, real = aj.tensor([1, 2]), aj.tensor([1.0, 2.0], dtype=aj.float64)
+    expected = real + 0.1 * whole.double()
+    assert aj.allclose(aj.add(real, whole, alpha=0.1), expected, rtol=1e-15)
+    assert aj.allclose(aj.addcmul(real, whole, aj.ones(2, dtype=aj.int64), value=0.1), expected, rtol=1e-15)
+    assert aj.allclose(aj.jit(lambda x: x.clone().add_(whole, alpha=0.1))(real), expected, rtol=1e-15)
+    assert aj.allclose(real.clone().sub_(whole, alpha=0.1), real - 0.1 * whole.double(), rtol=1e-15)
+    with pytest.raises(RuntimeError, match="alpha must not be a floating point number"):
+        whole.add(whole, alpha=0.5)

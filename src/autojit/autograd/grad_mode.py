@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from autojit.core.user_warnings import warn
-from autojit.core.wrapping import wraps
+from autojit.core.wrapping import code_holder, wraps
 from autojit.tensor.state import set_inference, state
 from autojit.tensor.tensor import Tensor, storage_of
 
@@ -46,7 +46,7 @@ class _DecoratorContextManager:
                 FutureWarning,
             )
             return _decorated(self.clone, lambda *a, **k: orig_func(*a, **k))  # type: ignore[return-value]
-        if inspect.isgeneratorfunction(orig_func):
+        if inspect.isgeneratorfunction(code_holder(orig_func)):
             return _decorated_generator(self.clone, orig_func)  # type: ignore[return-value]
         return _decorated(self.clone, orig_func)  # type: ignore[return-value]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
+from autojit.core.wrapping import own
 from autojit.tensor import Tensor
 from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.node import AccumulateGrad, Node
@@ -55,7 +56,7 @@ def _watched(hook: Any, grad: Tensor) -> Any:
     before = storage.version
     replaced = hook(grad)
     if storage.version != before:
-        name = getattr(hook, "__name__", type(hook).__name__)
+        name = own(hook, "__name__", type(hook).__name__)
         raise DifferentiationError(
             f"hook '{name}' has modified its argument by an inplace operation",
             {"gradient": grad, "changed by": f"{storage.changed_by}  {storage.changed_at}"},
@@ -71,7 +72,7 @@ def _check(before: Any, after: Any, hook: Any) -> None:
     if before is None:
         raise RuntimeError("can't replace a None gradient with a non-None value")
     was, found = type_of(before), type_of(after)
-    name = getattr(hook, "__name__", type(hook).__name__)
+    name = own(hook, "__name__", type(hook).__name__)
     if found.dtype is not was.dtype:
         raise DifferentiationError(
             f"hook '{name}' has changed the type of value (was {was.dtype} got {found.dtype})",
@@ -118,7 +119,7 @@ def through_post_hooks(hooks: dict[Any, Any], results: Sequence[Any], grads: Seq
 def _checked_tuple(before: tuple[Any, ...], after: Any, hook: Any) -> tuple[Any, ...]:
     if not isinstance(after, tuple):
         raise TypeError(f"expected tuple, but hook returned '{type(after).__name__}'")
-    name = getattr(hook, "__name__", type(hook).__name__)
+    name = own(hook, "__name__", type(hook).__name__)
     if len(after) != len(before):
         raise RuntimeError(
             f"hook '{name}' has returned an incorrect number of values (got {len(after)}, but expected {len(before)})"

@@ -10,21 +10,20 @@ import gc
 
 from autojit.core.while_inside import WhileInside
 
-_was_enabled = [False]
+_thresholds = [gc.get_threshold()]
 
 
 def _rest() -> None:
-    _was_enabled[0] = gc.isenabled()
-    gc.disable()
+    _thresholds[0] = gc.get_threshold()
+    gc.set_threshold(0)  # and not ``gc.disable``: what a user's function asks is whether it is enabled
 
 
 def _collect_again() -> None:
-    if not _was_enabled[0]:
-        return
-    if gc.get_freeze_count() == 0:  # else they are the user's
+    if gc.isenabled() and gc.get_freeze_count() == 0:  # else they are the user's
         gc.freeze()
         gc.unfreeze()  # hands everything over to the oldest generation
-    gc.enable()
+    if gc.get_threshold()[0] == 0:  # else the user has set another meanwhile
+        gc.set_threshold(*_thresholds[0])
 
 
 uncollected = WhileInside(_rest, _collect_again)

@@ -28,8 +28,27 @@ def wraps(function: Callable[..., Any]) -> Callable[[F], F]:
         >>> called.__name__
         'called'
     """
-    known = [k for k in functools.WRAPPER_ASSIGNMENTS if inspect.getattr_static(function, k, _MISSING) is not _MISSING]
+    decorator: Any = functools.wraps(function, assigned=names_of(function))
+    return decorator  # type: ignore[no-any-return]
+
+
+def code_holder(function: Callable[..., Any]) -> Any:
+    """What runs when something is called: itself, or the method of its class; ``inspect`` may ask that anything."""
+    return type(function).__call__ if hasattr(type(function), "__getattr__") else function
+
+
+def own(value: Any, name: str, default: Any) -> Any:
+    """``getattr(value, name, default)``, but for what a class answers by ``__getattr__``."""
+    if hasattr(type(value), "__getattr__"):
+        return inspect.getattr_static(value, name, default)
+    return getattr(value, name, default)
+
+
+def names_of(function: Callable[..., Any]) -> list[str]:
+    """Of the attributes that a wrapper takes over, those that are there without asking ``__getattr__``."""
+    known: list[str] = [
+        k for k in functools.WRAPPER_ASSIGNMENTS if inspect.getattr_static(function, k, _MISSING) is not _MISSING
+    ]
     if hasattr(type(function), "__getattr__"):
         known = [k for k in known if k in ("__module__", "__doc__")]
-    decorator: Any = functools.wraps(function, assigned=known)
-    return decorator  # type: ignore[no-any-return]
+    return known

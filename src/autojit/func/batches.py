@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from autojit.core.wrapping import wraps
+from autojit.core.wrapping import own, wraps
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.tensor import Tensor
 from autojit.tensor.batch_layer import BatchLayer
@@ -98,7 +98,7 @@ def vmap(
 
 
 def _name(func: Function) -> str:
-    return getattr(func, "__name__", type(func).__name__)
+    return str(own(func, "__name__", type(func).__name__))
 
 
 def _axes(in_dims: Any, args: tuple[Any, ...], tree: TreeSpec) -> list[int | None]:

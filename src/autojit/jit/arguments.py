@@ -20,6 +20,7 @@ from autojit.core.device import Device
 from autojit.core.dtypes import DType, float64, int64
 from autojit.core.errors import TraceError
 from autojit.core.types import Shape, TensorType
+from autojit.core.wrapping import code_holder
 from autojit.ir.graph import Value
 from autojit.jit.guards import is_value
 from autojit.jit.open_numbers import NumberClass, number_class, number_kind
@@ -269,7 +270,8 @@ def leaf_names(function: Callable[..., Any], tree: TreeSpec) -> list[str]:
     """What messages call the leaves of a call: its parameters' names, numbered where one holds several."""
     args, kwargs = tree.children
     try:
-        names = list(inspect.signature(function).parameters)
+        held = code_holder(function)
+        names = list(inspect.signature(held).parameters)[int(held is not function) :]
     except (TypeError, ValueError):
         names = []
     names += [f"argument {k}" for k in range(len(names), len(args.children))]

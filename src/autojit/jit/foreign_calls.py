@@ -25,6 +25,7 @@ import numpy as np
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here, is_own
+from autojit.core.wrapping import own
 from autojit.jit.contents import CONTAINERS
 from autojit.jit.guards import PRIMITIVES, is_value
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
@@ -68,7 +69,7 @@ class ForeignCalls:
     @staticmethod
     def _is_log(function: Any) -> bool:
         """Whether a call writes only: no step asks a log or a warning what is in it."""
-        return str(getattr(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings")
+        return str(own(function, "__module__", "")).partition(".")[0] in ("logging", "_warnings", "warnings")
 
     def refuse_if_changed(self, obj: Any) -> None:
         """TraceError if a deferred call changes an object that is about to be read."""
@@ -159,7 +160,7 @@ _IMPURE = frozenset((
 
 def _owner(function: Any) -> Any:
     """The object whose method a function is; None of a module's or a plain one."""
-    owner = getattr(function, "__self__", None) if is_a(function, _BOUND) else None
+    owner = own(function, "__self__", None) if is_a(function, _BOUND) else None
     if owner is None and not is_a(function, (FunctionType, type, *_BOUND)):
         return function  # an object that can be called
     return None if is_a(owner, ModuleType) else owner
@@ -169,12 +170,12 @@ _BOUND = (BuiltinFunctionType, MethodType, MethodWrapperType)
 
 
 def _is_pure(function: Any) -> bool:
-    name = getattr(function, "__name__", "")
+    name = own(function, "__name__", "")
     owner = _owner(function)
     holder = function if owner is None else owner if is_a(owner, type) else type(owner)
-    module = getattr(holder, "__module__", None)
+    module = own(holder, "__module__", None)
     if not isinstance(module, str):
-        module = str(getattr(getattr(function, "__self__", None), "__name__", ""))
+        module = str(own(own(function, "__self__", None), "__name__", ""))
     root = module.partition(".")[0]
     if root == "warnings":  # what its other functions set counts for the rest of the capture
         return name not in ("warn", "warn_explicit")
@@ -183,7 +184,7 @@ def _is_pure(function: Any) -> bool:
 
 def _may_be_users(value: Any) -> bool:
     """Whether an argument is a function that may compute with tensors: the call is part of the step."""
-    plain = getattr(value, "__func__", value) if type(value) is MethodType else value
+    plain = own(value, "__func__", value) if type(value) is MethodType else value
     if type(plain) is FunctionType:
         return is_user_code(plain.__code__, plain.__globals__) or is_own(plain.__code__)
     return is_a(value, partial) or (callable(value) and (is_own_class(type(value)) or is_user_class(type(value))))
@@ -191,7 +192,7 @@ def _may_be_users(value: Any) -> bool:
 
 def _with_line(function: Any) -> Any:
     """``warnings.warn`` knows the line by its caller, which will be another."""
-    if getattr(function, "__module__", "") != "_warnings" or function.__name__ != "warn":
+    if own(function, "__module__", "") != "_warnings" or function.__name__ != "warn":
         return function
     frame = sys._getframe(1)
     while is_own(frame.f_code) and frame.f_back is not None:

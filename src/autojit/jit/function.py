@@ -24,6 +24,7 @@ from autojit.core.ports import ports
 from autojit.core.size_recorder import recording
 from autojit.core.tracebacks import trim
 from autojit.core.uncollected import uncollected
+from autojit.core.wrapping import code_holder, names_of
 from autojit.jit.arguments import (
     check_nests,
     describe_difference,
@@ -76,15 +77,16 @@ class JitFunction:
     def __init__(
         self, function: Callable[..., Any], verify: str | int | None = None, dynamic: bool | None = None
     ) -> None:
-        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        code = code_holder(function)
+        if inspect.isgeneratorfunction(code) or inspect.iscoroutinefunction(code):
             raise TraceError(
                 "jit: generators and coroutines cannot be captured as one step",
                 {"function": function},
                 "decorate the function that the generator calls, or return a list",
             )
-        functools.update_wrapper(self, function, updated=())
+        functools.update_wrapper(self, function, assigned=names_of(function), updated=())
         self.function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
+        self.name = self.__dict__.get("__name__", type(function).__name__)
         self.verify = verify
         self.roots: dict[Any, Captures] = {}
         self.open_numbers = OpenNumbers()

@@ -28,6 +28,7 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here, is_own
+from autojit.core.wrapping import own
 from autojit.jit.draws import (
     GENERATORS,
     outside_of_capture,
@@ -130,7 +131,7 @@ class ObservedCalls(ObservedDraws):
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
         if not any(is_of_step(argument) for argument in arguments):
             return None
-        is_format = getattr(function, "__name__", "") == "format" and type(getattr(function, "__self__", None)) is str
+        is_format = own(function, "__name__", "") == "format" and type(own(function, "__self__", None)) is str
         made = None
         if is_format:
             made = late(partial(str.format, function.__self__), arguments)
@@ -173,7 +174,7 @@ class ObservedCalls(ObservedDraws):
         if is_own_class(kind):
             self._escape(arguments)
         elif not is_user_class(kind):
-            if self._is_generator(getattr(function, "__self__", None)):  # compiled by Cython
+            if self._is_generator(own(function, "__self__", None)):  # compiled by Cython
                 return self._hidden(function)
             return self._of_library(function, arguments)
         return None
@@ -231,7 +232,7 @@ class ObservedCalls(ObservedDraws):
             self.observe(function)
             return None
         if not is_own(plain.__code__):
-            owner = getattr(function, "__self__", None)
+            owner = own(function, "__self__", None)
             if owner is not None and id(owner) in self.outside:
                 self.contents.escape(owner)
             return self._of_library(function, arguments)
@@ -393,7 +394,7 @@ class ObservedCalls(ObservedDraws):
         return function(*args)
 
     def _hidden(self, function: Any) -> Callable[..., Any]:
-        if getattr(function, "__name__", "") in _SETTING:
+        if own(function, "__name__", "") in _SETTING:
             raise TraceError(
                 f"jit: {function.__name__} of a random number generator in a captured step",
                 {"generator": type(function.__self__).__name__, "at": here()},

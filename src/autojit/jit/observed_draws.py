@@ -8,6 +8,7 @@ from typing import Any
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
+from autojit.core.wrapping import own
 from autojit.jit.draws import Draw, DrawnOtherwise, Place, Raised, another_draw
 from autojit.jit.places import is_a
 from autojit.jit.pytree import flatten
@@ -63,7 +64,7 @@ class ObservedDraws:
         return self._drawn(draw, value)
 
     def _draw_of(self, function: Any, args: Any, kwargs: Any) -> Draw:
-        owner = args[0] if function is next else getattr(function, "__self__", None)
+        owner = args[0] if function is next else own(function, "__self__", None)
         place = self.places.get(id(owner))
         if place is not None:
             place.is_asked = True

@@ -17,6 +17,7 @@ from typing import Any
 
 from autojit.core.locks import new_lock
 from autojit.core.source import is_own
+from autojit.core.wrapping import own
 from autojit.jit.instrumented_code import Hooks, instrumented, is_instrumented
 from autojit.jit.places import is_a
 from autojit.tensor.tensor import Tensor
@@ -188,7 +189,7 @@ class ObservedFunctions:
         """Callables that an object of a library (autojit's, or one in C) keeps."""
         wrapped = getattr(type(value), "__wrapped__", None)
         if type(value).__module__ == "functools":
-            wrapped = getattr(value, "__wrapped__", None) or getattr(value, "func", None)
+            wrapped = own(value, "__wrapped__", None) or own(value, "func", None)
         if wrapped is not None and _leads_on(wrapped):
             yield wrapped
         module = type(value).__module__

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from autojit.core.source import is_own
+from autojit.core.wrapping import own
 from autojit.jit.guards import PRIMITIVES
 from autojit.tensor.random import default_generator
 from autojit.tensor.tensor import StepGradient, Tensor
@@ -120,7 +121,7 @@ class Walk:
 
     def _function(self, path: str, function: FunctionType, depth: int) -> None:
         code = function.__code__
-        wrapped = getattr(function, "__wrapped__", None)
+        wrapped = own(function, "__wrapped__", None)
         if wrapped is not None:
             self._visit(path, wrapped, depth)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):

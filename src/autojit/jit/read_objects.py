@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from autojit.core.wrapping import own
 from autojit.jit.guards import shown
 
 if TYPE_CHECKING:
@@ -64,11 +65,11 @@ def _number(things: Sequence[Any], what: str) -> str:
 
 def _object(function: Any, root: str) -> Any:
     """What a name of the function's means now: itself, its object, a closure variable or a global."""
-    bound = getattr(function, "__self__", None)
+    bound = own(function, "__self__", None)
     if root == "self" and bound is not None:
         return bound
-    plain = getattr(function, "__func__", function)
-    code = getattr(plain, "__code__", None)
+    plain = own(function, "__func__", function)
+    code = own(plain, "__code__", None)
     if code is None:
         return function
     for name, cell in zip(code.co_freevars, plain.__closure__ or (), strict=False):

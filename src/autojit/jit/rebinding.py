@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autojit.core.errors import TraceError
+from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED, leaf_names, with_tensors
 from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
@@ -228,7 +229,7 @@ def observed(
     snapshot = Snapshot(observer)
     if isinstance(function, MethodType):
         observer.enter(function.__self__, "self")
-    observer.enter(function, getattr(function, "__name__", type(function).__name__))
+    observer.enter(function, own(function, "__name__", type(function).__name__))
     for name, value in baked.items():
         observer.enter(value, name)
     return observer, snapshot

@@ -76,7 +76,7 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor
     if _all_floats(input, tensor1, tensor2) and isinstance(value, int | float):
         return in_one_pass("addcmul", (value,), input, tensor1, tensor2, node="AddcmulBackward0")  # type: ignore[no-any-return]
     product = mul(tensor1, tensor2)
-    return add(input, scaled(product, value))
+    return add(input, scaled(product, value, input))
 
 
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:

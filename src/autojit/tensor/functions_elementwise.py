@@ -84,15 +84,16 @@ def _binary(op_name: str, name: str, doc: str, floats: bool = False) -> Binary:
     return function
 
 
-def scaled(other: Any, alpha: Any) -> Any:
-    """``alpha * other``, where torch's functions take the factor ``alpha`` of an operand."""
+def scaled(other: Any, alpha: Any, beside: Any = None) -> Any:
+    """``alpha * other``, where torch's functions take a factor, which must fit; ``beside``: another operand."""
     if type(alpha) in _LITERALS and alpha == 1:  # a number of a step is 1 for this call only
         return other
-    if isinstance(other, Tensor) and isinstance(alpha, float) and type_of(other).dtype.category < 2:
+    kind = type_of(other).dtype if isinstance(other, Tensor) else complex128
+    if kind.category < 2 and isinstance(alpha, float):
+        if isinstance(beside, Tensor) and type_of(beside).dtype.category >= 2:
+            return mul(other.to(type_of(beside).dtype), alpha)
         raise UsageError("For integral input tensors, argument alpha must not be a floating point number.")
-    if isinstance(other, Tensor) and type(alpha) is int and type_of(other).dtype.category == 1:
-        alpha = number(alpha, type_of(other).dtype)  # refused where it does not fit, as no operand is
-    return mul(other, alpha)
+    return mul(other, number(alpha, kind) if kind.category == 1 and type(alpha) is int else alpha)
 
 
 _ADD, _SUB, _MUL, _DIV = _op("add"), _op("sub"), _op("mul"), _op("div")
@@ -100,14 +101,13 @@ _ADD, _SUB, _MUL, _DIV = _op("add"), _op("sub"), _op("mul"), _op("div")
 
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input + alpha * other``, elementwise; operands broadcast and are promoted."""
-    x, y = together(input, scaled(other, alpha), "add")
-    found: Tensor = apply(_ADD, x, y)
-    return found
+    x, y = together(input, scaled(other, alpha, input), "add")
+    return apply(_ADD, x, y)  # type: ignore[no-any-return]
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """``input - alpha * other``, elementwise; bools are refused, as in torch."""
-    x, y = together(input, scaled(other, alpha), "sub")
+    x, y = together(input, scaled(other, alpha, input), "sub")
     if type_of(x).dtype is bool_ or ((x is not input or y is not other) and _is_bool(input, other)):
         raise DTypeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported.",
