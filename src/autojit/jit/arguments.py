@@ -231,11 +231,9 @@ def signature(
             twin = first.setdefault(id(leaf), k)
             if wants_grad(leaf):
                 hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
-                parts.append(
-                    (kind, True, _gradient_there(leaf._grad), _history(leaf), type(leaf), twin - k, hooks, made)
-                )
+                parts.append((kind, True, _gradient_there(leaf._grad), _history(leaf), type(leaf), twin, hooks, made))
             else:
-                parts.append((kind, False, type(leaf), twin - k, made))
+                parts.append((kind, False, type(leaf), twin, made))
         elif k in shapes:
             parts.append(("array", shapes[k], leaf.dtype))
         else:
@@ -259,9 +257,7 @@ def _plain_signature(leaf: Any, is_open: bool) -> Any:
     kind = number_kind(leaf)
     if kind is not None:
         return number_class(leaf).name if is_open else (kind.__name__, repr(leaf))
-    if isinstance(leaf, BAKED):
-        return type(leaf), leaf
-    if is_value(leaf):
+    if isinstance(leaf, BAKED) or is_value(leaf):
         return type(leaf), leaf
     return "object", id(leaf)
 

@@ -23,6 +23,7 @@ from autojit.jit.consumers import Consumers
 
 _VERSION = sys.version_info[:2]
 _NULL_FIRST = _VERSION < (3, 13)  # the stack of a call is (NULL, callable, arguments); later (callable, NULL, ...)
+_CLOSURE = "LOAD_CLOSURE" if OP.get("LOAD_CLOSURE", 256) < 256 else "LOAD_FAST"  # from 256 on only compilers know it
 UNPACKED, DROPPED, HELD = 1, 2, 4  # of a call
 _EXTRA_STACK = 6  # what the longest inserted sequence needs above the instruction's own operands
 
@@ -170,7 +171,7 @@ def _load_name(w: _Writer, i: Instruction, place: int) -> Site:
 
 
 def _cell_of(w: _Writer, i: Instruction) -> bytes:
-    return op_bytes("LOAD_CLOSURE" if "LOAD_CLOSURE" in OP and OP["LOAD_CLOSURE"] < 256 else "LOAD_FAST", i.arg)
+    return op_bytes(_CLOSURE, i.arg)
 
 
 def _free_name(w: _Writer, i: Instruction) -> str | None:
