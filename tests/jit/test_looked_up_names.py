@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import operator
 import threading
 from collections.abc import Callable, Iterator
@@ -134,9 +135,43 @@ def what_a_cache_computes_and_does(jit: Jit) -> Iterator[Any]:
     yield step(aj.ones(2), 2), list(calls)
 
 
+def sizes_as_keys(jit: Jit) -> Iterator[Any]:
+    kept: dict[Any, aj.Tensor] = {}
+
+    def mask(n: int) -> aj.Tensor:
+        if n not in kept:
+            kept[n] = aj.tril(aj.ones(n, n))
+        return kept[n]
+
+    step = jit(lambda x: x @ mask(x.shape[-1]))
+    for n in (3, 4, 3, 5, 6, 4):
+        yield step(aj.ones(2, n))
+    yield sorted(kept), {type(n) for n in kept} == {int}
+    kept[3] = aj.zeros(3, 3)
+    yield step(aj.ones(2, 3))
+    kept.clear()
+    yield step(aj.ones(2, 3)), sorted(kept)
+
+
+def numbers_as_json(jit: Jit) -> Iterator[Any]:
+    lines: list[str] = []
+
+    def step(x: aj.Tensor, k: int) -> Any:
+        loss = x.sum().item()
+        lines.append(json.dumps({"z": k, "all": [loss, {"mean": x.mean().item()}]}))
+        lines.append(json.dumps({"loss": loss}, indent=1))
+        text = json.dumps([loss])
+        return len(text)
+
+    step = jit(step)
+    for k in (1, 20, 3, 1):
+        yield step(aj.ones(2) * k, k), list(lines)
+
+
 PROGRAMS = (
     is_it_the_weight, is_it_a_key, methods_by_name, attributes_of_the_thread, properties_of_classes,
     named_defaults_changed_in_place, rules_of_custom_functions, what_a_cache_computes_and_does,
+    sizes_as_keys, numbers_as_json,
 )  # fmt: skip
 
 

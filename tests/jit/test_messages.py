@@ -364,3 +364,17 @@ def test_help_and_dir_are_about_what_the_user_sees() -> None:
     for name in dir(aj):
         assert getattr(aj, name, aj) is not aj or name == "autojit", name
     assert {"nn", "jit", "compile", "vmap", "linalg", "scan", "conv2d", "custom", "__version__"} <= set(dir(aj))
+
+
+def test_a_function_of_autojits_that_was_jitted_itself_is_named() -> None:
+    select = aj.jit(aj.index_select)
+    select(aj.ones(3), 0, aj.tensor([0]))
+    with pytest.raises(IndexError, match=r"(?s)^index_select: index 4.*calling index_select\(\)"):
+        select(aj.ones(3), 0, aj.tensor([4]))
+
+
+def test_memory_that_is_not_there_is_told_with_the_sizes_of_the_call() -> None:
+    step = aj.jit(lambda x: (x[:, None, None] * x[None, :, None] * x).sort().values)
+    step(aj.ones(3))
+    with pytest.raises(RuntimeError, match=r"(?s)out of memory.*f32\[60000, 60000, 60000\]"):
+        step(aj.ones(60000))

@@ -107,6 +107,8 @@ def here(of_history: bool = False, depth: int = 1) -> SourceLocation:
                 return _recorder(frame)
             if called is not None and _is_relay(called):
                 called = before if before is None or not _is_relay(before) else _callee(sys._getframe(depth))
+            if called is not None and called.co_name == "__call__":
+                return _outside(sys._getframe(depth))
             return SourceLocation(code, frame.f_lasti, called)
         before, called = called, code
         frame = frame.f_back
@@ -156,6 +158,8 @@ def here_inside(depth: int = 1) -> SourceLocation:
         if not passed:
             if called is not None and _is_relay(called):
                 called = before if before is None or not _is_relay(before) else _callee(sys._getframe(depth))
+            if called is not None and called.co_name == "__call__":
+                return _outside(sys._getframe(depth))
             return SourceLocation(code, frame.f_lasti, called)
         before, called = called, code
         frame = frame.f_back

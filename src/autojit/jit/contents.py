@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import TraceError
+from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
 from autojit.jit.guards import PRIMITIVES, same
 from autojit.jit.observed_functions import is_module, is_own_class, is_user_class
 from autojit.jit.places import Location, attributes_of, is_a
+from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.node import Node
 from autojit.tensor.tensor import Tensor
@@ -91,6 +93,7 @@ class Contents:
     def _key(self, table: Any, key: Any, where: str) -> Any:
         observer = self.observer
         observer.used_as_key(key)
+        key = _digits(key)
         is_there = dict.__contains__(table, key)
         try:
             value = table[key]
@@ -125,6 +128,7 @@ class Contents:
         if not self.is_one(container):
             return None
         self.observer.used_as_key(item)
+        item = _digits(item)
         if is_a(container, dict) and is_a(item, _NAMING):
             found = dict.__contains__(container, item)
             name = f"{_shown(item)} in {self.observer.name_of(container)}"
@@ -277,12 +281,12 @@ class Contents:
         self.keep(container)
         self.refilled.add(id(container))
 
-    def changing(self, container: Any, key: Any, change: Callable[[], None]) -> None:
+    def changing(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
         """Assign to an item, or delete it."""
         if not self.is_one(container):
-            change()
+            change(key)
             return
-        kind = type(container)
+        kind, key = type(container), _digits(key)
         if is_a(container, list) and is_a(key, int) and -len(container) <= key < 0:
             self.length(container)
             key = operator.index(key) + len(container)
@@ -290,12 +294,12 @@ class Contents:
         is_plain = is_own_class(kind) or kind.__setitem__ in (dict.__setitem__, OrderedDict.__setitem__)
         if is_a(container, dict) and is_plain:
             before = dict.get(container, key, MISSING)
-            change()
+            change(key)
             self.observer.note_write(Location(name, container, key), before)
         elif is_a(container, list) and is_a(key, int) and 0 <= operator.index(key) < len(container):
             held, before = _snapshot(container, frozenset()), container[key]
             is_added_to = id(container) in self._before
-            change()
+            change(key)
             if len(container) != len(held):  # deleted: all behind it have other places
                 self._before.setdefault(id(container), (container, held))
                 self.rearranged(container)
@@ -305,10 +309,10 @@ class Contents:
                 self.observer.note_write(Location(name, container, operator.index(key)), before)
         elif is_a(container, list):
             self.rearranged(container)
-            change()
+            change(key)
         else:
             self.keep(container)
-            change()
+            change(key)
 
     def by_items(self, table: Any, name: str) -> Callable[..., Any] | None:
         """A dictionary's method that changes it, item by item; None: it has no other form."""
@@ -323,10 +327,10 @@ class Contents:
         return partial(changes[name], table) if is_plain and name in changes else None
 
     def _set(self, table: Any, key: Any, value: Any) -> None:
-        self.changing(table, key, lambda: table.__setitem__(key, value))
+        self.changing(table, key, lambda k: table.__setitem__(k, value))
 
     def _delete(self, table: Any, key: Any) -> None:
-        self.changing(table, key, lambda: table.__delitem__(key))
+        self.changing(table, key, table.__delitem__)
 
     def _update(self, table: Any, *args: Any, **kwargs: Any) -> None:
         for key, value in dict(*args, **kwargs).items():
@@ -418,6 +422,13 @@ class Contents:
             container.update(before)
         elif is_a(container, np.ndarray) and container.flags.writeable:
             container[...] = before
+
+
+def _digits(key: Any) -> Any:
+    """A key as the dictionary holds it: of an open size, or of a number of the step, its digits."""
+    if type(key) is tuple:
+        return tuple(map(_digits, key))
+    return operator.index(key) if is_a(key, SymbolicSize) else key.concrete() if is_a(key, TracedNumber) else key
 
 
 def _refill(container: Any, places: list[int], items: list[Any]) -> None:

@@ -8,6 +8,7 @@ call (``consumers.py``), and a call that is not deferred is given the text of th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,13 @@ def late(function: Callable[..., Any], args: Sequence[Any]) -> Late | None:
     return Late(function, args)
 
 
+def of_digits(*args: Any, **options: Any) -> str:
+    """``json.dumps`` for the numbers of this capture: code in C takes none that are not known."""
+    leaves, tree = flatten((args, options))
+    args, options = tree.unflatten([leaf.concrete() if is_a(leaf, TracedNumber) else leaf for leaf in leaves])
+    return json.dumps(*args, **options)
+
+
 def formatted(value: Any, conversion: int, form: str) -> str:
     """What an f-string of a user's puts in the place of ``{value!conversion:form}``."""
     value = int(value) if is_symbolic(value) else value
@@ -77,8 +85,10 @@ def joined(*parts: str) -> str:
 def _now(value: Any, is_number: bool, of_types: bool) -> Any:
     if type(value) is Late:
         return value.now(of_types)
-    if type(value) is tuple:
-        return tuple(_now(part, is_number, of_types) for part in value)
+    if type(value) in (tuple, list):
+        return type(value)([_now(part, is_number, of_types) for part in value])
+    if type(value) is dict:
+        return {key: _now(part, is_number, of_types) for key, part in value.items()}
     if is_a(value, Tensor) and value._array is None and not of_types:
         if not is_number or value.numel() != 1:
             raise TraceError(

@@ -10,6 +10,7 @@ are ``foreign_calls.py``'s; all else is handed what it is given with its content
 from __future__ import annotations
 
 import builtins
+import json
 import random
 import sys
 import time
@@ -35,7 +36,7 @@ from autojit.jit.draws import (
     refuse_unseeded,
 )
 from autojit.jit.instrumented_code import DROPPED, HELD, UNPACKED
-from autojit.jit.late_values import Late, is_of_step, late
+from autojit.jit.late_values import Late, is_of_step, late, of_digits
 from autojit.jit.named_lookups import written_out
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import is_own_class, is_user_class, is_user_code
@@ -129,6 +130,8 @@ class ObservedCalls(ObservedDraws):
 
     def _made_late(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """What is called instead of a function that makes a text, or a number for one, of numbers of the step."""
+        if function is json.dumps and any(map(is_of_step, flatten(list(arguments))[0])):
+            return lambda *args, **options: late(partial(json.dumps, **options), args) or of_digits(*args, **options)
         if not any(is_of_step(argument) for argument in arguments):
             return None
         is_format = own(function, "__name__", "") == "format" and type(own(function, "__self__", None)) is str
@@ -190,6 +193,8 @@ class ObservedCalls(ObservedDraws):
     def _of_library(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:
         """A function that cannot be observed, with arguments whose contents it may read."""
         self._escape(arguments)
+        if function is json.dumps:
+            return of_digits
         return self.foreign.replacement(function, arguments, self._is_dropped)
 
     def _wrapper(self, function: Any, arguments: Sequence[Any]) -> Callable[..., Any] | None:

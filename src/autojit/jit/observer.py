@@ -395,11 +395,11 @@ class Observer(ObservedCalls):
 
     def set_item(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value``."""
-        self.contents.changing(container, key, lambda: container.__setitem__(key, value))
+        self.contents.changing(container, key, lambda k: container.__setitem__(k, value))
 
     def delete_item(self, container: Any, key: Any) -> None:
         """``del container[key]``."""
-        self.contents.changing(container, key, lambda: container.__delitem__(key))
+        self.contents.changing(container, key, lambda k: container.__delitem__(k))
 
     def set_global(self, name: str) -> None:
         """A global of the innermost observed frame is about to be assigned."""

@@ -50,9 +50,11 @@ class Diagnosis:
         self._sizes = sizes
         self._fixed = fixed
 
-    def out_of_memory(self, error: MemoryError, output: Value | None = None) -> OutOfMemoryError:
-        """The error for memory that was not there: for an output, or for what the step keeps in between."""
-        return out_of_memory(self._lowered, error, self._sizes(), output)
+    def out_of_memory(
+        self, error: MemoryError, output: Value | None = None, shape: tuple[int, ...] = ()
+    ) -> OutOfMemoryError:
+        """The error for memory that was not there: for an output of a shape, or for what the step keeps in between."""
+        return out_of_memory(self._lowered, error, self._sizes(), output, shape)
 
     def error_of(self, failed: Node) -> tuple[Exception, Node] | None:
         """What the reference says of the first node that fails where one has failed, and that node.
@@ -79,7 +81,11 @@ class Diagnosis:
 
 
 def out_of_memory(
-    lowered: LoweredStep, error: MemoryError, sizes: Mapping[str, int], output: Value | None = None
+    lowered: LoweredStep,
+    error: MemoryError,
+    sizes: Mapping[str, int],
+    output: Value | None = None,
+    shape: tuple[int, ...] = (),
 ) -> OutOfMemoryError:
     """The error that names an op and its line: the one that makes ``output``, or the largest of all results."""
     if isinstance(error, OutOfMemoryError):
@@ -87,7 +93,7 @@ def out_of_memory(
     largest: tuple[int, Node, Any] | None = None
     for node in lowered.schedule.graph.nodes:
         for value in node.outputs:
-            kind = concrete(value.type, sizes)
+            kind = value.type.with_shape(shape) if value is output else concrete(value.type, sizes)
             size_bytes = kind.size_bytes if type(kind.size_bytes) is int else 0
             is_larger = not node.op.is_view and (largest is None or size_bytes > largest[0])
             if value is output or (output is None and is_larger):

@@ -160,7 +160,7 @@ class Executable:
         except MemoryError as error:
             if self.diagnosis is None or self._lowered is None:
                 raise
-            raise self.diagnosis.out_of_memory(error, self._lowered.schedule.outputs[output]) from None
+            raise self.diagnosis.out_of_memory(error, self._lowered.schedule.outputs[output], shape) from None
 
     def _finished(self, outputs: Sequence[Array], sizes: SizeProgram) -> list[Array]:
         """The first results, in arrays that the call was given: those that it counted are cut to their size."""
