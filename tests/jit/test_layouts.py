@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
+from autojit.core.errors import TraceError
 from autojit.nn import functional as F
 
 SHAPE = (2, 3, 4)
@@ -185,3 +186,19 @@ def test_what_was_written_through_a_view_lies_as_before(layout: str) -> None:
     for k, (y, z) in enumerate(zip(eager, compiled, strict=True)):
         assert strides(z) == strides(y), (k, y.shape)
         np.testing.assert_allclose(z.numpy(), y.numpy(), rtol=1e-12)
+
+
+def test_a_gradient_has_no_part_of_results_that_nobody_differentiates() -> None:
+    def gradient(wrap: Callable[[Any], Any]) -> aj.Tensor:
+        y = tensor(numbers((3, 4), 1), "row-major").requires_grad_()
+        mean, _ = wrap(lambda y: (y.mean(0), y * 2))(y)
+        return aj.autograd.grad(mean.sum(), y)[0]  # type: ignore[no-any-return]
+
+    assert strides(gradient(aj.jit)) == strides(gradient(lambda f: f)) == [0, 1]
+
+
+def test_memory_between_the_elements_of_an_argument_is_refused() -> None:
+    x = tensor(numbers((3, 8), 1), "row-major")[:, ::2]
+    assert x.as_strided((2, 2), (1, 2)).tolist() is not None
+    with pytest.raises(TraceError, match="not what is between them in memory"):
+        aj.jit(lambda x: x.as_strided((2, 2), (1, 2)))(x)

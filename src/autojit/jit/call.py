@@ -16,7 +16,6 @@ import numpy as np
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward, zeros_of
 from autojit.compiler import compile
-from autojit.core.errors import DifferentiationError
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete, take_sizes
@@ -119,6 +118,7 @@ class CompiledCall(GraphOp):
         Of all outputs unless ``some`` are given.
         """
         kinds = [_kind_of(bar) for bar in bars]
+        some = some or tuple(self._with_history())
         key = anomaly.is_watching(), some, tuple(kinds) if any(kinds) else ()
         found = self._adjoints.get(key)
         if found is None:
@@ -126,23 +126,8 @@ class CompiledCall(GraphOp):
                 found = self._adjoints.get(key)
                 if found is None:
                     with anomaly.collected([]):
-                        found = self._adjoints[key] = self.record_adjoint(wanted, some or self._with_history(), kinds)
+                        found = self._adjoints[key] = self.record_adjoint(wanted, some, kinds)
         return found
-
-    def _adjoint_from(self, wanted: Sequence[int], bars: Sequence[Any]) -> tuple[CompiledCall, Sequence[int]]:
-        """The derivative, and the outputs whose cotangents it takes.
-
-        Usually all that have a history, whichever are asked for; only those with ``bars``, where another one has no
-        derivative, or was computed from what has been changed in place.
-        """
-        every = self._with_history()
-        some = tuple([k for k in every if bars[k] is not None])
-        try:
-            return self.adjoint_call(wanted, [bars[k] for k in every]), every
-        except (NotImplementedError, DifferentiationError):
-            if len(some) == len(every):
-                raise
-        return self.adjoint_call(wanted, [bars[k] for k in some], some), some
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         placed: list[Any] = [None] * len(primals)
@@ -150,10 +135,12 @@ class CompiledCall(GraphOp):
         if not wanted:
             return tuple(placed)
         bars = (y_bar,) if self.n_outputs == 1 else y_bar
-        results = (result,) if self.n_outputs == 1 else result
-        call, taken = self._adjoint_from(wanted, bars)
-        filled = [primals[0]._literal(0, results[k].spec) if bars[k] is None else bars[k] for k in taken]
-        found = bind(call, *primals, *filled)
+        taken = tuple([k for k in self._with_history() if bars[k] is not None])  # the others take no part, as in eager
+        if not taken:
+            return tuple(placed)
+        given = [bars[k] for k in taken]
+        call = self.adjoint_call(wanted, given, taken)
+        found = bind(call, *primals, *given)
         found = (found,) if call.n_outputs == 1 else found
         for k, bar in zip(wanted, found, strict=True):
             placed[k] = bar

@@ -13,7 +13,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import DType, float16, float32, float64
-from autojit.core.errors import DTypeError, UsageError
+from autojit.core.errors import DTypeError, TraceError, UsageError
 from autojit.core.sizes import as_extent
 from autojit.ir.op import Op, bind
 from autojit.ops.base import normalize_axis
@@ -193,9 +193,12 @@ def _restriding(base: Tensor, size: tuple[int, ...], stride: tuple[int, ...], of
     layout = layout_of(base)
     order = sorted(range(layout.ndim), key=lambda axis: (-layout.strides[axis], axis))
     if not layout.transpose(order).flags.c_contiguous:
-        raise UsageError(
-            "as_strided: the tensor's own elements do not fill its memory",
-            {"strides": [step // layout.itemsize for step in layout.strides]},
+        facts: dict[str, object] = {"strides": [step // layout.itemsize for step in layout.strides]}
+        if state.trace is None:
+            raise UsageError("as_strided: the tensor's own elements do not fill its memory", facts, "clone() it first")
+        raise TraceError(
+            "as_strided: a compiled step is given a tensor's elements, not what is between them in memory",
+            facts,
             "clone() it first",
         )
     restride = ops.AsStrided(size, stride, offset - base.storage_offset(), layout.size)
