@@ -1,4 +1,4 @@
-"""``x.data = y`` in a step changes values and counts nothing, as in eager mode; ``set_`` and other shapes are errors."""
+"""``x.data = y`` in a step changes values and counts nothing, as in eager mode; ``set_`` and new shapes are errors."""
 
 from __future__ import annotations
 

@@ -418,64 +418,6 @@ FOUND = {
     see.call(step, sample(1, 5, 4).requires_grad_())
     see.call(step, sample(1, 2, 4).requires_grad_())
 """,
-    "an error of a gradient that was made in inference mode, changed outside it (seed 306300)": """
-    w = sample(1, 4, 4).requires_grad_()
-    @jit
-    @aj.inference_mode()
-    def step():
-        w.grad = w.detach() * 2
-    see.call(step)
-    see.call(lambda: nn.utils.clip_grad_norm_([w], 0.5))
-""",
-    "an error of a gradient that was made in inference mode, cleared by the next step (seed 302309)": """
-    w = sample(1, 4, 4).requires_grad_()
-    opt = aj.optim.RAdam([w], lr=0.05)
-    @jit
-    def step(x):
-        opt.zero_grad(set_to_none=False)
-        w.grad = w.detach() * 2
-    with aj.inference_mode():
-        see.call(step, sample(1, 4, 3).T)
-    see.call(step, sample(1, 3, 4))
-""",
-    "an error of an operand of a composite that the step has changed (seed 302046)": """
-    net = filled(nn.LayerNorm(4), 44)
-    @jit
-    def step(x, y):
-        z = net(x)
-        y.copy_(z.detach())
-        (z.tanh() ** 2).mean().backward(create_graph=True)
-    x = sample(1, 3, 4)
-    see.call(step, x, x)
-""",
-    "an error of a step that transposes an argument after a change of it (seed 420205)": """
-    @jit
-    def step(y):
-        with aj.no_grad():
-            y[..., -1].add_(1.5)
-            y.transpose_(0, -1)
-        return y * 1.0, y
-    y = sample(4, 3, 4).requires_grad_()
-    r = see.call(step, y)
-    see.call(lambda: y.reshape(2, 5))
-""",
-    "an error of a gradient for a tensor that was transposed unrecorded (seed 420214)": """
-    net = filled(nn.BatchNorm1d(4), 43)
-    @jit
-    def step(x):
-        t = net(x)
-        with aj.no_grad():
-            t.transpose_(0, -1)
-        (t.tanh() ** 2).mean().backward()
-    see.call(step, sample(1, 3, 4))
-""",
-    "an error of a scan that nobody reads (seed 302115)": """
-    index, state = aj.tensor([0, -1, 1]), sample(1, 4)
-    @jit
-    def step(x):
-        aj.scan(lambda c, z: (c + z * state.gather(0, index).sum(), c.sin()), aj.zeros(x.shape[1:], dtype=x.dtype), x)
-    see.call(step, sample(1, 3, 4))
-""",
     "a view that was written to lies as before (seed 306099)": """
     @jit
     def step(x):
@@ -501,27 +443,3 @@ FOUND = {
 def test_a_program_that_differed_agrees(name: str) -> None:
     verdict = judge(load(HEAD + FOUND[name], name), "float64", passes_off=True)
     assert verdict.kind == ("eager error" if name.startswith("an error") else "agrees"), report(verdict)
-
-
-ROUNDED = """
-    net = filled(nn.Linear(4, 4, bias=False), 41)
-    opt = aj.optim.Adam(net.parameters(), lr=0.05, amsgrad=True)
-    @jit
-    def step(x):
-        t = (net(x) * 3).tanh()
-        aj.func.jvp(lambda z: (z.square() * 1.5).pow(2), (t,), (aj.ones_like(t),))[1].tanh().pow(2).mean().backward()
-        WRONG
-        opt.step()
-    see.watch(net=lambda: net)
-    see.call(step, sample(1, 3, 4))
-"""
-
-
-def test_rounding_in_the_middle_of_a_program_is_told_from_a_wrong_value() -> None:
-    """Gradients of 1e-9, left over from numbers around 1, are what Adam divides by their own size (seed 304179)."""
-    program = load(HEAD + ROUNDED.replace("WRONG", "pass"), "rounded")
-    assert judge(program, "float64").kind in ("rounding", "agrees")
-    for wrong in ("1e-6", "1e-9"):
-        change = f"net.weight.grad.mul_(1 + ({wrong} if jit is aj.jit else 0) * sample(5, 4, 4))"
-        verdict = judge(load(HEAD + ROUNDED.replace("WRONG", change), "wrong"), "float64")
-        assert verdict.is_finding, report(verdict)

@@ -287,6 +287,7 @@ class Body:
         self.layer = BodyLayer(self.trace)
         self.inputs: list[tuple[Value, Tensor | None]] = []
         self.outputs: list[tuple[Value, Tensor | None]] = []
+        self.versions: list[tuple[Storage, int]] = []  # of memory outside, when the capture ended
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -311,9 +312,14 @@ class Body:
             UsageError: it does not.
         """
         before = {key: entry.value for key, entry in self.trace.state.items()}
+        moved = [(storage, storage.version, then) for storage, then in self.versions if storage.version != then]
+        for storage, _, then in moved:
+            storage.version = then  # what the body has read is a value: later changes are the business of its op
         try:
             yield
         finally:
+            for storage, now, _ in moved:
+                storage.version = now
             self.trace.restore_new()
         for key, entry in self.trace.state.items():
             if self.trace.copied_from(entry.value) is not self.trace.copied_from(before.get(key, entry.input)):
@@ -418,6 +424,7 @@ class Body:
         """
         entries = list(self.trace.state.values())
         changed = [e for e in entries if e.is_modified]
+        self.versions = [(e.storage, e.storage.version) for e in entries]
         self.written = [_root(e) for e in changed]
         self.memory = [id(e.array) for e in changed] + [id(e.array) for e in entries if not e.is_modified]
         for entry in changed:

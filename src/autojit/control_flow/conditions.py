@@ -7,14 +7,14 @@ from typing import Any
 
 from autojit.control_flow.body import Body, forget_history, takes_grad, write_back
 from autojit.control_flow.captured_call import body_graph
+from autojit.control_flow.kept_operands import apply_body, kept_inputs
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import UsageError
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
-from autojit.ops.control_flow import Cond, as_tuple
+from autojit.ops.control_flow import Cond
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import apply
 from autojit.tensor.memory import laid_out
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.state import holders, state
@@ -100,7 +100,10 @@ def _captured(pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[...,
     operand_tensors, graphs, written = _joined(branches)
     wants = [_wants(branches, operand_tensors, k) for k in range(len(places))]
     op = Cond(*graphs)
-    results = as_tuple(apply(op, pred, *operand_tensors), op.n_outputs) if op.n_outputs else ()
+    taken, first = [takes_grad(t) for t in operand_tensors], len(branches[0].inputs)
+    kept = kept_inputs(branches[0], taken[:first])
+    kept += [first + k for k in kept_inputs(branches[1], taken[first:])]
+    results = apply_body(op, [pred, *operand_tensors], [1 + k for k in kept]) if op.n_outputs else ()
     forget_history(results[: len(places)], wants)
     start = 0
     for body in branches:

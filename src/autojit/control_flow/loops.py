@@ -10,17 +10,16 @@ from autojit.autograd import anomaly
 from autojit.control_flow.body import Body, forget_history, takes_grad, write_back
 from autojit.control_flow.captured_call import body_graph
 from autojit.control_flow.conditions import is_open, truth
+from autojit.control_flow.kept_operands import apply_body, kept_inputs
 from autojit.control_flow.nests import as_tensor, check_same_tree, check_same_type, leaf_names
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.sizes import is_symbolic
 from autojit.ir.graph import Graph, Value
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.ops.base import normalize_axis
-from autojit.ops.control_flow import as_tuple
 from autojit.ops.scan_steps import Scan
 from autojit.ops.while_sweeps import WhileLoop
 from autojit.tensor import Tensor
-from autojit.tensor.dispatch import apply
 from autojit.tensor.functions_shape import movedim, stack
 from autojit.tensor.state import state
 from autojit.tensor.tensor import type_of
@@ -122,10 +121,11 @@ class _WhileCapture:
         inputs = (Value(unread), *graph.inputs)
         outputs = graph.outputs
         op = WhileLoop((Graph(inputs, graph.nodes, outputs),), (1 + first + count,), ((),), (False,))
-        results = as_tuple(apply(op, go, *self.given, *read), op.n_outputs)
-        wants = [False, *carries_want(body, 1, self.given, (), read)]
-        forget_history(results[: 1 + first], wants)
-        body.check_changes([*wants[1:], *map(takes_grad, read)])
+        wants = carries_want(body, 1, self.given, (), read)
+        given = [*wants, *map(takes_grad, read)]
+        results = apply_body(op, [go, *self.given, *read], [1 + k for k in kept_inputs(body, given)])
+        forget_history(results[: 1 + first], [False, *wants])
+        body.check_changes(given)
         write_back(body.written, results[1 + first :])
         triples = zip(self.given, new, results[1 : 1 + first], strict=True)
         return self.tree.unflatten([body.kept_order(*triple) for triple in triples])
@@ -302,9 +302,11 @@ class _Scan:
         )  # fmt: skip
         outputs = (*graph.outputs[:first], *graph.outputs[stop:], *graph.outputs[first:stop])
         op = Scan(Graph(inputs, graph.nodes, outputs), first + changed, len(stacks), length, self.reverse)
-        found = as_tuple(apply(op, *carried, *read[:changed], *stacks, *read[changed:]), op.n_outputs)
         wants = carries_want(body, 0, carried, stacks, read)
         given = [*wants, *map(takes_grad, stacks), *map(takes_grad, read)]
+        operands, known = [*carried, *read[:changed], *stacks, *read[changed:]], [*carried, *stacks, *read]
+        place = {id(t): k for k, t in enumerate(operands)}
+        found = apply_body(op, operands, [place[id(known[k])] for k in kept_inputs(body, given)])
         body.check_changes(given)
         made_wants = [any(given[k] for k in body.depends(t)) for _, t in body.outputs[first:stop]]
         forget_history(found, [*wants, *(False for _ in body.written), *made_wants])

@@ -74,12 +74,13 @@ def new_plan(
     try:
         plan = plans[pattern]
     except KeyError:
-        plan = plans[pattern] = _dry_run(op, types, mask)
+        plan = plans[pattern] = plan_of_types(op, types, mask)
     plans[key] = plan
     return plan
 
 
-def _dry_run(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:
+def plan_of_types(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPlan | None:
+    """The plan for operands of these types, by a dry run of the rule."""
     if not op.is_differentiable:
         is_missing = type(op).vjp.is_missing  # type: ignore[attr-defined]
         return ResidualPlan((False,) * len(types), (False,) * op.n_outputs, NotImplementedNode) if is_missing else None

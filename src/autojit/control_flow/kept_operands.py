@@ -1,0 +1,110 @@
+"""Which operands of a loop or branch a change spoils: those whose memory the history of its body keeps.
+
+The op of a captured loop reads all its operands again in its derivative, as they were: they are values of the capture,
+which nobody can change. Eager mode keeps tensors instead, step by step, and raises when one of these was changed in
+place before the backward pass. So the op gets operands that no version counts, and its node watches those tensors.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from autojit.control_flow.body import Body
+from autojit.core.types import TensorType
+from autojit.ir.op import Op
+from autojit.ops.control_flow import as_tuple
+from autojit.tensor.dispatch import apply, value_of
+from autojit.tensor.node import AccumulateGrad, Edge, Node, type_of_meta
+from autojit.tensor.op_node import OpNode, WatchfulNode, watch
+from autojit.tensor.recording import edge_of
+from autojit.tensor.residual_plans import plan_of_types
+from autojit.tensor.state import state
+from autojit.tensor.tensor import Tensor, made_in_inference, type_of, wrap_value
+
+
+def apply_body(op: Op, operands: Sequence[Tensor], kept: Sequence[int]) -> tuple[Any, ...]:
+    """The results of an op that holds graphs; a change of the operands numbered ``kept`` spoils its history."""
+    if state.trace is None or state.layers or not state.grad_enabled:
+        return as_tuple(apply(op, *operands), op.n_outputs)
+    versions = [0 if t._storage is None else t._storage.version for t in operands]
+    edges = [None if made_in_inference(t) else edge_of(t) for t in operands]  # leaves hold their accumulators weakly
+    given = [_uncounted(t, edge) for t, edge in zip(operands, edges, strict=True)]
+    results = as_tuple(apply(op, *given), op.n_outputs)
+    node = next((t._grad_fn for t in results if t._requires_grad), None)
+    if isinstance(node, OpNode):
+        watch(node, [(operands[k], versions[k], -1) for k in kept])
+    return results
+
+
+def _uncounted(t: Tensor, edge: Edge | None) -> Tensor:
+    """A tensor with the present value and the history of ``t``."""
+    if made_in_inference(t):
+        return t
+    made = wrap_value(value_of(t))
+    if edge is not None:
+        node, made._output_nr = edge
+        made._requires_grad = True
+        if isinstance(node, AccumulateGrad):
+            made._accumulator = weakref.ref(node)
+        else:
+            made._grad_fn = node
+    return made
+
+
+def kept_inputs(body: Body, wants: Sequence[bool]) -> list[int]:
+    """The inputs of a closed body whose memory its history keeps, where only those in ``wants`` require gradients."""
+    places = {value: k for k, (value, _) in enumerate(body.inputs)}
+    ends = {edge_of(leaf) for (_, leaf), want in zip(body.inputs, wants, strict=True) if want and leaf is not None}
+    found: set[int] = set()
+    leading: set[Node] = set()  # nodes that eager mode makes
+    for node in sorted(_history(body), key=lambda node: node.sequence):
+        mask = sum(1 << k for k, e in enumerate(node.edges) if e is not None and (e in ends or e[0] in leading))
+        if not mask or isinstance(node, AccumulateGrad):
+            continue
+        leading.add(node)
+        if not isinstance(node, OpNode):
+            return list(range(len(body.inputs)))  # a user's function, say: nobody knows what it keeps
+        for t in _kept_by(node, mask):
+            storage = t._storage
+            value = t._value if storage is None else storage.value
+            if storage is not None and storage.array is not None:
+                entry = body.trace.state.get(id(storage.array))
+                value = None if entry is None else entry.input
+            if value in places:
+                found.add(places[value])
+    return sorted(found)
+
+
+def _kept_by(node: OpNode, mask: int) -> Iterator[Tensor]:
+    """What the node keeps of tensors where only the operands in ``mask`` require gradients."""
+    is_watchful = isinstance(node, WatchfulNode)
+    if is_watchful:
+        yield from (t for t, _, _ in node.watched)
+        if node.op.reads_operands:
+            return  # the operands of a loop inside stand for what it watches
+    plan = None
+    if mask != node.mask:
+        plan = plan_of_types(node.op, [_type_of(entry) for entry in node.primals], mask)
+    for number, t in enumerate((*node.primals, *node.results)):
+        if isinstance(t, Tensor) and (plan is None or (*plan.primals, *plan.results)[number]):
+            yield t
+
+
+def _type_of(entry: Any) -> TensorType:
+    return type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry)
+
+
+def _history(body: Body) -> set[Node]:
+    stack = [t._grad_fn for _, t in body.outputs if t is not None and t._grad_fn is not None]
+    seen = set(stack)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return seen
+
+
+__all__ = ["apply_body", "kept_inputs"]
