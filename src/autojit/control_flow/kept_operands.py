@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from autojit.control_flow.body import Body
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.ops.control_flow import as_tuple
+from autojit.tensor.composite_boundary import Entered, Left
 from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.node import AccumulateGrad, Edge, Node, type_of_meta
-from autojit.tensor.op_node import OpNode, WatchfulNode, watch
+from autojit.tensor.op_node import OpNode, Rule
 from autojit.tensor.recording import edge_of
 from autojit.tensor.residual_plans import plan_of_types
+from autojit.tensor.saved import changed_error
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, made_in_inference, type_of, wrap_value
+from autojit.transforms.adjoint import accumulate
 
 
 def apply_body(op: Op, operands: Sequence[Tensor], kept: Sequence[int]) -> tuple[Any, ...]:
@@ -34,8 +38,32 @@ def apply_body(op: Op, operands: Sequence[Tensor], kept: Sequence[int]) -> tuple
     results = as_tuple(apply(op, *given), op.n_outputs)
     node = next((t._grad_fn for t in results if t._requires_grad), None)
     if isinstance(node, OpNode):
-        watch(node, [(operands[k], versions[k], -1) for k in kept])
+        node.__class__ = _watchful(type(node).__name__)
+        node.watched = [(operands[k], versions[k]) for k in kept]  # type: ignore[attr-defined]
     return results
+
+
+class WatchfulNode(OpNode):
+    """The node of a loop or branch, which watches tensors that the nodes of eager mode would keep."""
+
+    __slots__ = ()
+    watched: Sequence[tuple[Tensor, int]]  # with its version then
+
+    def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
+        for t, version in self.watched:
+            if t._storage is not None and t._storage.version != version:
+                raise changed_error(self, t, version, -1)
+        return super().run(grads, wanted, accumulate)
+
+    def release(self) -> None:
+        super().release()
+        self.watched = ()
+
+
+@lru_cache(maxsize=64)
+def _watchful(name: str) -> type[WatchfulNode]:
+    """``WatchfulNode`` under the name that users see."""
+    return type(name, (WatchfulNode,), {"__slots__": (), "__module__": __name__, "__doc__": WatchfulNode.__doc__})
 
 
 def _uncounted(t: Tensor, edge: Edge | None) -> Tensor:
@@ -59,13 +87,17 @@ def kept_inputs(body: Body, wants: Sequence[bool]) -> list[int]:
     ends = {edge_of(leaf) for (_, leaf), want in zip(body.inputs, wants, strict=True) if want and leaf is not None}
     found: set[int] = set()
     leading: set[Node] = set()  # nodes that eager mode makes
-    for node in sorted(_history(body), key=lambda node: node.sequence):
+    history = _history(body)
+    inside = _inside_composites(history)
+    for node in sorted(history, key=lambda node: node.sequence):
         mask = sum(1 << k for k, e in enumerate(node.edges) if e is not None and (e in ends or e[0] in leading))
         if not mask or isinstance(node, AccumulateGrad):
             continue
         leading.add(node)
-        if not isinstance(node, OpNode):
+        if not isinstance(node, OpNode | Left | Entered):
             return list(range(len(body.inputs)))  # a user's function, say: nobody knows what it keeps
+        if node in inside:
+            continue
         for t in _kept_by(node, mask):
             storage = t._storage
             value = t._value if storage is None else storage.value
@@ -77,19 +109,31 @@ def kept_inputs(body: Body, wants: Sequence[bool]) -> list[int]:
     return sorted(found)
 
 
-def _kept_by(node: OpNode, mask: int) -> Iterator[Tensor]:
+def _kept_by(node: Node, mask: int) -> Iterator[Tensor]:
     """What the node keeps of tensors where only the operands in ``mask`` require gradients."""
-    is_watchful = isinstance(node, WatchfulNode)
-    if is_watchful:
-        yield from (t for t, _, _ in node.watched)
-        if node.op.reads_operands:
-            return  # the operands of a loop inside stand for what it watches
-    plan = None
-    if mask != node.mask:
-        plan = plan_of_types(node.op, [_type_of(entry) for entry in node.primals], mask)
-    for number, t in enumerate((*node.primals, *node.results)):
-        if isinstance(t, Tensor) and (plan is None or (*plan.primals, *plan.results)[number]):
-            yield t
+    if isinstance(node, Left):
+        yield from (t for t, _, _ in node.kept)
+    if isinstance(node, WatchfulNode):
+        yield from (t for t, _ in node.watched)  # its operands stand for these
+    elif isinstance(node, OpNode):
+        plan = None
+        if mask != node.mask:
+            plan = plan_of_types(node.op, [_type_of(entry) for entry in node.primals], mask)
+        for number, t in enumerate((*node.primals, *node.results)):
+            if isinstance(t, Tensor) and (plan is None or (*plan.primals, *plan.results)[number]):
+                yield t
+
+
+def _inside_composites(history: set[Node]) -> set[Node]:
+    """The nodes of composites, which keep tensors of their own: what changes spoil them is known to their ``Left``."""
+    found: set[Node] = set()
+    stack = [edge[0] for node in history if isinstance(node, Left) for edge in node.edges if edge is not None]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += [] if isinstance(node, Entered) else [edge[0] for edge in node.edges if edge is not None]
+    return found
 
 
 def _type_of(entry: Any) -> TensorType:
