@@ -149,8 +149,6 @@ class WhileLoop(HoldsGraphs):
     # -- derivatives
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
-        if not any(primals[k].spec.dtype.is_differentiable for k in range(self.n_outputs)):
-            return (None,) * len(primals)
         made = _Backward(self)
         for number in reversed(range(len(self.bodies))):
             made.add_adjoint(number)

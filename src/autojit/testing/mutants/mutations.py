@@ -21,7 +21,8 @@ IDENTITIES = ("neg", "square", "conj", "reciprocal", "sqrt", "exp", "sum", "nega
 TERMS = ("add", "sub", "mul", "div")  # calls of which one operand may be left out
 SYMMETRIC = (  # calls whose swapped operands mean the same, or are of two kinds and fail at once
     "add", "mul", "fadd", "fmul", "maximum", "minimum", "fmax", "fmin", "isinstance", "getattr", "hasattr", "zip",
-    "range", "replace", "bind", "as_operand", "eq", "ne", "_is", "same", "surely_equal", "_meet", "_plus",
+    "range", "replace", "bind", "as_operand", "eq", "ne", "_is", "same", "surely_equal", "_meet",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "_plus",
     "_different_derivative", "cast", "Graph", "full", "result_of", "sum", "permute", "reshape", "broadcast_to",
 )  # fmt: skip
 BINARY: dict[type[ast.operator], ast.operator] = {
