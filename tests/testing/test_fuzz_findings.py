@@ -418,6 +418,16 @@ FOUND = {
     see.call(step, sample(1, 5, 4).requires_grad_())
     see.call(step, sample(1, 2, 4).requires_grad_())
 """,
+    "a view is returned whose base was transposed in place after it was taken": """
+    @jit
+    def step(x):
+        t = x.T * 1
+        v, w = t.narrow(-1, 0, 2), t[:1]
+        t.t_()
+        return x, v, w, t
+    see.call(step, sample(1, 3, 4))
+    see.call(step, sample(1, 4, 3).T)
+""",
     "a view that was written to lies as before (seed 306099)": """
     @jit
     def step(x):

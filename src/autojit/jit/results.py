@@ -182,7 +182,7 @@ class Results:
                 return Place("constant", what=base, chain=view.chain, creation=made)
             if self._roots.get(id(base), 0) > 1 or id(base) in self._gradients or self._has_gaps(leaf):
                 index, known = self._result(base)
-                place = Place("result", index, chain=view.chain, aliases=known, creation=made)
+                place = Place("result", index, chain=relative_chain(leaf), aliases=known, creation=made)
                 return self._with_history(place, base, arguments)
         elif view is not None and view.base is None and view.chain:
             storage = leaf._storage
