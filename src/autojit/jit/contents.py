@@ -296,23 +296,26 @@ class Contents:
             before = dict.get(container, key, MISSING)
             change(key)
             self.observer.note_write(Location(name, container, key), before)
-        elif is_a(container, list) and is_a(key, int) and 0 <= operator.index(key) < len(container):
-            held, before = _snapshot(container, frozenset()), container[key]
-            is_added_to = id(container) in self._before
-            change(key)
-            if len(container) != len(held):  # deleted: all behind it have other places
-                self._before.setdefault(id(container), (container, held))
-                self.rearranged(container)
-            elif is_added_to:
-                self.refilled.add(id(container))
-            else:
-                self.observer.note_write(Location(name, container, operator.index(key)), before)
         elif is_a(container, list):
-            self.rearranged(container)
-            change(key)
+            self._change_list(container, key, change)
         else:
             self.keep(container)
             change(key)
+
+    def _change_list(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
+        """Assign to an item or a part of a list, or delete it: item by item where none of them moves."""
+        held, items = _snapshot(container, frozenset()), list(container)
+        is_added_to = id(container) in self._before
+        change(key)
+        if len(container) != len(items):  # all behind what was deleted have other places
+            self._before.setdefault(id(container), (container, held))
+            self.rearranged(container)
+        elif is_added_to:
+            self.refilled.add(id(container))
+        else:
+            for k in range(*key.indices(len(items))) if is_a(key, slice) else (operator.index(key),):
+                name = f"{self.observer.name_of(container)}[{_shown(k)}]"
+                self.observer.note_write(Location(name, container, k), items[k])
 
     def by_items(self, table: Any, name: str) -> Callable[..., Any] | None:
         """A dictionary's method that changes it, item by item; None: it has no other form."""
