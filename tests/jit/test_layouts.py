@@ -202,3 +202,14 @@ def test_memory_between_the_elements_of_an_argument_is_refused() -> None:
     assert x.as_strided((2, 2), (1, 2)).tolist() is not None
     with pytest.raises(TraceError, match="not what is between them in memory"):
         aj.jit(lambda x: x.as_strided((2, 2), (1, 2)))(x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("wrap", [lambda f: f, aj.jit], ids=["eager", "compiled"])
+def test_an_expanded_view_of_memory_in_any_order_is_filled(wrap: Callable[[Any], Any], layout: str) -> None:
+    def fill(x: aj.Tensor) -> aj.Tensor:
+        made = x * 2
+        made.broadcast_to((2, *made.shape)).unsqueeze(0).fill_(3.0)
+        return made
+
+    assert (wrap(fill)(tensor(numbers(SHAPE, 1), layout)) == 3).all()

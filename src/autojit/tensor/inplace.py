@@ -17,6 +17,7 @@ from autojit.core.source import here
 from autojit.core.tracebacks import trim
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import root_value, value_of
+from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.node import Node, move_retained, sequence_mark
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.promotion import cast, converted
@@ -308,10 +309,11 @@ def _read_only(x: Tensor) -> UsageError:
 def _writable(x: Tensor) -> Any:
     """The tensor's memory where NumPy made a view read-only only because elements share memory (broadcasting)."""
     array, root = x._array, storage_of(x).array
-    if root is None or not root.flags.writeable or not root.flags.forc:
+    packed = None if root is None else root.transpose(outermost_first(root))
+    if root is None or packed is None or not (root.flags.writeable and packed.flags.c_contiguous):
         raise _read_only(x)
     start = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    flat = root.reshape(-1, order="A").view(np.uint8)
+    flat = packed.reshape(-1).view(np.uint8)
     return np.ndarray(array.shape, array.dtype, flat, start, array.strides)
 
 
