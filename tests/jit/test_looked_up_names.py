@@ -168,10 +168,32 @@ def numbers_as_json(jit: Jit) -> Iterator[Any]:
         yield step(aj.ones(2) * k, k), list(lines)
 
 
+def parts_of_partials(jit: Jit) -> Iterator[Any]:
+    class Config:
+        rate = 2.0
+
+    def helper(x: Any, factor: float = 1.0, config: Any = None) -> Any:
+        return x * factor * (1.0 if config is None else config.rate)
+
+    config, table = Config(), {"a": 1.0}
+    scaled = functools.partial(helper, factor=4.0, config=config)
+    rate, item = functools.partial(getattr, config, "rate"), functools.partial(table.get, "a")
+    step = jit(lambda x: (scaled(x), list(map(scaled, [x])), x * rate() + item()))
+    yield step(aj.ones(2))
+    scaled.keywords["factor"] = 0.5
+    yield step(aj.ones(2))
+    config.rate = 3.0
+    yield step(aj.ones(2))
+    table["a"] = 7.0
+    yield step(aj.ones(2))
+    scaled.__setstate__((helper, (), {"factor": 9.0}, {}))  # type: ignore[attr-defined]
+    yield step(aj.ones(2))
+
+
 PROGRAMS = (
     is_it_the_weight, is_it_a_key, methods_by_name, attributes_of_the_thread, properties_of_classes,
     named_defaults_changed_in_place, rules_of_custom_functions, what_a_cache_computes_and_does,
-    sizes_as_keys, numbers_as_json,
+    sizes_as_keys, numbers_as_json, parts_of_partials,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -303,3 +304,20 @@ def test_schedules_in_the_step_raise_no_alarm(verify: Any) -> None:
         return found
 
     assert run(verify=verify) == run()
+
+
+def test_calls_that_raise_are_compared_with_what_was_there_before() -> None:
+    table = nn.Embedding(4, 2)
+    optimizer = aj.optim.SGD(table.parameters(), lr=0.1)
+
+    @aj.jit(verify="always")
+    def step(words: aj.Tensor) -> aj.Tensor:
+        optimizer.zero_grad()
+        loss = table(words).pow(2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    for words in ([0, 1], [2, 3], [9, 0], [1, 1]):
+        with pytest.raises(IndexError, match="9") if 9 in words else contextlib.nullcontext():
+            step(aj.tensor(words))

@@ -1,7 +1,7 @@
 """Callables of the standard library that look names up in what they are given: as the code they stand for.
 
-``operator.attrgetter("a.b")`` reads attributes, ``operator.methodcaller("scale", 2)`` calls a method, in C, where
-nothing is observed. In a capture the observer does both, so what they read is guarded as in code written out.
+``operator.attrgetter("a.b")`` reads attributes, ``operator.methodcaller("scale", 2)`` calls a method, a ``partial``
+what it holds, in C, where nothing is observed. In a capture the observer does it, as if it were written out.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ def written_out(observer: ObservedCalls, function: Any) -> Callable[..., Any] | 
         if made is operator.methodcaller:
             return functools.partial(_method, observer, args[0], args[1:], {})
         return functools.partial(_method, observer, made.args[0], args, made.keywords)
+    if kind is functools.partial:
+        observer.note_parts(function)
+        return functools.partial(observer.calling, function.func, *function.args, **function.keywords)
     return None
 
 

@@ -95,6 +95,7 @@ class ObservedCalls(ObservedDraws):
         def note(self, holder: Any, key: Any, name: str, read: Callable[[], Any], value: Any) -> None: ...
         def name_of(self, value: Any) -> str: ...
         def used_as_key(self, value: Any) -> None: ...
+        def note_parts(self, value: partial[Any]) -> None: ...
 
     def called(self, operands: tuple[Any, ...], kind: int) -> tuple[Any, ...]:
         """A call is about to be made: (callable, arguments) as it is to be made instead.
@@ -121,7 +122,6 @@ class ObservedCalls(ObservedDraws):
 
     def calling(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """``function(*args, **kwargs)``, as if the user's code called it."""
-        self._is_dropped = False
         instead = self._replacement(function, [*args, *kwargs.values()])
         return (instead or function)(*args, **kwargs)
 

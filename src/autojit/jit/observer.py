@@ -118,6 +118,7 @@ class Observer(ObservedCalls):
         """Something callable is about to run that may have been made inside: its functions report what they read."""
         plain = getattr(value, "__func__", value) if type(value) is MethodType else value
         if is_a(value, functools.partial):
+            self.note_parts(value)
             for part in (value.func, *value.args, *value.keywords.values()):
                 if callable(part) and not is_a(part, Tensor):
                     self.observe(part)
@@ -126,6 +127,14 @@ class Observer(ObservedCalls):
                 self.enter(plain)
         elif id(plain) not in self.outside and not is_a(plain, BuiltinFunctionType):
             self._functions.behind(plain, lambda part: None)
+
+    def note_parts(self, value: functools.partial[Any]) -> None:
+        """What a ``partial`` holds, which can be changed in place."""
+        if id(value) in self.outside:
+            read: Callable[[], Any] = lambda: (value.func, value.args, *value.keywords.items())
+            self.note(value, _PARTS, f"what {self.name_of(value)} holds", read, read())
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self.enter(part)
 
     def is_made_inside(self, function: FunctionType) -> bool:
         """See ``ObservedFunctions``."""
@@ -438,6 +447,7 @@ class Observer(ObservedCalls):
 
 _OF_TENSORS = frozenset(dir(Tensor))
 _CLASS = object()  # the key of what an object is
+_PARTS = object()  # and of what a partial holds
 
 
 def _is_constant(value: Any) -> bool:

@@ -116,6 +116,8 @@ class Comparison:
             saved.restore()
             if threading.active_count() == 1:
                 guard_epoch[0] = epoch  # everything is as it was, so guards need no second look that would hide a fault
+        if error is not None:  # a compiled call that raises changes nothing
+            eager = _picture(roots, None, saved)
         result, raised = _outcome(compiled, args, kwargs)
         if isinstance(raised, TraceError):
             raise raised
