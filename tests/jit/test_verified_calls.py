@@ -307,7 +307,7 @@ def test_schedules_in_the_step_raise_no_alarm(verify: Any) -> None:
 
 
 def test_calls_that_raise_are_compared_with_what_was_there_before() -> None:
-    table = nn.Embedding(4, 2)
+    table = aj.nn.Embedding(4, 2)
     optimizer = aj.optim.SGD(table.parameters(), lr=0.1)
 
     @aj.jit(verify="always")
