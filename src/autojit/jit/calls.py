@@ -77,12 +77,14 @@ class Overlap(LineByLine):
 
 
 class Onward(LineByLine):
-    """Backward goes on through an argument's own history to a leaf whose ``.grad`` the function uses afterwards."""
+    """Backward goes on through an argument's own history to a leaf whose ``.grad`` the function uses afterwards, or
+    through nodes that keep what the step changes.
+    """
 
-    def __init__(self, argument: Tensor) -> None:
+    def __init__(self, argument: Tensor, where: str) -> None:
         super().__init__(
-            f"backward goes on through the history of an argument {type_of(argument)} to parameters whose .grad the "
-            "step uses: ran line by line (compute the argument inside the step, or detach() it)"
+            f"backward goes on through the history of an argument {type_of(argument)} {where}: ran line by line "
+            "(compute the argument inside the step, or detach() it)"
         )
 
 

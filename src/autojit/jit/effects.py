@@ -21,8 +21,8 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
-from autojit.jit.calls import Onward
-from autojit.jit.results import Results, freed_node, has_history, history_of
+from autojit.jit.onward import check_onward, storages_of
+from autojit.jit.results import Results, has_history, history_of
 from autojit.jit.segment import Segment
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import StepGradients
@@ -33,7 +33,7 @@ from autojit.tensor.dispatch import value_of
 from autojit.tensor.methods import take_form
 from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.recording import edge_of
-from autojit.tensor.saved import connected, freed_error
+from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, storage_of, wrap
@@ -116,18 +116,20 @@ class Effects:
         """Before a call: gradients will go on through the histories of arguments, which must still be there.
 
         Raises:
-            Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since.
+            Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since, or through nodes
+                that keep what the step changes.
         """
-        touched = {id(self._given(leaf, leaves)) for leaf in self.trace.touched}
+        onward = []
         for write in self.writes:
             given = leaves[write.index]
             is_made = write.value is not None or write.result is not None
             if write.what == "new grad" and is_made and isinstance(given, Tensor) and given._grad_fn is not None:
-                node = freed_node(given)
-                if node is not None:
-                    raise freed_error(node)
-                if touched and any(id(getattr(node, "variable", None)) in touched for node in history_of([given])):
-                    raise Onward(given)
+                onward.append(given)
+        if onward:
+            touched = {id(self._given(leaf, leaves)) for leaf in self.trace.touched}
+            changed = {w.index for w in self.writes if w.what in ("array", "version", "form")}
+            written = [entry.storage for entry, _ in self.written] + [storage for storage, _ in self.counted()]
+            check_onward(onward, touched, {id(s) for s in (*written, *storages_of(leaves, changed))})
 
     def _given(self, leaf: Tensor, leaves: Sequence[Any]) -> Any:
         """The tensor of this call that a leaf stands for: an argument, or one outside."""
@@ -149,6 +151,7 @@ class Effects:
         """Show everything outside; ``arrays`` are the free outputs of ``self.free``, ``tensors`` the results."""
         place = iter(arrays)
         onward = []  # gradients that go on through an argument's own history, and add to those that the step leaves
+        before = {w.index: _with_its_history(leaves[w.index]) for w in self.writes if w.what == "new grad"}
         for write in self.writes:
             if write.what == "spent" and isinstance(leaves[write.index], Tensor):
                 t = leaves[write.index]
@@ -158,8 +161,9 @@ class Effects:
             given = leaves[write.index]
             made = next(place) if write.value is not None else None
             shown = None if write.result is None else tensors[write.result]
-            if write.what == "new grad" and given._grad_fn is not None:
-                onward.append((given, shown if made is None else wrap(made), write.keeps_graph))
+            start = before.get(write.index)
+            if write.what == "new grad" and start is not None:
+                onward.append((start, shown if made is None else wrap(made), write.keeps_graph))
             else:
                 _commit_write(write, given, made, shown)
         self.gradients.commit(tensors, list(place))
@@ -297,6 +301,12 @@ def _has_new_history(leaf: ArgumentLeaf, shell: Tensor) -> bool:
     """Whether in-place operations gave an argument a history that the caller can differentiate."""
     before = None if leaf.entry is None else leaf.entry._grad_fn
     return shell._requires_grad and shell._grad_fn is not before and has_history(shell)
+
+
+def _with_its_history(given: Any) -> Tensor | None:
+    """What stands for an argument that is no leaf, with the history that it has now, whatever the step makes of it."""
+    edge = edge_of(given) if isinstance(given, Tensor) and given._grad_fn is not None else None
+    return None if edge is None else connected(given, edge)
 
 
 def _commit_write(write: ArgumentWrite, given: Any, array: Any, shown: Tensor | None) -> None:
