@@ -119,6 +119,7 @@ class Op:
         vjp: Callable[..., Any]
         jvp: Callable[..., Any]
         batch: Callable[..., Any]
+        laid_out: Callable[..., Any]  # of calls: arrays that lie as the results, for operands that lie like arrays
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)

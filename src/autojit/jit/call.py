@@ -29,7 +29,7 @@ from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.dispatch import value_of
-from autojit.tensor.memory_orders import LayoutKind, kind_of, of_kind
+from autojit.tensor.memory_orders import LayoutKind, kind_of, of_kind, row_major
 from autojit.tensor.node import ZERO
 from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.recording import edge_of
@@ -90,10 +90,20 @@ class CompiledCall(GraphOp):
         if self._compiled is None:
             self._compiled = compile(layouts.graph)
         made = self._compiled.executable.run([contiguous(a) for a in arrays])
+        return self._one_or_all(layouts.show(made, arrays, self._sizes_of_arrays(arrays)))
+
+    def _sizes_of_arrays(self, arrays: Sequence[Any]) -> dict[str, int]:
         sizes: dict[str, int] = {}
-        for value, array in zip(self.graph.inputs, arrays, strict=True):
+        for value, array in zip(self.graph.inputs, arrays, strict=False):
             take_sizes(value.type, array.shape, sizes)
-        return self._one_or_all(layouts.show(made, arrays, sizes))
+        return sizes
+
+    def laid_out(self, operands: Sequence[Any]) -> Sequence[Any]:
+        arrays = [*operands, *(e.storage.array for e in self.extra)]
+        sizes, layouts = self._sizes_of_arrays(arrays), self._layouts
+        graph = self.graph if layouts is None else layouts.graph
+        made = [row_major(concrete(v.type, sizes)) for v in graph.outputs]
+        return made if layouts is None else layouts.show(made, arrays, sizes)
 
     def node_name(self, number: int) -> str | None:
         t = self._outputs[number][1]

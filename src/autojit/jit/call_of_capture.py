@@ -9,6 +9,7 @@ from autojit.ir.concrete import symbols_of, take_sizes
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.call_layouts import in_orders
+from autojit.jit.lasting_histories import keeps_nothing, make_lasting
 from autojit.jit.results import history_of
 from autojit.jit.trace import Trace
 from autojit.tensor.dispatch import apply
@@ -81,6 +82,8 @@ class CallOfCapture:
         nodes = history_of([t for _, t in outputs if t is not None])
         edges = [(v, None if t is None else edge_of(t)) for v, t in inputs]
         self.read |= {v for v, edge in edges if edge is not None and edge[0] in nodes}  # gradients of zeros too
+        starts = [edge_of(t) for _, t in outputs if t is not None]
+        self.is_lasting = keeps_nothing(starts, {edge[0] for _, edge in edges if edge is not None})
         for value in capture.inputs:
             if value in self.read:
                 trace.order_of(value)  # gradients may lie as it does: the capture holds for such arguments
@@ -92,7 +95,10 @@ class CallOfCapture:
         for stage in self.stages:
             views = [self._view(k, found, nodes) for k in stage.views]
             made = apply(stage.op, *operands, *(found[k] for k in stage.given), *views)
-            for place, t in zip(stage.places, made if isinstance(made, tuple) else (made,), strict=True):
+            made = made if isinstance(made, tuple) else (made,)
+            if self.is_lasting:
+                make_lasting(made)
+            for place, t in zip(stage.places, made, strict=True):
                 found[place] = t
         return tuple(found), nodes
 

@@ -73,8 +73,7 @@ class TraceOrders:
                 missing = [v for v in node.inputs if v not in orders]
                 stack.extend(missing)
                 if not missing:
-                    found = self._result_order(node)
-                    orders.update(dict.fromkeys(node.outputs, found))
+                    orders.update(zip(node.outputs, self._result_orders(node), strict=True))
         return orders[value]
 
     def memory_of(self, storage: Storage) -> Any:
@@ -85,12 +84,15 @@ class TraceOrders:
             self._memory[id(storage)] = storage, row_major(value.type) if found is None else found
         return self._memory[id(storage)][1]
 
-    def _result_order(self, node: Node) -> Any:
-        given, result = [self.orders[v] for v in node.inputs], node.outputs[0].type
+    def _result_orders(self, node: Node) -> Sequence[Any]:
+        given, types = [self.orders[v] for v in node.inputs], [v.type for v in node.inputs]
         try:
-            return result_order(node.op, given, [v.type for v in node.inputs], result)
+            if node.op.is_call:
+                arrays = [row_major(t) if a is None else a for a, t in zip(given, types, strict=True)]
+                return [None if a.flags.c_contiguous else a for a in node.op.laid_out(arrays)]
+            return [result_order(node.op, given, types, node.outputs[0].type)] * len(node.outputs)
         except MemoryError as error:
-            raise out_of_memory_in_step(error, node.source, node.op.name, result) from None
+            raise out_of_memory_in_step(error, node.source, node.op.name, node.outputs[0].type) from None
 
     def _order_of_input(self, value: Value) -> Any:
         given = self.given.get(value)
