@@ -141,7 +141,7 @@ def test_a_call_in_the_middle_of_a_call_of_the_same_step_runs_line_by_line() -> 
     x = aj.ones(3)
     for _ in range(3):
         step(x)
-    (native,) = step.natives
+    native = step.last_step().entry
     for _ in range(2):
         with native.step.segment.gate.held():  # where a signal handler or a finaliser may find the thread
             inner.append(step(x + 1).tolist())

@@ -20,7 +20,7 @@ from autojit.tensor.exchange import array_of_foreign
 from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
-    from autojit.jit.native import NativeStep
+    from autojit.jit.native_calls import NativeCalls
     from autojit.jit.step import Decision
 
 
@@ -102,13 +102,13 @@ class Fixed(Exception):
 
 
 @contextmanager
-def alone(lock: Any, natives: Sequence[NativeStep]) -> Iterator[None]:
+def alone(lock: Any, natives: NativeCalls) -> Iterator[None]:
     """With a function's lock; ``Reentered`` inside a native call: whoever has the lock may be waiting for it."""
     with without_waiting(lock) as is_taken:
         if is_taken:
             yield
             return
-    if any(native.step.segment.gate.is_mine() for native in natives):
+    if natives.is_inside():
         raise Reentered
     with lock:
         yield

@@ -54,6 +54,8 @@ class Captures:
 
     branch: Branch = field(default_factory=list)
     captures: int = 0
+    used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
+    native_calls: int = 0  # by the entries of its steps, when they were looked at last
 
 
 def nodes_of(branch: Branch) -> Iterator[Decision | CompiledStep]:

@@ -40,13 +40,16 @@ from autojit.jit.captures import Branch, Captures, JitStats, nodes_of, remove, t
 from autojit.jit.draws import Drawn, DrawnOtherwise
 from autojit.jit.eager_mode import eager, set_modes
 from autojit.jit.failed_calls import undone_if_failed
+from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
+from autojit.jit.native_calls import NativeCalls
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.overlaps import told_apart
+from autojit.jit.places import with_more
 from autojit.jit.pytree import flatten
 from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, observed, rebound, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
@@ -98,7 +101,8 @@ class JitFunction:
         self._installed: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
         self.comparison = None if verify is None else Comparison(self, verify)
         self._entries = self._installed if verify in (None, "first") else [self.comparison] * 4
-        self.natives: list[NativeStep] = []
+        self.natives = NativeCalls()
+        self.forgetting = Forgetting()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
         self._released: frozenset[tuple[int, Any]] = frozenset()  # places that were arguments and are state
         self._lock = new_lock()
@@ -216,26 +220,19 @@ class JitFunction:
         rebinding = self.rebinding or Rebinding(self.function, (), self._released)
         if otherwise.is_always:
             self.rebinding, rebinding.plans.is_line_by_line = rebinding, True
-            self._forget()
+            forget_all(self)
         return rebinding.line_by_line(otherwise.given(drawn), args, kwargs)
 
     def _take_over(self, found: Rebinds | Releases, drawn: Drawn, args: Any, kwargs: Any) -> None:
         """What the function assigns anew becomes arguments and results of its steps; what it does no more, state."""
         if isinstance(found, Releases):
-            self._released |= {place.identity for place in found.locations}
+            self._released = with_more(self._released, found.locations)
         before, self.rebinding = self.rebinding, rebound(self.function, self.rebinding, found, self._released)
         if self.rebinding is not before:
-            self._forget()
+            forget_all(self)
         if self.rebinding is not None:
             self.rebinding.plans.follow(drawn, found.drawn, (self.rebinding.held(), args, kwargs))
         self.counts.note(f"{found.why}: {', '.join(found.names())}")
-
-    def _forget(self) -> None:
-        """Steps of another form of the function are of no use any more."""
-        self.roots.clear()
-        self.open_numbers.clear()
-        self._installed[:] = [None] * 4
-        self._recent = [() for _ in self._installed]
 
     def _through_python(self, args: Any, kwargs: Any) -> Any:
         call = Call(args, kwargs)
@@ -319,6 +316,8 @@ class JitFunction:
             if self.roots and not call.has_opened:
                 self.counts.note(self._difference(key))
             found = self.roots[key] = Captures()
+            make_room(self, key)
+        found.used_at = self.counts.calls
         return found
 
     def _difference(self, key: Any) -> str:
@@ -388,7 +387,8 @@ class JitFunction:
         given = given_to_function(made, call.leaves)
         args, kwargs = call.tree.unflatten(given)
         rebinding = self.rebinding
-        baked = {f"argument {k}": leaf.original for k, leaf in enumerate(made) if leaf.kind in ("object", "bound")}
+        first = 0 if rebinding is None else rebinding.first_argument(call.tree)
+        baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
         observer, snapshot = observed(self.function, rebinding, baked)
         modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
@@ -431,7 +431,7 @@ class JitFunction:
         if native is None or not native.fits(leaves):
             slow = self._refused if self.rebinding is None else self.rebinding.finishing(self._slow)
             native = step.entry = NativeStep(step, leaves, epoch, slow)
-            self.natives.append(native)
+            self.natives.add(native)
             others = (other for other in self._recent[mode] if other.step is not step)
             self._recent[mode] = (native, *others)[:RECENT_LIMIT]
         else:

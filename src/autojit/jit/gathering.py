@@ -22,7 +22,7 @@ class Gathering:
 
     def __init__(self) -> None:
         self._last: list[weakref.ref[Tensor]] = []
-        self._bound: set[int] = set()  # by id: a bound capture keeps its tensors alive
+        self._bound: set[int] = set()  # by id: a bound capture keeps its tensors alive, see ``keep``
 
     def note(self, step: CompiledStep, leaves: Sequence[Any]) -> None:
         """Remember what the step has just given gradients to."""
@@ -40,3 +40,7 @@ class Gathering:
             return {k for k in found if id(leaves[k]) in self._bound}
         self._bound |= fresh
         return found
+
+    def keep(self, captured: set[int]) -> None:
+        """Captures have been forgotten: the ids of the tensors that some are still bound to."""
+        self._bound &= captured

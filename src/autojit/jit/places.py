@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType
 from typing import Any
@@ -11,6 +12,9 @@ from autojit.core.counted_dict import CountedDict
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor
+
+HOLDERS_LIMIT = 16  # objects that held a place of one name and were left alone when the function ran last
+IDENTITIES_LIMIT = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +93,24 @@ def attributes_of(obj: Any) -> dict[str, Any] | None:
     except AttributeError:
         return None
     return table if is_a(table, dict) else None
+
+
+def in_use(places: Sequence[Location], untouched: Collection[tuple[int, Any]]) -> list[Location]:
+    """The places that a function may assign to again, without those in objects that were its arguments long ago.
+
+    ``untouched``: by identity, those that it left alone when it ran last. One that it does assign to is found again.
+    """
+    holders: Counter[str] = Counter()
+    kept: list[Location] = []
+    for place in reversed(places):
+        is_untouched = place.identity in untouched
+        holders[place.name] += is_untouched
+        if not is_untouched or holders[place.name] <= HOLDERS_LIMIT:
+            kept.append(place)
+    return kept[::-1]
+
+
+def with_more(known: frozenset[tuple[int, Any]], places: Sequence[Location]) -> frozenset[tuple[int, Any]]:
+    """Identities of places that were found before, and of these; at some number of them the old ones go."""
+    new = frozenset(place.identity for place in places)
+    return known | new if len(known) < IDENTITIES_LIMIT else new

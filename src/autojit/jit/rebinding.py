@@ -27,7 +27,7 @@ from autojit.jit.guards import same
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
 from autojit.jit.open_numbers import number_kind
-from autojit.jit.places import Location
+from autojit.jit.places import Location, in_use
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
@@ -268,6 +268,7 @@ class Rebinding:
         self.plans = Plans()
         self.identities = frozenset(location.identity for location in locations)
         self.released = released  # places that were state for a while; they stay from now on
+        self.untouched: frozenset[tuple[int, Any]] = frozenset()  # places left alone when it was captured last
         self.idle: list[Location] = []  # places to which the function did not assign when it was captured last
         self.installed: NativeStep | None = None  # whose guards have just been verified
 
@@ -279,6 +280,12 @@ class Rebinding:
         pairs = zip(self.plans.current.draws, drawn.children, strict=True)
         names += [f"what is drawn at {draw.source}" for draw, value in pairs for _ in range(value.count)]
         return [*names, *leaf_names(self.function, TreeSpec(tuple, (args, kwargs)))]
+
+    @staticmethod
+    def first_argument(tree: TreeSpec) -> int:
+        """How many of those leaves come before the user's arguments."""
+        values, drawn, _, _ = tree.children[0].children
+        return values.count + drawn.count
 
     def values(self, drawn: Drawn, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """What the places hold now and what is drawn for a call, as arguments of the step.
@@ -311,6 +318,8 @@ class Rebinding:
                 location.write(value)
             result = self.function(*args, **kwargs)
             held = [location.read() for location in self.locations]
+            left = zip(self.locations, given, held, strict=True)
+            self.untouched = frozenset(location.identity for location, old, new in left if new is old)
             self.idle = [
                 location
                 for location, old, new in zip(self.locations, given, held, strict=True)
@@ -321,8 +330,8 @@ class Rebinding:
                 location.write(value)
                 _note_flag(location)
         observer.contents.settle()
-        left = tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
-        return result, left, tuple(observer.deferred)
+        results = tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
+        return result, results, tuple(observer.deferred)
 
     def store(self, found: tuple[Any, Sequence[Any], Sequence[Deferred]]) -> Any:
         """Put the values a step gave into their places and make its calls; its result."""
@@ -402,7 +411,9 @@ def rebound(
         )
     if known is not None and found.drawn and not identities:
         return known
-    return Rebinding(function, (*places, *found.locations), released)
+    return Rebinding(
+        function, (*(() if known is None else in_use(places, known.untouched)), *found.locations), released
+    )
 
 
 class _Carried(threading.local):

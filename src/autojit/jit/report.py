@@ -38,8 +38,9 @@ def statistics(function: JitFunction) -> dict[str, Any]:
     counts = function.counts
     return {
         "captures": counts.captures,
+        "forgotten": function.forgetting.captures,
         "python_calls": counts.calls,
-        "native_calls": sum(native.entry.calls() for native in function.natives),
+        "native_calls": function.natives.total(),
         "specialised_sizes": function.open_sizes.specialised,
         "splits": sum(isinstance(node, Decision) for node in nodes),
         "fallbacks": counts.fallbacks,
@@ -79,6 +80,9 @@ def explain_function(function: JitFunction, verbose: bool = False) -> Page:
     if not verbose:
         lines += _counted(len(steps) - MOST_STEPS, "more step(s)", "  ")
         lines += _part("reads", read_objects(function, steps), MOST_OBJECTS, "object(s)")
+    if function.forgetting.captures:
+        kept = f"at most {function.forgetting.limit} kinds of arguments are kept"
+        lines.append(f"forgotten    {function.forgetting.captures} capture(s), the least recently used: {kept}")
     unguarded = list(dict.fromkeys(text for step in steps for text in step.capture.unguarded))
     lines += _part("read, not guarded", unguarded, len(unguarded) if verbose else MOST_UNGUARDED, "place(s)")
     reasons = [f"{reason}{function.counts.told_at(reason)}" for reason in function.counts.reasons]
@@ -109,7 +113,7 @@ def _one_line(text: str) -> str:
 def _summarize_step(function: JitFunction, step: CompiledStep) -> list[str]:
     """Inputs; calls with the reason why they are not native; what runs and what is updated; what Python decides."""
     compiled = step.compiled
-    native = sum(one.entry.calls() for one in function.natives if one.step is step)
+    native = function.natives.of(step)
     reason = why_not_native(step) if step.entry is None else None
     calls = f"{native} native, {step.calls} by Python" + (f" ({reason})" if reason else "")
     fallbacks = f", called back: {', '.join(compiled.lowered.fallbacks)}" if compiled.lowered.fallbacks else ""

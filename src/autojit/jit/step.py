@@ -179,6 +179,7 @@ class CompiledStep:
         self.effects = capture.effects
         self._check_state()
         self.calls = 0
+        self.earlier_calls = 0  # by native entries that are gone
         self.entry: Any = None
         self.is_differentiable = capture.is_differentiable
         self.call = capture.as_op() if capture.is_differentiable else None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
@@ -17,6 +18,7 @@ from autojit.tensor.storage import Storage
 
 if TYPE_CHECKING:
     from autojit.jit.native import NativeStep
+    from autojit.runtime.entry import Entry
     from autojit.tensor.tensor import Tensor
 
 
@@ -48,24 +50,28 @@ class TraceVersions:
         return [(t, t.version - version) for t, version in known if isinstance(t, Storage) and t.version != version]
 
 
-class _Calls:
-    """Changes by native calls of one step, so many in each; after the step is gone, those that were last seen."""
+class _Calls(NamedTuple):
+    """Changes by native calls of one step, so many in each, also when the step is gone."""
 
-    __slots__ = ("changes", "last", "step")
+    entry: weakref.ref[Entry]
+    calls: Callable[[], int]
+    changes: int
 
-    def __init__(self, step: NativeStep, changes: int) -> None:
-        self.step = weakref.ref(step)
-        self.changes = changes
-        self.last = 0
-
-    def count(self) -> int:
-        step = self.step()
-        if step is not None:
-            self.last = step.entry.calls() * self.changes
-        return self.last
+    def total(self) -> int:
+        return self.calls() * self.changes
 
 
-_writers: weakref.WeakKeyDictionary[Storage, list[_Calls]] = weakref.WeakKeyDictionary()
+class _Before(NamedTuple):
+    """Changes by native calls of steps that are gone."""
+
+    changes: int
+
+    def total(self) -> int:
+        return self.changes
+
+
+_writers: weakref.WeakKeyDictionary[Storage, list[_Calls | _Before]] = weakref.WeakKeyDictionary()
+"""Lists are replaced, never changed: other threads may be asking."""
 _own: Any = Storage.__dict__["version"]
 
 
@@ -78,11 +84,11 @@ class WrittenStorage(Storage):
     def version(self) -> int:
         """Changes by Python plus those by native steps."""
         own: int = _own.__get__(self)
-        return own + sum(calls.count() for calls in _writers.get(self, ()))
+        return own + sum(calls.total() for calls in _writers.get(self, ()))
 
     @version.setter
     def version(self, value: int) -> None:
-        _own.__set__(self, value - sum(calls.count() for calls in _writers.get(self, ())))
+        _own.__set__(self, value - sum(calls.total() for calls in _writers.get(self, ())))
 
 
 def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
@@ -91,4 +97,11 @@ def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
         storage = storage.twin  # which has the counter
     if type(storage) is Storage:
         storage.__class__ = WrittenStorage
-    _writers.setdefault(storage, []).append(_Calls(step, changes))
+    before, present = 0, []
+    for calls in _writers.get(storage, ()):
+        if isinstance(calls, _Before) or calls.entry() is None:
+            before += calls.total()
+        else:
+            present.append(calls)
+    added = _Calls(weakref.ref(step.entry), step.entry.calls, changes)
+    _writers[storage] = [_Before(before), *present, added]

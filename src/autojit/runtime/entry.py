@@ -10,6 +10,7 @@ Everything whose address stands in a table is held by the entry, and the entry b
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -93,8 +94,9 @@ class Entry(Protocol):
     def last_failure(self) -> tuple[str, int]:
         """Of some last refused call: a word of `entry_words.REASONS` and the index of argument, guard or ring."""
 
-    def calls(self) -> int:
-        """Calls that ran the step."""
+    @property
+    def calls(self) -> Callable[[], int]:
+        """How many calls ran the step; it can be asked when the entry is gone, and does not keep it."""
 
 
 def make_entry(spec: EntrySpec) -> Entry:
@@ -131,6 +133,7 @@ class NativeEntry:
         self._quiet_head[HEAD.index("fallback")] = 0
         self._retry_head = self._quiet_head.copy()
         self._retry_head[HEAD.index("busy")] = self._keep_table(np.zeros(GATE_WORDS, np.int64))
+        self.calls = functools.partial(_calls_of, (self._head, self._quiet_head, self._retry_head))
         self._quiet = _new_builtin((new_capsule(data_address(self._quiet_head)), self))
         self._retry = _new_builtin((new_capsule(data_address(self._retry_head)), self))
         self.call = _new_builtin((new_capsule(data_address(self._head)), self))
@@ -173,11 +176,6 @@ class NativeEntry:
         if rows is None:
             return reason, index
         return "guard", next(guard for guard, row in rows.items() if row == index)
-
-    def calls(self) -> int:
-        """See `Entry.calls`."""
-        heads = (self._head, self._quiet_head, self._retry_head)
-        return sum(int(head[HEAD.index("calls")]) for head in heads)
 
     def attempt(self, *args: Any, **kwargs: Any) -> Any:
         """See `Entry.attempt`."""
@@ -462,6 +460,11 @@ def _method() -> tuple[_MethodDef, LoadedObject]:
 
 
 _immortal: list[object] = []
+
+
+def _calls_of(heads: Sequence[Words]) -> int:
+    """The calls that the builtins with these heads have made."""
+    return sum(int(head[HEAD.index("calls")]) for head in heads)
 
 
 def _new_builtin(owner: tuple[object, ...]) -> Callable[..., Any]:

@@ -46,7 +46,8 @@ class PythonEntry:
         self._expected = [guard.expected for guard in spec.guards]
         self._failure = ("none", 0)
         self._accepted: tuple[int, ...] = ()
-        self._calls = 0
+        self._counted = counted = [0]
+        self.calls = lambda: counted[0]  # see `entry.Entry.calls`
         self._table = (ctypes.c_void_p * _table_entries(spec)).from_address(spec.table_address)
         kind = ctypes.CFUNCTYPE if spec.releases_gil else ctypes.PYFUNCTYPE
         self._step = kind(None, ctypes.c_void_p)(spec.step_address)
@@ -83,10 +84,6 @@ class PythonEntry:
     def last_failure(self) -> tuple[str, int]:
         """See `entry.Entry.last_failure`."""
         return self._failure
-
-    def calls(self) -> int:
-        """See `entry.Entry.calls`."""
-        return self._calls
 
     def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Refusal | None:
         failure = self._broken_arity(args, kwargs) or self._broken_argument((*args, *kwargs.values()))
@@ -159,7 +156,7 @@ class PythonEntry:
             self._table[ring.table_index] = getattr(tensor, ring.array_slot).__array_interface__["data"][0]
         self._step(self._spec.table_address)
         self._raise_errors()
-        self._calls += 1
+        self._counted[0] += 1
         items = [item.value if isinstance(item, Constant) else outputs[item.ring] for item in self._spec.results]
         return tuple(items) if self._spec.returns_tuple else items[0]
 
