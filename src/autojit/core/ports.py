@@ -111,10 +111,6 @@ class Trace(Protocol):
         """The value of memory that lies as an array (None: in row-major order) and gets the numbers of ``value``."""
         ...
 
-    def count_not(self, storage: Any) -> None:
-        """The change of a traced storage that was counted last is one that nobody counts (``.data``)."""
-        ...
-
     def assigns(self, options: Any, name: str) -> bool:
         """An option of an optimiser is about to be assigned; False where that could not be done at every call."""
         ...

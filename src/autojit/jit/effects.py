@@ -73,7 +73,7 @@ class Effects:
         set_trace(trace)
         try:
             leaves = enumerate(arguments)
-            self.writes = [w for k, leaf in leaves for w in _argument_writes(k, leaf, results, trace.uncounted)]
+            self.writes = [w for k, leaf in leaves for w in _argument_writes(k, leaf, results)]
             for entry in trace.state.values():
                 if entry.is_modified:
                     _note_history(trace, entry)
@@ -192,8 +192,8 @@ class Effects:
                 storage.version += write.bumps - 1
 
 
-def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results, uncounted: Mapping[int, int]) -> list[ArgumentWrite]:
-    found = _written_memory(k, leaf, uncounted) + _other_writes(k, leaf, results)
+def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[ArgumentWrite]:
+    found = _written_memory(k, leaf) + _other_writes(k, leaf, results)
     shell = leaf.shell
     if shell is None or shell._view is None or shell._view.base is not None or not shell._view.chain:
         return found
@@ -207,13 +207,12 @@ def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results, uncounted: Ma
     return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain, is_recorded=is_recorded)]
 
 
-def _written_memory(k: int, leaf: ArgumentLeaf, uncounted: Mapping[int, int]) -> list[ArgumentWrite]:
+def _written_memory(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     shell = leaf.shell
     storage = None if shell is None else shell._storage
     if shell is None or storage is None:
         return []
-    left_out = uncounted.get(id(storage), 0)
-    bumps = max(0, storage.version - left_out)
+    bumps = storage.version
     if storage.value is leaf.value:
         return [ArgumentWrite(k, "version", None, bumps=bumps)] if bumps and shell._view is None else []
     history = shell if _has_new_history(leaf, shell) else None
@@ -222,7 +221,7 @@ def _written_memory(k: int, leaf: ArgumentLeaf, uncounted: Mapping[int, int]) ->
     if history is None and shell._requires_grad and node is not None and node is not before:
         ends = [(n, 0) for n in history_of([shell]) if isinstance(n, AccumulateGrad) and n.variable._array is not None]
         spent.append(ArgumentWrite(k, "spent", None, spent=SpentNode(node, ends)))
-    if not left_out:
+    if storage.changes <= bumps:  # else some are not counted
         bumps = 1 if shell._view is not None else max(1, bumps)
     return [ArgumentWrite(k, "array", storage.value, history, bumps=bumps), *spent]
 

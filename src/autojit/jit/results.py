@@ -30,7 +30,7 @@ from autojit.tensor.node import FREED, AccumulateGrad
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import grad_mode, set_trace, state
-from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL
+from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL, Storage
 from autojit.tensor.tensor import (
     Tensor,
     alias,
@@ -114,7 +114,10 @@ class Results:
             id(t): g
             for t in results
             for g in grads.values()
-            if t is not g and t._storage is not None and t._storage is g._storage
+            if t is not g
+            and t._storage is not None
+            and g._storage is not None
+            and t._storage.memory is g._storage.memory
         }
         self._shown |= {id(g) for g in self._second.values()}
 
@@ -231,7 +234,8 @@ class Results:
         if view is None or view.base is not None or storage is None or leaf._grad_fn is not None:
             return None
         for k, given in enumerate(arguments):
-            if given.kind == "tensor" and given.shell is not None and given.shell._storage is storage:
+            if given.kind == "tensor" and _shows_memory(given.shell, storage):
+                assert given.shell is not None
                 form = () if given.shell._view is None else given.shell._view.chain
                 assert given.value is not None
                 undone = taken_back(leaf, given.value.type, form) if form else ()
@@ -328,6 +332,10 @@ class Results:
         if place.grad is not None and place.grad.kind != "same":
             t._grad, t._retains_grad = self._leaf(place.grad, tensors, leaves, found), True
         return t
+
+
+def _shows_memory(t: Tensor | None, storage: Storage) -> bool:
+    return t is not None and t._storage is not None and t._storage.memory is storage.memory
 
 
 def _has_own_history(view: Tensor) -> bool:

@@ -250,10 +250,11 @@ class StepGradients:
 
 def _note_kept(grads: Sequence[GradEntry], results: Sequence[Tensor]) -> None:
     """Mark gradients whose memory a result shows, or that became another leaf's gradient. Time O(all of them)."""
-    shown = {id(t) for t in results} | {id(t._storage) for t in results if t._storage is not None}
+    shown = {id(t) for t in results} | {id(t._storage.memory) for t in results if t._storage is not None}
     shown |= {id(g.current) for g in grads if g.current is not None and g.current is not g.initial}
     for g in grads:
-        g.is_kept = g.initial is not None and (id(g.initial) in shown or id(g.initial._storage) in shown)
+        storage = None if g.initial is None else g.initial._storage
+        g.is_kept = id(g.initial) in shown or (storage is not None and id(storage.memory) in shown)
 
 
 def _without(grads: Sequence[GradResult], others: Sequence[GradResult]) -> list[GradResult]:

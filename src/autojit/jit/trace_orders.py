@@ -77,6 +77,7 @@ class TraceOrders:
         return orders[value]
 
     def memory_of(self, storage: Storage) -> Any:
+        storage = storage.memory
         if id(storage) not in self._memory:
             value = storage.value
             assert value is not None

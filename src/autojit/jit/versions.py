@@ -7,7 +7,6 @@ calls of the native steps that write it. A saved tensor that a step changed is t
 from __future__ import annotations
 
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,11 +27,7 @@ class TraceVersions:
     _before: dict[int, Any]
 
     def __init__(self) -> None:
-        self.uncounted: Counter[int] = Counter()  # by id of a traced storage: changes through ``.data``
         self.arguments: list[Tensor] = []  # what stands for the tensors that the step is given
-
-    def count_not(self, storage: Storage) -> None:
-        self.uncounted[id(storage)] += 1
 
     def asked_version(self, t: Tensor) -> None:
         """TraceError for a tensor from outside: other calls of the step find another version."""

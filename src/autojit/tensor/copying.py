@@ -63,7 +63,7 @@ def _same_memory_again(t: Tensor, memo: dict[int, Any]) -> Tensor:
     made = wrap(array)
     made._storage, made._type = kept, t._type
     if chain:
-        made._view = View(None, chain, None, kept.version)
+        made._view = View(None, chain, None, kept)
     return made
 
 

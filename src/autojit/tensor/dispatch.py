@@ -263,7 +263,7 @@ def mark_inference(t: Tensor) -> None:
         return
     storage = storage_of(t)
     storage.inference = True
-    t._view = View(None, NO_VIEWS, None, storage.version)  # its own, as it remembers for which version its value holds
+    t._view = View(None, NO_VIEWS, None, storage)  # its own, as it remembers when its value held
     t._view.creation = INFERENCE
 
 
@@ -280,7 +280,7 @@ def value_of(t: Tensor) -> Value:
         if storage is None:
             assert t._value is not None
             return t._value
-        if t._view is not None and t._view.value_version == storage.version and t._value is not None:
+        if t._view is not None and t._view.value_changes == storage.changes and t._value is not None:
             return t._value
     root = root_value(t)
     for op in storage_chain(t):
@@ -288,7 +288,7 @@ def value_of(t: Tensor) -> Value:
     if t._array is None:
         t._value = root
         if t._view is not None:
-            t._view.value_version = storage_of(t).version
+            t._view.value_changes = storage_of(t).changes
     return root  # type: ignore[no-any-return]
 
 
@@ -318,10 +318,10 @@ def attach_views(ops: tuple[Op, ...], operand: Tensor, result: Tensor) -> None:
     else:
         base, chain = view.base, view.chain
     if storage.inference:
-        result._view = View(None, (*storage_chain(operand), *ops), None, storage.version)
+        result._view = View(None, (*storage_chain(operand), *ops), None, storage)
         result._view.creation = INFERENCE
         return
-    result._view = View(base, (*chain, *ops), base._grad_fn, storage.version)
+    result._view = View(base, (*chain, *ops), base._grad_fn, storage)
     if view is not None and base is not operand:
         result._view.base_chain = view.base_chain
     if not state.grad_enabled:

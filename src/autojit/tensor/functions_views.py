@@ -71,7 +71,7 @@ def _as_dtype(input: Tensor, dtype: DType) -> Tensor:
     with grad_mode(False):
         found: Tensor = apply(ops.Bitcast(dtype), input)
     storage = storage_of(input)
-    found._view = View(None, (*storage_chain(input), ops.Bitcast(dtype)), None, storage.version)
+    found._view = View(None, (*storage_chain(input), ops.Bitcast(dtype)), None, storage)
     return found
 
 

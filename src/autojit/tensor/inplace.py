@@ -226,15 +226,13 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
         _write_value(x, new, method)
     storage_of(x).bump(method, source)
     if x._view is not None:
-        x._view.value_version = storage_of(x).version
+        x._view.value_changes = storage_of(x).changes
     if state.grad_enabled:
         if old is not None and new._grad_fn is not None:
             _share_result(new, x, mark)
         rebase(x, new)
     if state.trace is not None:
         root = x if x._view is None or x._view.base is None else x._view.base
-        if "is_uncounted" in root.__dict__:
-            state.trace.count_not(storage_of(x))
         _write_back(root)
 
 

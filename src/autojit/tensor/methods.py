@@ -222,7 +222,7 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
         if state.layers:
             become(self, seen)
         if seen._view is not None and seen._view.base is self:
-            self._view = View(None, storage_chain(seen), None, storage.version)
+            self._view = View(None, storage_chain(seen), None, storage)
         else:
             self._view = seen._view
         if self._view is not None:
@@ -237,7 +237,7 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
             _expect_its_shape(self._grad_fn, self._output_nr)
         storage.bump(name, here())
         if self._view is not None:
-            self._view.value_version = storage.version
+            self._view.value_changes = storage.changes
         return self
 
     change.__name__ = change.__qualname__ = name

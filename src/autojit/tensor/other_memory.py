@@ -66,8 +66,6 @@ def _look_at(self: Tensor, other: Tensor) -> None:
 def get_data(self: Tensor) -> Tensor:
     """An alias without history whose changes are not counted."""
     made = alias(self, own_version=True)
-    if made._array is None:
-        made.__dict__["is_uncounted"] = True  # its storage is that of the tensor, whose values depend on the counter
     if state.layers:
         carry(self, made, with_history=False)
     if state.trace is not None and made._array is not None:

@@ -144,7 +144,7 @@ def identities_of(operands: Sequence[Tensor]) -> list[int] | None:
                 found.append(id(t._value))
             elif view is None:
                 found.append(id(storage.array if storage.value is None else storage.value))
-            elif view.value_version == storage.version and t._value is not None:
+            elif view.value_changes == storage.changes and t._value is not None:
                 found.append(id(t._value))
             else:
                 return None

@@ -55,16 +55,18 @@ class Storage:
     """Memory shared by a tensor, its views and its detached copies.
 
     ``array`` is the root NumPy array (None for a traced root); ``value`` the root's present IR value (traced roots
-    only); ``version`` counts in-place changes; ``changed_at`` is the user's line of the last one. ``inference`` says
-    that it was made in inference mode, so that its changes need not be noticed by anybody.
+    only); ``version`` counts in-place changes; ``changed_at`` is the user's line of the last one. ``changes`` counts
+    those that a version does not: whoever remembers what the memory held asks it. ``inference`` says that it was made
+    in inference mode, so that its changes need not be noticed by anybody.
     """
 
-    __slots__ = ("__weakref__", "array", "changed_at", "changed_by", "inference", "value", "version")
+    __slots__ = ("__weakref__", "array", "changed_at", "changed_by", "changes", "inference", "value", "version")
 
     def __init__(self, array: NDArray[Any] | None, value: Value | None) -> None:
         self.array = array
         self.value = value
         self.version = 0
+        self.changes = 0
         self.inference = False
         self.changed_at: SourceLocation = UNKNOWN
         self.changed_by = ""
@@ -72,8 +74,64 @@ class Storage:
     def bump(self, op: str, source: SourceLocation) -> None:
         """Count an in-place change made by ``op``."""
         self.version += 1
+        self.changes += 1
         self.changed_by = op
         self.changed_at = source
+
+    @property
+    def memory(self) -> Storage:
+        """What is the same for two storages exactly if they are the same memory; traced roots only."""
+        return self
+
+
+class SameMemory(Storage):
+    """The memory of a traced root under a version counter of its own (``.data``), or under that of a third storage."""
+
+    __slots__ = ("_counter", "_memory")
+
+    def __init__(self, memory: Storage, counter: Storage | None = None) -> None:
+        self._memory = memory.memory
+        self._counter = counter
+        self.array = None
+        if counter is None:
+            self.version = 0
+        self.inference = memory.inference
+        self.changed_at, self.changed_by = UNKNOWN, ""
+
+    @property
+    def memory(self) -> Storage:
+        return self._memory
+
+    @property
+    def value(self) -> Value | None:
+        return self._memory.value
+
+    @value.setter
+    def value(self, value: Value | None) -> None:
+        self._memory.value = value
+
+    @property
+    def changes(self) -> int:
+        return self._memory.changes
+
+    @changes.setter
+    def changes(self, changes: int) -> None:
+        self._memory.changes = changes
+
+    @property
+    def version(self) -> int:
+        counter = self._counter
+        return _own_version.__get__(self) if counter is None else counter.version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        if self._counter is None:
+            _own_version.__set__(self, version)
+        else:
+            self._counter.version = version
+
+
+_own_version: Any = Storage.__dict__["version"]
 
 
 class View:
@@ -82,24 +140,26 @@ class View:
     ``base`` is the tensor whose history follows writes through the view; None for a detached alias, whose writes
     change the memory but no history. ``base_chain`` leads from the root to the base as the view knew it: a base may
     become a view of itself later (``transpose_``). ``base_fn`` is the grad_fn of the base for which the view's own
-    holds; ``value_version`` the storage version for which its IR value holds. ``creation`` says where the view was
-    made, ``version`` at which version of the storage.
+    holds; ``value_changes`` the storage's ``changes`` for which its IR value holds. ``creation`` says where the view
+    was made, ``version`` at which version of the storage.
     """
 
-    __slots__ = ("base", "base_chain", "base_fn", "chain", "creation", "value_version", "version")
+    __slots__ = ("base", "base_chain", "base_fn", "chain", "creation", "value_changes", "version")
     chain: tuple[Op, ...]
 
-    def __init__(self, base: Tensor | None, chain: tuple[Op, ...], base_fn: Node | None, value_version: int) -> None:
+    def __init__(
+        self, base: Tensor | None, chain: tuple[Op, ...], base_fn: Node | None, storage: Storage | None
+    ) -> None:
         self.base = base
         self.base_chain: tuple[Op, ...] = () if base is None or base._view is None else base._view.chain
         self.chain = chain
         self.base_fn = base_fn
-        self.value_version = value_version
+        self.value_changes = 0 if storage is None else storage.changes
         self.creation = NORMAL
-        self.version = value_version
+        self.version = 0 if storage is None else storage.version
 
 
-INFERENCE_VIEW = View(None, (), None, 0)
+INFERENCE_VIEW = View(None, (), None, None)
 """The ``_view`` of every concrete tensor that was made in inference mode and is no view: it shows the whole root. It
 marks the tensor, and keeps it off the shortest ways of recording."""
 INFERENCE_VIEW.creation = INFERENCE

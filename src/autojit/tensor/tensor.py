@@ -21,7 +21,7 @@ from autojit.ir.concrete import hinted
 from autojit.tensor.node import TYPES, new_type
 from autojit.tensor.size import Size
 from autojit.tensor.state import state
-from autojit.tensor.storage import INFERENCE_VIEW, Storage, View
+from autojit.tensor.storage import INFERENCE_VIEW, SameMemory, Storage, View
 
 if TYPE_CHECKING:
     import weakref
@@ -316,7 +316,7 @@ def counted_with(made: Tensor, source: Tensor) -> Tensor:
     """``made``, fresh and traced, which stands for ``source``: a change of that spoils a history that has kept it."""
     if made._array is None and made._storage is None and made._value is not None:
         storage = made._storage = storage_of(source)
-        made._view = View(None, (), None, storage.version)  # its own: it remembers for which version its value holds
+        made._view = View(None, (), None, storage)  # its own: it remembers when its value held
     return made
 
 
@@ -335,15 +335,18 @@ def alias(t: Tensor, cls: type[Tensor] = Tensor, own_version: bool = False) -> T
     made._leaf_hooks = None
     made._retains_grad = False
     made._view = None
-    if own_version and storage.array is not None:
-        inference, storage = storage.inference, Storage(storage.array, None)
+    if own_version:
+        inference = storage.inference
+        storage = SameMemory(storage) if storage.array is None else Storage(storage.array, None)
         storage.inference = inference
     made._storage = storage
     chain = storage_chain(t)
     if t._array is None and t._view is None:
         made._value = storage.value  # a traced root whose views were written since its own value was last asked for
     if chain or t._array is None:
-        made._view = View(None, chain, None, t._view.value_version if t._view is not None else storage.version)
+        made._view = View(None, chain, None, storage)
+        if t._view is not None:
+            made._view.value_changes = t._view.value_changes
     elif storage.inference:
         made._view = INFERENCE_VIEW
     return made
