@@ -1,4 +1,4 @@
-"""``x.data = y`` in a step changes values and counts nothing, as in eager mode; ``set_`` and new shapes are errors."""
+"""``x.data = y`` in a step does what it does in eager mode, or is refused; ``set_`` and new shapes are errors."""
 
 from __future__ import annotations
 
@@ -44,6 +44,134 @@ def _program(jit: Callable[[Any], Any], step: Step) -> list[Any]:
 @pytest.mark.parametrize("step", [_halved, _before_backward, _of_an_argument])
 def test_data_is_given_as_in_eager_mode(step: Step) -> None:
     assert _program(aj.jit, step) == _program(lambda f: f, step)
+
+
+def _two_handles(x: Any, w: Any, v: Any) -> Any:
+    old, view = x.data, x[1:]
+    x.data = x * 3
+    x.add_(1)
+    return x * 1, old, view
+
+
+def _shared_from_then_on(x: Any, w: Any, v: Any) -> Any:
+    s = x.detach() * 2
+    x.data = s
+    s.add_(1)
+    x.mul_(2)
+    return s, x * 1
+
+
+def _intermediate(x: Any, w: Any, v: Any) -> Any:
+    z = (x * w).square()
+    kept, view, squares = z.data, z[1:], (z * z).sum()
+    z.data = (z * 3).detach()
+    z.sum().backward(retain_graph=True)
+    squares.backward()
+    return z, kept, view.detach(), view[1:].detach()
+
+
+def _of_another_form(x: Any, w: Any, v: Any) -> Any:
+    z = x * 2
+    z.data = z[1:]
+    z.add_(1)
+    return z
+
+
+def _again(x: Any, w: Any, v: Any) -> Any:
+    for k in range(3):
+        v.data = v.detach() * 2 + k
+        x.data = v.data * 2
+        v.add_(1)
+    return x + v
+
+
+def _given_to_the_gradient(x: Any, w: Any, v: Any) -> Any:
+    (w * x).sum().backward()
+    w.grad.data = w.grad.data * 0.5
+    return w.grad * 1
+
+
+def _several(result: Any) -> list[Any]:
+    return [t.tolist() for t in (result if isinstance(result, tuple) else (result,))]
+
+
+@pytest.mark.parametrize(
+    "step", [_two_handles, _shared_from_then_on, _intermediate, _of_another_form, _again, _given_to_the_gradient]
+)
+def test_who_looked_at_the_old_memory_goes_on_looking_at_it(step: Step) -> None:
+    def run(jit: Callable[[Any], Any]) -> list[Any]:
+        w, v, found = aj.arange(4.0).add(1).requires_grad_(), aj.ones(4), []
+        compiled = jit(lambda x: step(x, w, v))
+        for k in range(3):
+            x = aj.ones(4) * (k + 1)
+            shown = _several(compiled(x))
+            found.append(
+                (shown, [(t.tolist(), t._version) for t in (x, w, v)], None if w.grad is None else w.grad.tolist())
+            )
+        return found
+
+    assert run(aj.jit) == run(lambda f: f)
+
+
+def _held_data(x: Any, w: Any, v: Any) -> Any:
+    old = v.data
+    v.data = v * 3
+    return old
+
+
+def _held_view(x: Any, w: Any, v: Any) -> Any:
+    old = v[1:]
+    v.data = v * 3
+    return old * 1
+
+
+def _changed_later(x: Any, w: Any, v: Any) -> Any:
+    s = x * 2
+    v.data = s
+    s.add_(1)
+    return v * 1
+
+
+def _changed_itself_later(x: Any, w: Any, v: Any) -> Any:
+    s = x * 2
+    v.data = s
+    v.add_(1)
+    return s * 1
+
+
+def _shown_too(x: Any, w: Any, v: Any) -> Any:
+    s = x * 2
+    v.data = s
+    return s
+
+
+def _that_of_an_argument(x: Any, w: Any, v: Any) -> Any:
+    v.data = x
+    return v * 1
+
+
+def _an_argument_that_of_another(x: Any, w: Any, v: Any) -> Any:
+    x.data = v
+    return x * 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        _held_data,
+        _held_view,
+        _changed_later,
+        _changed_itself_later,
+        _shown_too,
+        _that_of_an_argument,
+        _an_argument_that_of_another,
+    ],
+)
+def test_memory_that_the_step_cannot_share_is_refused(step: Step) -> None:
+    w, v = aj.ones(4).requires_grad_(), aj.ones(4)
+    with pytest.raises(aj.core.errors.TraceError, match=r"clone\(\)"):
+        aj.jit(lambda x: step(x, w, v))(aj.arange(4.0))
+    assert v.tolist() == [1.0] * 4
 
 
 def _set(x: Any, w: Any, v: Any) -> Any:

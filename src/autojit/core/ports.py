@@ -111,6 +111,34 @@ class Trace(Protocol):
         """The value of memory that lies as an array (None: in row-major order) and gets the numbers of ``value``."""
         ...
 
+    def is_given(self, tensor: Any) -> bool:
+        """Whether a traced tensor stands for an argument of the step, or for the ``.grad`` of one."""
+        ...
+
+    def is_given_memory(self, storage: Any) -> bool:
+        """Whether this is the memory of such a tensor."""
+        ...
+
+    def require_made(self, tensor: Any, other: Any) -> None:
+        """An error for ``tensor.data = other`` where the concrete ``other`` looks at memory from outside."""
+        ...
+
+    def begin_handle(self, made: Any, of: Any) -> None:
+        """A concrete tensor was made during the capture which looks at the memory of another."""
+        ...
+
+    def leave_memory(self, tensor: Any) -> None:
+        """A concrete tensor is to look at other memory; an error where another one goes on looking at its own."""
+        ...
+
+    def note_copy(self, tensor: Any, other: Any) -> None:
+        """A concrete tensor has got a copy of memory that it should share."""
+        ...
+
+    def note_change(self, storage: Any) -> None:
+        """Memory has changed; an error if another tensor should show the change, but has a copy."""
+        ...
+
     def assigns(self, options: Any, name: str) -> bool:
         """An option of an optimiser is about to be assigned; False where that could not be done at every call."""
         ...

@@ -172,6 +172,7 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         trace.known[found.grad_value] = leaf._grad._array
         trace.give(found.grad_value, leaf._grad._array)
         found.grad_shell = shell._grad = wrap_value(found.grad_value)
+        trace.gradients_given.append(found.grad_shell)
         if wants_grad(leaf._grad):
             found.grad_entry = _entry_of(trace, leaf._grad, found.grad_shell, grad_kind)
     return found

@@ -35,7 +35,7 @@ from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.recording import edge_of
 from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
-from autojit.tensor.storage import Storage
+from autojit.tensor.storage import SameMemory, Storage
 from autojit.tensor.tensor import Tensor, storage_of, wrap
 
 
@@ -79,6 +79,7 @@ class Effects:
                     _note_history(trace, entry)
             self.views = _views_with_history(trace)
             _check_aliases(trace)
+            trace.check_copied(outputs)
             self.gradients = StepGradients(trace, results, outputs)
         finally:
             set_trace(before)
@@ -221,7 +222,7 @@ def _written_memory(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     if history is None and shell._requires_grad and node is not None and node is not before:
         ends = [(n, 0) for n in history_of([shell]) if isinstance(n, AccumulateGrad) and n.variable._array is not None]
         spent.append(ArgumentWrite(k, "spent", None, spent=SpentNode(node, ends)))
-    if storage.changes <= bumps:  # else some are not counted
+    if storage.changes <= bumps and not isinstance(storage, SameMemory):  # else some are not counted
         bumps = 1 if shell._view is not None else max(1, bumps)
     return [ArgumentWrite(k, "array", storage.value, history, bumps=bumps), *spent]
 

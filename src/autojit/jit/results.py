@@ -174,7 +174,7 @@ class Results:
         if alias_of is not None:
             return alias_of
         view = leaf._view
-        if view is not None and view.base is not None and not _has_own_history(leaf):
+        if view is not None and view.base is not None and _is_taken_again(leaf, view.base):
             base, made = view.base, view.creation
             if id(base) in self._shells and arguments[self._shells[id(base)]].kind == "tensor":
                 return Place("argument", self._shells[id(base)], chain=relative_chain(leaf), creation=made)
@@ -332,6 +332,11 @@ class Results:
         if place.grad is not None and place.grad.kind != "same":
             t._grad, t._retains_grad = self._leaf(place.grad, tensors, leaves, found), True
         return t
+
+
+def _is_taken_again(view: Tensor, base: Tensor) -> bool:
+    """Whether a view is taken of its base after the call: not where the base looks at other memory (``.data``)."""
+    return base._storage is view._storage and not _has_own_history(view)
 
 
 def _shows_memory(t: Tensor | None, storage: Storage) -> bool:

@@ -225,6 +225,8 @@ def replace(x: Tensor, new: Tensor, method: str, old: Tensor | None = None, mark
     else:
         _write_value(x, new, method)
     storage_of(x).bump(method, source)
+    if state.trace is not None:
+        state.trace.note_change(storage_of(x))
     if x._view is not None:
         x._view.value_changes = storage_of(x).changes
     if state.grad_enabled:

@@ -1,7 +1,9 @@
 """Letting a tensor look at other memory: ``x.data = y``, ``set_``, ``resize_``.
 
 They leave its version counter with the tensor, so that what was saved for backward before notices the change that
-follows. A captured step cannot follow them, but for ``x.data = y``, which writes values.
+follows. A captured step cannot follow them, but for ``x.data = y``: what the step has made looks at the other memory as
+in eager mode, and so does what stands for an argument, until the step ends; a tensor from outside gets the values
+written, and the step is refused where somebody could tell.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.memory import UntypedStorage, row_major_steps, storage_offset
 from autojit.tensor.recording import shows_grad
 from autojit.tensor.state import carry, grad_mode, quietly, state
-from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, alias, storage_of, type_of, wrap
+from autojit.tensor.storage import SameMemory, Storage
+from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap
 from autojit.tensor.view_rules import leaf_written
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def get_data(self: Tensor) -> Tensor:
     if state.layers:
         carry(self, made, with_history=False)
     if state.trace is not None and made._array is not None:
-        state.trace.begin(made)
+        state.trace.begin_handle(made, self)
     return made
 
 
@@ -88,17 +90,57 @@ def set_data(self: Tensor, other: Tensor) -> None:
             "data set to a tensor that requires gradients must be floating point or complex dtype",
             {"tensor": self, "data": other},
         )
-    if state.trace is not None and (self._array is not None or other._array is None):
-        if type_of(self) != type_of(other):
-            raise TraceError(
-                "data: a step cannot give a tensor memory of another shape or dtype",
-                {"tensor": self, "data": other},
-                "assign a new tensor to the place that holds it",
-            )
-        with grad_mode(False):
-            get_data(self).copy_(other)  # as in eager mode, no version counts it
+    if state.trace is None or (self._array is None and other._array is not None and not state.trace.is_given(self)):
+        _look_at(self, other)
+    elif self._array is not None:
+        _write_instead(self, other)
+    else:
+        _look_at_traced(self, other)
+
+
+def _write_instead(self: Tensor, other: Tensor) -> None:
+    """A tensor from outside keeps its memory, which gets the values: nobody may be left who looks at what it held."""
+    assert state.trace is not None
+    _require_type(self, other)
+    if other is self:
         return
-    _look_at(self, other)
+    state.trace.leave_memory(self)
+    with grad_mode(False):
+        get_data(self).copy_(other)  # as in eager mode, no version counts it
+    state.trace.note_copy(self, other)
+
+
+def _look_at_traced(self: Tensor, other: Tensor) -> None:
+    """In a capture. What stands for an argument shares the memory within the step, whose end writes the values back."""
+    assert state.trace is not None
+    counter = storage_of(self)
+    if state.trace.is_given(self):
+        _require_type(self, other)
+        if other._array is not None:
+            state.trace.require_made(self, other)
+            other = other.clone()
+        memory = storage_of(other).memory
+        if memory is counter.memory and not storage_chain(other):
+            return
+        if storage_chain(other) or state.trace.is_given_memory(memory):
+            raise TraceError(
+                "data: a step cannot let an argument look at a part of other memory, or at that of another argument",
+                {"tensor": self, "data": other, "at": here()},
+                "give it memory of its own: x.data = y.clone()",
+            )
+    made = alias(other)
+    assert made._storage is not None
+    self._value, self._type, self._view = made._value, None, made._view
+    self._storage = SameMemory(made._storage, counter)
+
+
+def _require_type(self: Tensor, other: Tensor) -> None:
+    if type_of(self) != type_of(other):
+        raise TraceError(
+            "data: a step cannot give a tensor memory of another shape or dtype",
+            {"tensor": self, "data": other},
+            "assign a new tensor to the place that holds it",
+        )
 
 
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
