@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+
 import pytest
+
+from autojit.tensor.state import state
 
 from tests.autograd.modes import Mode
 
@@ -10,3 +15,11 @@ from tests.autograd.modes import Mode
 @pytest.fixture(params=["eager", "jit"])
 def mode(request: pytest.FixtureRequest) -> Mode:
     return Mode(request.param, request)
+
+
+@pytest.fixture(autouse=True)
+def no_old_variable_is_left() -> Iterator[None]:
+    """While a ``Variable`` lives, a thread records differently; one in a cycle lives until the next collection."""
+    yield
+    if state.layers:
+        gc.collect()
