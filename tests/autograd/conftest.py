@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from autojit.tensor.state import state
-
 from tests.autograd.modes import Mode
 
 
