@@ -6,6 +6,7 @@ one capture.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -213,3 +214,10 @@ def test_an_expanded_view_of_memory_in_any_order_is_filled(wrap: Callable[[Any],
         return made
 
     assert (wrap(fill)(tensor(numbers(SHAPE, 1), layout)) == 3).all()
+
+
+@pytest.mark.parametrize("form", [(4,), (3, 4), (2, 3, 4), ()])
+def test_positions_of_elements_lie_side_by_side_in_eager_mode_and_in_a_step(form: tuple[int, ...]) -> None:
+    x = (aj.arange(24.0)[: max(1, math.prod(form))].reshape(form) % 3).mT if len(form) > 1 else aj.ones(form)
+    found = [jit(lambda t: t.nonzero(as_tuple=True))(x) for jit in (lambda f: f, aj.jit)]
+    assert [[t.stride() for t in ts] for ts in found] == [[(1,)] * max(1, len(form))] * 2

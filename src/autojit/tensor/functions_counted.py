@@ -89,7 +89,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     if as_tuple:
         source = input if type_of(input).ndim else input.reshape(1)
         rows = ops.nonzero(source)
-        return tuple(ops.select(rows, 1, k) for k in range(type_of(source).ndim))
+        return tuple(ops.select(rows, 1, k).clone() for k in range(type_of(source).ndim))  # side by side, as in torch
     return ops.nonzero(input)
 
 
