@@ -9,6 +9,7 @@ import pytest
 
 import autojit as aj
 from autojit.compat import v0_3
+from autojit.compat.v0_3 import Variable
 
 
 class Few(aj.autograd.Function):
@@ -38,3 +39,17 @@ def test_backward_of_a_variable_takes_the_old_name_of_the_vector() -> None:
         (v * 2).backward(aj.ones(2), grad_variables=aj.ones(2))
     del v
     gc.collect()
+
+
+def test_what_a_capture_keeps_of_a_variable_does_not_stay_in_the_way() -> None:
+    step = aj.jit(lambda v: (v * v).sum())
+    for _ in range(3):
+        step(Variable(aj.ones(2)))
+    gc.collect()
+    x = aj.ones(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="create_graph=True"):
+        (x * x).sum().backward(create_graph=True)
+    assert not isinstance(x * x, Variable)
+    assert x.grad.grad_fn.name() == "torch::autograd::CopyBackwards"
+    x.grad = None
+    assert isinstance(step(Variable(aj.ones(2))), Variable)

@@ -128,16 +128,18 @@ class VariableLayer(Layer):
 
     def __init__(self) -> None:
         self.alive: dict[int, Any] = {}
+        self.of_captures: dict[int, Any] = {}  # which keep them for good, long after the function has run
         self.thread = threading.get_ident()
 
     def keep(self, t: Tensor) -> None:
-        """Stand in the way of ops until ``t`` is gone."""
-        key, alive = id(t), self.alive
+        """Stand in the way of ops until ``t`` is gone; of a captured function's, until that has run."""
+        key, alive = id(t), self.of_captures if t._array is None else self.alive
 
         def forget(reference: Any) -> None:
             if alive.get(key) is reference:
                 del alive[key]
-            if not alive and threading.get_ident() == self.thread:
+            is_captured = state.trace is not None and bool(self.of_captures)
+            if not self.alive and not is_captured and threading.get_ident() == self.thread:
                 self._leave()
 
         alive[key] = weakref.ref(t, forget)
