@@ -80,3 +80,38 @@ def test_every_handle_shows_each_change_and_counts_those_of_its_own(root: str) -
     names = list(HANDLES)
     for first, second in zip(names, names[4:] + names[:4], strict=True):
         assert _seen(aj.jit, root, first, second) == _seen(lambda f: f, root, first, second), (first, second)
+
+
+COMPOSITES: dict[str, Callable[[Any], Any]] = {
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(0),
+    "logsumexp": lambda x: x.logsumexp(-1),
+    "std": lambda x: x.std(0),
+    "prod": lambda x: x.prod(0),
+    "layer_norm": lambda x: aj.nn.functional.layer_norm(x, (3,)),
+    "gelu": lambda x: aj.nn.functional.gelu(x),
+    "sigmoid": lambda x: x.sigmoid(),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_what_a_function_of_several_ops_keeps_follows_such_changes_or_the_step_is_refused(name: str) -> None:
+    def gradient(jit: Callable[[Any], Any], which: int) -> Any:
+        @jit
+        def step(x: Any) -> None:
+            operand = x * 2
+            result = COMPOSITES[name](operand)
+            (operand, result, x)[which].data.mul_(2)
+            result.sum().backward()
+
+        x = (aj.arange(6.0, dtype=aj.float64).reshape(2, 3) / 7).requires_grad_()
+        step(x)
+        return x.grad
+
+    for which in range(3):
+        try:
+            compiled = gradient(aj.jit, which)
+        except aj.core.errors.TraceError as error:
+            assert "through .data" in str(error)
+        else:
+            aj.testing.assert_close(compiled, gradient(lambda f: f, which), rtol=1e-14, atol=1e-15)

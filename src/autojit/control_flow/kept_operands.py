@@ -112,7 +112,7 @@ def kept_inputs(body: Body, wants: Sequence[bool]) -> list[int]:
 def _kept_by(node: Node, mask: int) -> Iterator[Tensor]:
     """What the node keeps of tensors where only the operands in ``mask`` require gradients."""
     if isinstance(node, Left):
-        yield from (t for t, _, _ in node.kept)
+        yield from (t for t, *_ in node.kept)
     if isinstance(node, WatchfulNode):
         yield from (t for t, _ in node.watched)  # its operands stand for these
     elif isinstance(node, OpNode):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import value_of
@@ -24,7 +25,8 @@ from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_of, type_of, wrap_value
 from autojit.tensor.view_history import ViewChain
 
-_Kept = tuple[Tensor, int, int]  # a tensor, its version when it was kept, its number among the results or -1
+_Kept = tuple[Tensor, int, int, object]
+"""A tensor, its version when it was kept, its number among the results or -1, what its memory held (``_content``)."""
 
 
 def composed(
@@ -86,7 +88,16 @@ def _in_row_major_order(t: Tensor) -> Tensor:
 
 
 def _kept(t: Tensor, number: int) -> _Kept:
-    return (t if number < 0 else shell_of(t)), storage_of(t).version, number  # a node with its own result is a cycle
+    kept = t if number < 0 else shell_of(t)  # a node with its own result is a cycle
+    return kept, storage_of(t).version, number, _content(t)
+
+
+def _content(t: Tensor) -> object:
+    """What is another object once memory has changed, counted or not."""
+    storage, trace = storage_of(t), state.trace
+    if storage.array is None:
+        return storage.value
+    return None if trace is None or trace.runs_often else trace.lifted(storage.array)
 
 
 class Entered(Node):
@@ -119,9 +130,15 @@ class Left(Node):
     kept: list[_Kept]
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
-        for t, version, number in self.kept:
+        for t, version, number, content in self.kept:
             if storage_of(t).version != version:
                 raise changed_error(self, t, version, number)
+            if content is not None and _content(t) is not content:
+                raise TraceError(
+                    f"{self.name()}: a step cannot follow a change through .data of what the op has kept for backward",
+                    {"tensor": t, "op": self.source, "at": here()},
+                    "change a clone(), or make the change after backward",
+                )
         return list(grads)
 
     def release(self) -> None:
