@@ -16,6 +16,7 @@ import numpy as np
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UnsupportedDTypeError
 from autojit.core.records import record
+from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.op import Op, Operands, bind
 from autojit.ops.base import keep_axes
@@ -108,7 +109,8 @@ class Mean(Composed):
 def _share(y_bar: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """Each element's share of the cotangent of a mean: rounded as in the composite ``mean``."""
     count = prod([shape[axis] for axis in axes])
-    return mul(y_bar, 1.0 / count) if count > 0 and count & (count - 1) == 0 else div(y_bar, count)
+    is_power = not is_symbolic(count) and count > 0 and count & (count - 1) == 0
+    return mul(y_bar, 1.0 / count) if is_power else div(y_bar, count)
 
 
 def _in_one_step(composite: str, options: tuple[Any, ...], *operands: Any) -> Any:
