@@ -135,11 +135,11 @@ class VariableLayer(Layer):
         """Stand in the way of ops until ``t`` is gone; of a captured function's, until that has run."""
         key, alive = id(t), self.of_captures if t._array is None else self.alive
 
-        def forget(reference: Any) -> None:
+        def forget(reference: Any, now: Any = state, get_ident: Any = threading.get_ident) -> None:
             if alive.get(key) is reference:
                 del alive[key]
-            is_captured = state.trace is not None and bool(self.of_captures)
-            if not self.alive and not is_captured and threading.get_ident() == self.thread:
+            is_captured = now.trace is not None and bool(self.of_captures)
+            if not self.alive and not is_captured and get_ident() == self.thread:
                 self._leave()
 
         alive[key] = weakref.ref(t, forget)
