@@ -70,3 +70,52 @@ def test_a_process_ends_while_threads_compile_and_run_steps(after_s: float) -> N
         [sys.executable, "-c", EXIT, str(after_s)], capture_output=True, text=True, timeout=120, cwd=ROOT / "src"
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+HELD_FOR_EVER = """
+import gc, threading, time, weakref
+import autojit as aj
+from autojit.core import locks
+
+class Noisy:
+    def __init__(self, model):
+        self.model = model
+    def __del__(self):
+        del self.model
+
+model = aj.nn.Linear(600, 600)
+opt = aj.optim.Adam(model.parameters())
+def train(x):
+    opt.zero_grad()
+    loss = model(x).tanh().sum()
+    loss.backward()
+    opt.step()
+    return loss, model(x)
+step = aj.jit(train)
+kept = [train(aj.ones(600, 600)), step(aj.ones(600, 600)), step, Noisy(step(aj.ones(600, 600)))]
+kept.append(kept)
+held = threading.Event()
+def hold():
+    for lock in tuple(locks._locks):
+        lock.acquire()
+    held.set()
+    time.sleep(1000)
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+if HOW == "collected":
+    del kept, step, opt, model
+    gc.collect()
+"""
+
+
+@pytest.mark.parametrize("how", ["collected", "at exit"])
+def test_what_is_freed_waits_for_no_lock(how: str) -> None:
+    """A daemon thread that the end of the process stops may have any lock; nobody opens it again."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"HOW = {how!r}\n{HELD_FOR_EVER}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT / "src",
+    )
+    assert (done.returncode, done.stderr) == (0, "")

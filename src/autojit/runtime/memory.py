@@ -11,6 +11,7 @@ import ctypes
 import math
 import mmap
 import os
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ class BlockCache:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self._free: dict[int, list[Mapping]] = {}
+        self._returned: deque[Mapping] = deque()  # given back and not yet looked at
         self._hits = 0
         self._misses = 0
         self._used_bytes = 0
@@ -116,6 +118,7 @@ class BlockCache:
         """
         bucket_bytes = bucket_size(size_bytes)
         with self._lock:
+            self._collect_returned()
             free = self._free.pop(bucket_bytes, None)
             if free:
                 block = free.pop()
@@ -131,8 +134,25 @@ class BlockCache:
         return block
 
     def give_back(self, block: Mapping) -> None:
-        """Keep `block` for the next array, or unmap it when the cache is full."""
-        with self._lock:
+        """Keep `block` for the next array, or unmap it when the cache is full.
+
+        Finalisers call this, so it waits for nobody: at the end of the process nobody is left to open the lock that a
+        daemon thread had. Whoever has the lock now, or takes it next, does the work.
+        """
+        self._returned.append(block)
+        while self._returned and self._lock.acquire(blocking=False):
+            try:
+                self._collect_returned()
+            finally:
+                self._lock.release()
+
+    def _collect_returned(self) -> None:
+        """Count and keep, or drop, what was given back. The caller holds the lock."""
+        while self._returned:
+            try:
+                block = self._returned.popleft()
+            except IndexError:  # a finaliser ran in between, and took it
+                return
             self._used_bytes -= block.size_bytes
             self._make_room(block.size_bytes)
             if self._cached_bytes + block.size_bytes <= self.limit_bytes:
@@ -151,12 +171,14 @@ class BlockCache:
     def clear(self) -> None:
         """Return all free blocks to the system."""
         with self._lock:
+            self._collect_returned()
             self._free = {}
             self._cached_bytes = 0
 
     def stats(self) -> MemoryStats:
         """Counts since the process started."""
         with self._lock:
+            self._collect_returned()
             return MemoryStats(self._hits, self._misses, self._used_bytes, self._cached_bytes)
 
     def _map(self, bucket_bytes: int) -> Mapping:
