@@ -321,7 +321,9 @@ def linearize(index: tuple[Index, ...], shape: tuple[int, ...]) -> Index:
 
 
 def delinearize(position: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
-    """The multi-dimensional index of a row-major position (the inverse of ``linearize``)."""
+    """The multi-dimensional index of a row-major position (the inverse of ``linearize``); any, where there is none."""
+    if 0 in shape:
+        return (Index(),) * len(shape)
     found: list[Index] = []
     stride = 1
     for axis in range(len(shape) - 1, -1, -1):

@@ -263,11 +263,12 @@ def _write_array(x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: 
     array = x._array
     if 0 in array.strides and array.size > 1 and _overlaps(array) and not _fills(new, method):
         raise _shared_memory(x)
-    if not array.flags.writeable:
+    if not (array.flags.writeable or array.size == 0):
         array = _writable(x)
     if old is not None and new._grad_fn is not None:
         _protect_saved(new._grad_fn, old, mark)
-    quietly(np.copyto, array, new._array)
+    if array.size:
+        quietly(np.copyto, array, new._array)
 
 
 def _shared_memory(x: Tensor) -> ShapeError:

@@ -149,7 +149,7 @@ class Body:
         elif kind == 1 and len(x.shape) > 0:
             self.nodes.append(Block(f"for row in {x.name}:", (f"{total} = {total} + row.sum()",)))
         elif kind == 2:
-            self.nodes.append(Block(f"while {total}.abs().sum() > 2:", (f"{total} = {total} / 2",)))
+            self.nodes.append(Block(f"while 2 < {total}.abs().sum() < 1e300:", (f"{total} = {total} / 2",)))
         else:
             self.nodes.append(
                 Block(f"for i in range({x.name}.shape[0] if {x.name}.dim() else 2):", (f"{total} = {total} + i",))
