@@ -15,6 +15,7 @@ from typing import Any
 from autojit.control_flow.body import Body
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
+from autojit.jit.results import history_of
 from autojit.ops.control_flow import as_tuple
 from autojit.tensor.composite_boundary import Entered, Left
 from autojit.tensor.dispatch import apply, value_of
@@ -87,7 +88,7 @@ def kept_inputs(body: Body, wants: Sequence[bool]) -> list[int]:
     ends = {edge_of(leaf) for (_, leaf), want in zip(body.inputs, wants, strict=True) if want and leaf is not None}
     found: set[int] = set()
     leading: set[Node] = set()  # nodes that eager mode makes
-    history = _history(body)
+    history = history_of([t for _, t in body.outputs if t is not None])
     inside = _inside_composites(history)
     for node in sorted(history, key=lambda node: node.sequence):
         mask = sum(1 << k for k, e in enumerate(node.edges) if e is not None and (e in ends or e[0] in leading))
@@ -138,17 +139,6 @@ def _inside_composites(history: set[Node]) -> set[Node]:
 
 def _type_of(entry: Any) -> TensorType:
     return type_of(entry) if isinstance(entry, Tensor) else type_of_meta(entry)
-
-
-def _history(body: Body) -> set[Node]:
-    stack = [t._grad_fn for _, t in body.outputs if t is not None and t._grad_fn is not None]
-    seen = set(stack)
-    while stack:
-        for edge in stack.pop().edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
-    return seen
 
 
 __all__ = ["apply_body", "kept_inputs"]
