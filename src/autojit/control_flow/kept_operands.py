@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 from autojit.control_flow.body import Body
@@ -19,7 +18,7 @@ from autojit.jit.results import history_of
 from autojit.ops.control_flow import as_tuple
 from autojit.tensor.composite_boundary import Entered, Left
 from autojit.tensor.dispatch import apply, value_of
-from autojit.tensor.node import AccumulateGrad, Edge, Node, type_of_meta
+from autojit.tensor.node import AccumulateGrad, Edge, Node, node_type, type_of_meta
 from autojit.tensor.op_node import OpNode, Rule
 from autojit.tensor.recording import edge_of
 from autojit.tensor.residual_plans import plan_of_types
@@ -39,7 +38,7 @@ def apply_body(op: Op, operands: Sequence[Tensor], kept: Sequence[int]) -> tuple
     results = as_tuple(apply(op, *given), op.n_outputs)
     node = next((t._grad_fn for t in results if t._requires_grad), None)
     if isinstance(node, OpNode):
-        node.__class__ = _watchful(type(node).__name__)
+        node.__class__ = node_type(WatchfulNode, type(node).__name__)
         node.watched = [(operands[k], versions[k]) for k in kept]  # type: ignore[attr-defined]
     return results
 
@@ -59,12 +58,6 @@ class WatchfulNode(OpNode):
     def release(self) -> None:
         super().release()
         self.watched = ()
-
-
-@lru_cache(maxsize=64)
-def _watchful(name: str) -> type[WatchfulNode]:
-    """``WatchfulNode`` under the name that users see."""
-    return type(name, (WatchfulNode,), {"__slots__": (), "__module__": __name__, "__doc__": WatchfulNode.__doc__})
 
 
 def _uncounted(t: Tensor, edge: Edge | None) -> Tensor:

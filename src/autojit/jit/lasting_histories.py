@@ -8,12 +8,11 @@ to forget them only where eager mode forgets something.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from autojit.core.types import TensorType
 from autojit.tensor.composite_boundary import Entered, Left
-from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node
+from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node, node_type
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.tensor import Tensor
 
@@ -31,17 +30,11 @@ class LastingNode(OpNode):
         return entry if isinstance(entry, Tensor) else super()._unpack(entry, place, result)
 
 
-@lru_cache(maxsize=64)
-def _lasting(name: str) -> type[LastingNode]:
-    """``LastingNode`` under the name that users see."""
-    return type(name, (LastingNode,), {"__slots__": (), "__module__": __name__, "__doc__": LastingNode.__doc__})
-
-
 def make_lasting(results: Sequence[Tensor]) -> None:
     """Let the node of a call's results last."""
     node = next((t._grad_fn for t in results if t._requires_grad), None)
     if isinstance(node, OpNode) and not isinstance(node, LastingNode):
-        node.__class__ = _lasting(type(node).__name__)
+        node.__class__ = node_type(LastingNode, type(node).__name__)
 
 
 def keeps_nothing(starts: Iterable[Edge | None], ends: Collection[Node]) -> bool:

@@ -16,7 +16,7 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.ir.op import Op
 from autojit.tensor.dispatch import value_of
-from autojit.tensor.node import ZERO, Edge, Node, backward_name
+from autojit.tensor.node import ZERO, Edge, Node, backward_name, node_type
 from autojit.tensor.recording import edge_of, shell_of, symbolic_node, wants_grad
 from autojit.tensor.residual_plans import residual_plan
 from autojit.tensor.saved import changed_error
@@ -48,7 +48,7 @@ def composed(
         return None
     found = compute(*[_entered(t, not is_elementwise) for t in operands])
     made = found if isinstance(found, tuple) else (found,)
-    node = _left_type(name or backward_name(op.name))()
+    node = node_type(Left, name or backward_name(op.name))()
     node.edges = [edge_of(t) for t in made]
     node.out_metas = [type_of(t) for t in made]
     node.source = here(True)
@@ -145,16 +145,4 @@ class Left(Node):
         self.kept = []
 
     def rename(self, name: str) -> None:
-        self.__class__ = _left_type(name)
-
-
-_LEFT_TYPES: dict[str, type[Left]] = {}
-
-
-def _left_type(name: str) -> type[Left]:
-    """``Left`` under the name that users see."""
-    found = _LEFT_TYPES.get(name)
-    if found is None:
-        fields = {"__slots__": (), "__module__": __name__, "__doc__": Left.__doc__}
-        found = _LEFT_TYPES.setdefault(name, type(name, (Left,), fields))
-    return found
+        self.__class__ = node_type(Left, name)

@@ -11,7 +11,7 @@ import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from autojit.core.dtypes import dtype_of_numpy
 from autojit.core.source import UNKNOWN, SourceLocation
@@ -276,6 +276,19 @@ class AccumulateGrad(Node):
     @property
     def _input_metadata(self) -> tuple[InputMetadata | None, ...]:
         return (InputMetadata(self.variable.spec),)
+
+
+_Kind = TypeVar("_Kind", bound=Node)
+_NODE_TYPES: dict[tuple[type[Node], str], Any] = {}
+
+
+def node_type(kind: type[_Kind], name: str) -> type[_Kind]:
+    """The class of nodes of a kind that users see as ``name``, which is torch's name: ``kind`` under that name."""
+    found: type[_Kind] | None = _NODE_TYPES.get((kind, name))
+    if found is None:
+        fields = {"__slots__": (), "__module__": kind.__module__, "__doc__": kind.__doc__}
+        found = _NODE_TYPES.setdefault((kind, name), type(name, (kind,), fields))  # one, whichever thread is first
+    return found
 
 
 def move_retained(x: Tensor, node: Node) -> None:

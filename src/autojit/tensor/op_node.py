@@ -11,7 +11,7 @@ from typing import Any
 from autojit.core.errors import DifferentiationError
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
-from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, next_sequence
+from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, next_sequence, node_type
 from autojit.tensor.node_arguments import argument_of, extents_of, is_saved
 from autojit.tensor.saved import (
     Packed,
@@ -192,18 +192,6 @@ class NotImplementedNode(OpNode):
         )
 
 
-_NODE_TYPES: dict[str, type[OpNode]] = {}
-
-
-def node_type(name: str) -> type[OpNode]:
-    """The class of op nodes that users see as ``name``: OpNode under torch's name for it."""
-    found = _NODE_TYPES.get(name)
-    if found is None:
-        fields = {"__slots__": (), "__module__": __name__, "__doc__": OpNode.__doc__}
-        found = _NODE_TYPES.setdefault(name, type(name, (OpNode,), fields))  # one class, whichever thread is first
-    return found
-
-
 def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
     """Let the node of a fresh result be called after the function that the user called; returns ``t``.
 
@@ -211,7 +199,7 @@ def rename_node(t: Tensor, name: str, **arguments: Any) -> Tensor:
     """
     node = t._grad_fn
     if isinstance(node, OpNode):
-        node.__class__ = node_type(name)
+        node.__class__ = node_type(OpNode, name)
         if arguments:
             node.arguments = arguments
     elif node is not None:

@@ -12,8 +12,8 @@ from typing import Any
 from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
-from autojit.tensor.node import Edge, Meta, Node, backward_name, move_retained
-from autojit.tensor.op_node import OpNode, node_type
+from autojit.tensor.node import Edge, Meta, Node, backward_name, move_retained, node_type
+from autojit.tensor.op_node import OpNode
 from autojit.tensor.residual_plans import UNKNOWN, new_plan, plans_of, residual_plan
 from autojit.tensor.saved import Packed, accumulator_of, is_number
 from autojit.tensor.state import state
@@ -257,7 +257,7 @@ def symbolic_node(
 
     It takes the number of the node that it is made ``instead_of``.
     """
-    node = node_type(label or backward_name(op.name))(None if instead_of is None else instead_of.sequence)
+    node = node_type(OpNode, label or backward_name(op.name))(None if instead_of is None else instead_of.sequence)
     node.op = op
     node.mask = sum(1 << i for i, e in enumerate(edges) if e is not None)
     node.edges = edges

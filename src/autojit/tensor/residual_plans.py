@@ -12,8 +12,8 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.types import TensorType
 from autojit.ir.builder import GraphBuilder, Tracer
 from autojit.ir.op import Op
-from autojit.tensor.node import backward_name
-from autojit.tensor.op_node import NotImplementedNode, OpNode, node_type
+from autojit.tensor.node import backward_name, node_type
+from autojit.tensor.op_node import NotImplementedNode, OpNode
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of
 from autojit.transforms.adjoint import accumulate
@@ -90,7 +90,9 @@ def plan_of_types(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPla
     if not any(t.dtype.is_differentiable for t in result_types):
         return None
     if op.reads_operands:
-        return ResidualPlan((True,) * len(types), (False,) * len(result_types), node_type(backward_name(op.name)))
+        return ResidualPlan(
+            (True,) * len(types), (False,) * len(result_types), node_type(OpNode, backward_name(op.name))
+        )
     primals = [builder.tracer(builder.input(t)) for t in types]
     results = [builder.tracer(builder.input(t)) for t in result_types]
     bars = [builder.tracer(builder.input(t)) if t.dtype.is_differentiable else None for t in result_types]
@@ -98,11 +100,13 @@ def plan_of_types(op: Op, types: Sequence[TensorType], mask: int) -> ResidualPla
     try:
         cotangents = accumulate(op, primals, results, bars, wanted)
     except NotImplementedError:  # of one operand: the backward pass says so, if it is asked for that one
-        return ResidualPlan((True,) * len(types), (True,) * len(result_types), node_type(backward_name(op.name)))
+        return ResidualPlan(
+            (True,) * len(types), (True,) * len(result_types), node_type(OpNode, backward_name(op.name))
+        )
     read = {v for node in builder.nodes for v in node.inputs}
     read.update(c.value for c in cotangents if isinstance(c, Tracer))
     return ResidualPlan(
         tuple(p.value in read for p in primals),
         tuple(r.value in read for r in results),
-        node_type(backward_name(op.name)),
+        node_type(OpNode, backward_name(op.name)),
     )
