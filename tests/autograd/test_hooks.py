@@ -65,6 +65,34 @@ def test_node_hooks_see_and_replace() -> None:
     assert x.grad.item() == 6
 
 
+class _AnswersEverything:
+    """A hook, such as a mock, that has every attribute one asks for."""
+
+    def __init__(self, result: object) -> None:
+        self.result = result
+
+    def __getattr__(self, name: str) -> object:
+        return self
+
+    def __call__(self, *given: object) -> object:
+        return self.result
+
+
+@pytest.mark.parametrize("register", ["register_prehook", "register_hook"])
+@pytest.mark.parametrize(
+    "result", [[aj.ones(1)], (aj.ones(1), aj.ones(1)), (aj.ones(2),), (aj.ones(1, dtype=aj.float64),)]
+)
+def test_what_a_node_hook_returns_is_checked_whatever_attributes_it_has(register: str, result: object) -> None:
+    errors = []
+    for hook in (_AnswersEverything(result), lambda *given: result):
+        y = leaf(2.0) * 3
+        getattr(y.grad_fn, register)(hook)
+        with pytest.raises((TypeError, RuntimeError)) as error:
+            y.sum().backward()
+        errors.append(error.type)
+    assert errors[0] is errors[1]
+
+
 def test_post_accumulate_hooks_run_after_the_gradient_is_there() -> None:
     x = leaf(2.0)
     seen = []

@@ -8,6 +8,7 @@ from typing import Any
 from autojit.core.errors import DifferentiationError
 from autojit.core.wrapping import own
 from autojit.tensor import Tensor
+from autojit.tensor.expected_shape import ExpectedShape
 from autojit.tensor.functions_elementwise import add, clone
 from autojit.tensor.node import AccumulateGrad, Node
 from autojit.tensor.state import state
@@ -102,7 +103,7 @@ def through_pre_hooks(hooks: dict[Any, Any], grads: list[Any]) -> list[Any]:
     for hook in list(hooks.values()):
         replaced = hook(current)
         if replaced is not None:
-            current = replaced if hasattr(hook, "fits_shapes") else _checked_tuple(current, replaced, hook)
+            current = replaced if type(hook) is ExpectedShape else _checked_tuple(current, replaced, hook)
     return list(current)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from autojit.core.errors import ShapeError, TraceError, UsageError
+from autojit.core.errors import TraceError, UsageError
 from autojit.core.source import here
 from autojit.ir.op import Op, bind
 from autojit.tensor import (
@@ -37,9 +37,10 @@ from autojit.tensor import (
     removed,
 )  # fmt: skip
 from autojit.tensor.argument_errors import with_argument_errors
+from autojit.tensor.expected_shape import ExpectedShape
 from autojit.tensor.inplace import check_writable, copy_into, in_place, in_place_method
 from autojit.tensor.method_forms import has_axis, method_of, with_numpy_names
-from autojit.tensor.node import Node, move_retained, type_of_meta
+from autojit.tensor.node import move_retained
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.out_arguments import NAMES as WITH_OUT
 from autojit.tensor.out_arguments import with_layout, with_out
@@ -234,7 +235,7 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
         if seen._grad_fn is not None:
             self._grad_fn, self._output_nr = seen._grad_fn, seen._output_nr
         elif self._grad_fn is not None:
-            _expect_its_shape(self._grad_fn, self._output_nr)
+            self._grad_fn.register_prehook(ExpectedShape(self._grad_fn, self._output_nr))
         storage.bump(name, here())
         if self._view is not None:
             self._view.value_changes = storage.changes
@@ -242,32 +243,6 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
 
     change.__name__ = change.__qualname__ = name
     return change
-
-
-def _expect_its_shape(node: Node, number: int) -> None:
-    """Let a node refuse gradients of another shape than its output had: its tensor has got one that nobody recorded.
-
-    As in torch, a gradient that the output's shape expands to is summed.
-    """
-    shape = type_of_meta(node.out_metas[number]).shape
-
-    def fitted(grads: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        grad = grads[number]
-        if grad is None or type_of(grad).shape == shape:
-            return None
-        found = type_of(grad).shape
-        added = len(found) - len(shape)
-        if added < 0 or any(n not in (1, m) for n, m in zip(shape, found[added:], strict=True)):
-            raise ShapeError(
-                f"Function {node.name()} got an invalid gradient at index {number} - got {list(found)} but expected "
-                f"shape compatible with {list(shape)}",
-                {"gradient": grad, "node": f"{node.name()}  {node.source}"},
-                "change the shape in grad mode, so that it is recorded, or use the out-of-place form",
-            )
-        return (*grads[:number], functions_shape.broadcastable_sum(grad, shape), *grads[number + 1 :])
-
-    fitted.fits_shapes = True  # type: ignore[attr-defined]
-    node.register_prehook(fitted)
 
 
 def _text(self: Tensor, *, tensor_contents: Any = None) -> str:
