@@ -22,16 +22,12 @@ from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import PRIMITIVES
 from autojit.tensor.random import default_generator
-from autojit.tensor.tensor import StepGradient, Tensor
+from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
 
 DEEPEST = 60
 _OWN_STATE = tuple(f"autojit.{part}" for part in ("nn", "optim", "amp", "tensor.random", "utils", "distributions"))
 """autojit's own objects that users see as state of theirs; the others are machinery and caches."""
 _UNSEEN = frozenset({"_step_calls", "_is_captured", "_made_in", "_jit_methods"})  # of steps that run compiled: differ
-_SLOTS = (
-    "_array", "_value", "_type", "_requires_grad", "_grad_fn", "_output_nr", "_grad", "_accumulator", "_retains_grad",
-    "_storage", "_view",
-)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -327,8 +323,8 @@ class _SavedTensor:
     def __init__(self, t: Tensor, content: Any) -> None:
         self.t = t
         self.content = content
-        self.slots = [(name, getattr(t, name)) for name in _SLOTS]
-        self.hooks = None if t._leaf_hooks is None else [dict(hooks) for hooks in t._leaf_hooks]
+        self.slots = [(name, getattr(t, name)) for name in SLOTS]
+        self.hooks = [dict(hooks) for hooks in t._leaf_hooks or ()]
         self.lent = getattr(t, "is_lent", None)
         storage = t._storage
         self.storage = (
@@ -340,11 +336,8 @@ class _SavedTensor:
         for name, value in self.slots:
             if getattr(t, name) is not value:
                 setattr(t, name, value)
-        if self.hooks is None:
-            t._leaf_hooks = None
-        elif t._leaf_hooks is not None:
-            for hooks, kept in zip(t._leaf_hooks, self.hooks, strict=True):
-                _restore_dict(hooks, kept)
+        for hooks, kept in zip(t._leaf_hooks or (), self.hooks, strict=True):
+            _restore_dict(hooks, kept)
         if isinstance(t, StepGradient) and self.lent is not None:
             t.is_lent = self.lent
         storage = t._storage

@@ -126,7 +126,7 @@ class Tensor:
         if kind is Tensor or kind is StepGradient:
             return made
         found: Tensor = _object_new(kind)
-        for name in _SLOTS:
+        for name in SLOTS:
             setattr(found, name, getattr(made, name))
         for name in _slots_besides(kind):
             if hasattr(self, name):
@@ -254,10 +254,8 @@ def wrap_value(value: Value) -> Tensor:
     return t
 
 
-_SLOTS = (
-    "_array", "_value", "_type", "_requires_grad", "_grad_fn", "_output_nr", "_grad", "_accumulator", "_leaf_hooks",
-    "_retains_grad", "_storage", "_view",
-)  # fmt: skip
+SLOTS = tuple([name for name in Tensor.__slots__ if not name.startswith("__")])
+"""What every tensor holds, besides its dictionary."""
 
 
 @functools.cache
