@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,3 +56,24 @@ def test_what_a_capture_keeps_of_a_variable_does_not_stay_in_the_way() -> None:
     assert x.grad.grad_fn.name() == "torch::autograd::CopyBackwards"
     x.grad = None
     assert isinstance(step(Variable(aj.ones(2))), Variable)
+
+
+ENDING = """
+import sys
+import autojit as aj
+from autojit.compat.v0_3 import Variable
+
+kept = aj.jit(lambda v: v * 2)(Variable(aj.ones(2), requires_grad=True))
+ring = [Variable(aj.ones(2), volatile=True)]
+ring.append(ring)
+for name, module in list(sys.modules.items()):  # which are emptied one by one, later ones first
+    if name.startswith("autojit"):
+        module.held_to_the_end = [Variable(aj.ones(2)) * 2, Variable(aj.ones(2), volatile=True)]
+"""
+
+
+def test_a_process_ends_in_silence_whatever_holds_its_last_variables() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
+    command = [sys.executable, "-c", ENDING]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

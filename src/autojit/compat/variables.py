@@ -6,7 +6,7 @@ stands between the ops of a thread and their computation from its first Variable
 
 from __future__ import annotations
 
-import atexit
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -131,14 +131,14 @@ class VariableLayer(Layer):
         self.alive: dict[int, Any] = {}
         self.of_captures: dict[int, Any] = {}  # which keep them for good, long after the function has run
         self.thread = threading.get_ident()
-        atexit.register(self.alive.clear)  # what dies with the interpreter tells nobody
-        atexit.register(self.of_captures.clear)
 
     def keep(self, t: Tensor) -> None:
         """Stand in the way of ops until ``t`` is gone; of a captured function's, until that has run."""
         key, alive = id(t), self.of_captures if t._array is None else self.alive
 
-        def forget(reference: Any) -> None:
+        def forget(reference: Any, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+            if is_exiting():
+                return  # the modules that are asked below may be gone, this one's names too
             if alive.get(key) is reference:
                 del alive[key]
             is_captured = state.trace is not None and bool(self.of_captures)
