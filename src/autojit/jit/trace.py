@@ -32,6 +32,7 @@ from autojit.ir.builder import GraphBuilder
 from autojit.ir.concrete import symbols_of
 from autojit.ir.graph import Node, Value
 from autojit.ir.op import Op
+from autojit.jit.assigned_data import TraceData
 from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.failed_calls import may_change
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
@@ -60,12 +61,12 @@ class OtherQuestion(BaseException):
     """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
-class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
+class Trace(TraceSizes, TraceOrders, TraceVersions, TraceData, TraceOptions):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
-    For the others see ``TraceSizes``; how values lie, ``TraceOrders``; what counts as a change, ``TraceVersions``;
-    options of optimisers, ``TraceOptions``.
+    For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which versions move, ``TraceVersions``; what
+    ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``.
     """
 
     runs_often = False
@@ -79,7 +80,7 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceOptions):
     ) -> None:
         TraceSizes.__init__(self, sizes or {}, are_counts_fixed, shift)
         TraceOrders.__init__(self)
-        TraceVersions.__init__(self)
+        TraceData.__init__(self)
         TraceOptions.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
