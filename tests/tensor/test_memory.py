@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 import autojit as aj
@@ -22,6 +28,30 @@ def test_new_data_keeps_the_version_counter() -> None:
     leaf = aj.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError, match="must be floating point or complex"):
         leaf.data = aj.ones(2, dtype=aj.int64)
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, aj.jit], ids=["eager", "compiled"])
+def test_a_tensor_may_be_given_memory_any_number_of_times(jit: Callable[[Any], Any]) -> None:
+    w = aj.ones(3, requires_grad=True)
+
+    @jit
+    def change() -> None:
+        with aj.no_grad():
+            w.mul_(1.0)
+
+    before = (w * w).sum()
+    memories = []
+    for _ in range(sys.getrecursionlimit() + 1):
+        w.data = w.data * 0.5
+        memories.append(weakref.ref(w._array))
+    del memories[-1]
+    change()
+    change()
+    assert w._version == 2
+    gc.collect()
+    assert not any(memory() is not None for memory in memories)
+    with pytest.raises(RuntimeError, match="is at version 2; expected version 0"):
+        before.backward()
 
 
 def test_a_resize_counts_as_a_change_where_it_changes_the_shape() -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.core.errors import TraceError
 from autojit.core.source import here
-from autojit.tensor.other_memory import TwinStorage
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor
 
@@ -86,8 +85,7 @@ class WrittenStorage(Storage):
 
 def count_calls(storage: Storage, step: NativeStep, changes: int) -> None:
     """From now on each call of ``step`` counts as so many changes of ``storage``."""
-    while isinstance(storage, TwinStorage):
-        storage = storage.twin  # which has the counter
+    storage = storage.counter
     if type(storage) is Storage:
         storage.__class__ = WrittenStorage
     before, present = 0, []

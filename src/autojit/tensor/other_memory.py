@@ -8,7 +8,7 @@ written, and the step is refused where somebody could tell.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,30 +24,6 @@ from autojit.tensor.storage import SameMemory, Storage
 from autojit.tensor.tensor import Tensor, alias, storage_chain, storage_of, type_of, wrap
 from autojit.tensor.view_rules import leaf_written
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-
-class TwinStorage(Storage):
-    """Memory whose version counter is another storage's."""
-
-    __slots__ = ("twin",)
-
-    def __init__(self, array: NDArray[Any], twin: Storage) -> None:
-        self.twin = twin
-        before = twin.version
-        super().__init__(array, None)
-        twin.version = before
-        self.inference = twin.inference
-
-    @property
-    def version(self) -> int:
-        return self.twin.version
-
-    @version.setter
-    def version(self, value: int) -> None:
-        self.twin.version = value
-
 
 def _look_at(self: Tensor, other: Tensor) -> None:
     """Other memory under the tensor's own version counter."""
@@ -58,11 +34,11 @@ def _look_at(self: Tensor, other: Tensor) -> None:
     before = self._storage
     self._array, self._value, self._type = other._array, None, other._type
     self._view = None
-    root = storage_of(other).array
-    assert root is not None
     made = alias(other)
     self._view = made._view
-    self._storage = Storage(root, None) if before is None else TwinStorage(root, before)
+    memory = Storage(storage_of(other).array, None)  # ``other`` keeps its own counter
+    self._storage = memory if before is None else SameMemory(memory, before)
+    self._storage.inference = before is not None and before.inference
 
 
 def get_data(self: Tensor) -> Tensor:

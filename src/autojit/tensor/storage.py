@@ -83,16 +83,25 @@ class Storage:
         """What is the same for two storages exactly if they are the same memory; traced roots only."""
         return self
 
+    @property
+    def counter(self) -> Storage:
+        """The storage that counts the changes of this one."""
+        return self
+
 
 class SameMemory(Storage):
-    """The memory of a traced root under a version counter of its own (``.data``), or under that of a third storage."""
+    """The memory of another storage under a version counter of its own, or under that of a third storage.
+
+    ``x.data`` of a traced tensor needs the one; ``x.data = y`` the other, by which ``x`` counts on whatever memory it
+    looks at. It refers to the third itself, however often ``x`` has been given memory.
+    """
 
     __slots__ = ("_counter", "_memory")
 
     def __init__(self, memory: Storage, counter: Storage | None = None) -> None:
         self._memory = memory.memory
-        self._counter = counter
-        self.array = None
+        self._counter = None if counter is None else counter.counter
+        self.array = memory.array
         if counter is None:
             self.version = 0
         self.inference = memory.inference
@@ -101,6 +110,10 @@ class SameMemory(Storage):
     @property
     def memory(self) -> Storage:
         return self._memory
+
+    @property
+    def counter(self) -> Storage:
+        return self if self._counter is None else self._counter
 
     @property
     def value(self) -> Value | None:
