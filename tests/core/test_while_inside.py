@@ -15,6 +15,25 @@ def noted() -> tuple[WhileInside, list[str]]:
     return WhileInside(lambda: told.append("begin"), lambda: told.append("end")), told
 
 
+class OtherThread:
+    """A thread that is inside from now on, until it is let go."""
+
+    def __init__(self, inside: WhileInside) -> None:
+        self._inside, self._entered, self._may_leave = inside, threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._stay)
+        self._thread.start()
+        assert self._entered.wait(30)
+
+    def _stay(self) -> None:
+        with self._inside():
+            self._entered.set()
+            self._may_leave.wait(30)
+
+    def leave(self) -> None:
+        self._may_leave.set()
+        self._thread.join()
+
+
 def test_the_first_changes_and_the_last_puts_back() -> None:
     inside, told = noted()
     with pytest.raises(KeyError), inside():
@@ -28,20 +47,10 @@ def test_the_first_changes_and_the_last_puts_back() -> None:
 
 def test_threads_overlap() -> None:
     inside, told = noted()
-    entered, may_leave = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        with inside():
-            entered.set()
-            may_leave.wait(30)
-
-    other = threading.Thread(target=stay)
     with inside():
-        other.start()
-        assert entered.wait(30)
+        other = OtherThread(inside)
     assert (told, inside.has_me()) == (["begin"], False)
-    may_leave.set()
-    other.join()
+    other.leave()
     assert told == ["begin", "end"]
 
 
@@ -59,23 +68,13 @@ def test_it_is_put_back_for_a_while() -> None:
 @pytest.mark.parametrize("forks_inside", [False, True])
 def test_a_forked_child_has_only_the_thread_that_forked(forks_inside: bool) -> None:
     inside, told = noted()
-    entered, may_leave = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        with inside():
-            entered.set()
-            may_leave.wait(30)
-
-    other = threading.Thread(target=stay)
-    other.start()
-    assert entered.wait(30)
+    other = OtherThread(inside)
     if forks_inside:
         inside.enter()
     child = os.fork()
     if child == 0:
         os._exit(0 if (told == ["begin"] if forks_inside else told == ["begin", "end"]) else 1)
-    may_leave.set()
-    other.join()
+    other.leave()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     if forks_inside:
         inside.leave()
