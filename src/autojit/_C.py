@@ -25,7 +25,7 @@ from autojit.autograd.running import current_walk
 from autojit.tensor import Tensor
 from autojit.tensor.functions_counted import unique
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.state import state
+from autojit.tensor.state import set_grad, state
 from autojit.tensor.tensor import storage_of
 
 
@@ -125,7 +125,7 @@ def _increment_version(tensors: Any) -> None:
 
 def _set_grad_enabled(enabled: bool) -> None:
     """Switch recording on or off in this thread."""
-    state.grad_enabled = enabled
+    set_grad(enabled)
 
 
 def _set_fwd_grad_enabled(enabled: bool) -> None:

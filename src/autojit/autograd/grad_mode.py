@@ -16,7 +16,7 @@ import numpy as np
 
 from autojit.core.user_warnings import warn
 from autojit.core.wrapping import code_holder, wraps
-from autojit.tensor.state import set_inference, state
+from autojit.tensor.state import is_grad_on, set_grad, set_inference, state
 from autojit.tensor.tensor import Tensor, storage_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,15 +121,15 @@ class no_grad(_NoParamDecoratorContextManager):
         self._before: list[bool] = []
 
     def __enter__(self) -> None:
-        self._before.append(state.grad_enabled)
-        state.grad_enabled = False
+        self._before.append(is_grad_on())
+        set_grad(False)
 
     def __exit__(self, *exception: object) -> None:
-        state.grad_enabled = self._before.pop()
+        set_grad(self._before.pop())
 
 
 class enable_grad(_NoParamDecoratorContextManager):
-    """Recording is on inside, also within ``no_grad`` or after ``set_grad_enabled(False)``.
+    """Recording is on inside, also within ``no_grad`` or after ``set_grad_enabled(False)``; not in inference mode.
 
     Example:
         >>> import autojit as aj
@@ -145,11 +145,11 @@ class enable_grad(_NoParamDecoratorContextManager):
     _before: list[bool]
 
     def __enter__(self) -> None:
-        self.__dict__.setdefault("_before", []).append(state.grad_enabled)
-        state.grad_enabled = True
+        self.__dict__.setdefault("_before", []).append(is_grad_on())
+        set_grad(True)
 
     def __exit__(self, *exception: object) -> None:
-        state.grad_enabled = self._before.pop()
+        set_grad(self._before.pop())
 
 
 class _Switch(_DecoratorContextManager):
@@ -159,9 +159,12 @@ class _Switch(_DecoratorContextManager):
     _flag: ClassVar[str]
 
     def __init__(self, mode: bool) -> None:
-        self.prev = getattr(self._holder, self._flag)
+        self.prev = self._get()
         self.mode = mode
         self._set(mode)
+
+    def _get(self) -> bool:
+        return bool(getattr(self._holder, self._flag))
 
     def _set(self, mode: bool) -> None:
         setattr(self._holder, self._flag, mode)
@@ -178,7 +181,7 @@ class _Switch(_DecoratorContextManager):
 
     def clone(self) -> Self:
         """A manager with the same flag; the flag in force is not touched until it is entered."""
-        before = getattr(self._holder, self._flag)
+        before = self._get()
         try:
             return type(self)(self.mode)
         finally:
@@ -207,13 +210,16 @@ class set_grad_enabled(_Switch):
         >>> _ = aj.set_grad_enabled(True)
     """
 
-    _holder = state
-    _flag = "grad_enabled"
-
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool | np.bool_):
             raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
         super().__init__(bool(mode))
+
+    def _get(self) -> bool:
+        return is_grad_on()
+
+    def _set(self, mode: bool) -> None:
+        set_grad(mode)
 
     def __repr__(self) -> str:
         return f"{type(self).__module__}.{type(self).__qualname__}(mode={self.mode})"
@@ -247,11 +253,11 @@ class inference_mode(_DecoratorContextManager):
 
     def __init__(self, mode: bool = True) -> None:
         self.mode = mode
-        self._before: list[tuple[bool, bool]] = []
+        self._before: list[tuple[bool, int]] = []
 
     def __enter__(self) -> None:
         self._before.append((state.grad_enabled, state.inference))
-        set_inference(self.mode)
+        set_inference(int(self.mode))
         state.grad_enabled = not self.mode
 
     def __exit__(self, *exception: object) -> None:
@@ -264,13 +270,13 @@ class inference_mode(_DecoratorContextManager):
 
 
 def is_grad_enabled() -> bool:
-    """Whether this thread records history."""
-    return state.grad_enabled
+    """Whether gradients are switched on in this thread; in inference mode nothing is recorded all the same."""
+    return is_grad_on()
 
 
 def is_inference_mode_enabled() -> bool:
     """Whether this thread is in inference mode."""
-    return state.inference
+    return bool(state.inference)
 
 
 class _Multithreading(threading.local):

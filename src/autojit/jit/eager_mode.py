@@ -18,7 +18,7 @@ def eager() -> Iterator[None]:
         state.detour = before
 
 
-def set_modes(modes: tuple[bool, bool]) -> None:
+def set_modes(modes: tuple[bool, int]) -> None:
     """Set the thread's gradient mode and inference mode."""
     state.grad_enabled, inference = modes
     set_inference(inference)

@@ -66,6 +66,7 @@ from autojit.tensor.state import guard_epoch, set_layers, set_trace, state
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 SPLIT_LIMIT = 4096  # decisions on one path
 RECENT_LIMIT = 4  # native steps that are asked in turn
+MODES = 5  # one more than the greatest ``grad_enabled + 2 * inference``
 
 
 class JitFunction:
@@ -98,9 +99,9 @@ class JitFunction:
         self.gathering = Gathering()
         self.counts = JitStats()
         self.newest: CompiledStep | None = None
-        self._installed: list[Callable[..., Any] | None] = [None] * 4  # by gradient mode
+        self._installed: list[Callable[..., Any] | None] = [None] * MODES
         self.comparison = None if verify is None else Comparison(self, verify)
-        self._entries = self._installed if verify in (None, "first") else [self.comparison] * 4
+        self._entries = self._installed if verify in (None, "first") else [self.comparison] * MODES
         self.natives = NativeCalls()
         self.forgetting = Forgetting()
         self._recent: list[tuple[NativeStep, ...]] = [() for _ in self._installed]  # replaced, never changed
@@ -288,7 +289,7 @@ class JitFunction:
         return result
 
     def _mode(self) -> int:
-        return state.grad_enabled + 2 * state.inference + 4 * state.anomaly * (1 + state.anomaly_check_nan)
+        return state.grad_enabled + 2 * state.inference + MODES * state.anomaly * (1 + state.anomaly_check_nan)
 
     def _key(self, call: Call) -> Any:
         bound = tuple((k, id(call.leaves[k])) for k in sorted(call.bound))  # a capture keeps them alive

@@ -59,7 +59,7 @@ class Capture:
     effects: Effects = field(init=False)
     call: CallOfCapture | None = field(init=False, default=None)  # of results that the caller can differentiate
     apart: list[tuple[int, Any]] = field(init=False, default_factory=list)  # arguments that are asked not to be these
-    modes_left: tuple[bool, bool] | None = field(init=False, default=None)  # (grad, inference), if they were set
+    modes_left: tuple[bool, int] | None = field(init=False, default=None)  # (grad, inference), if they were set
     following: Following = field(init=False)
     unguarded: list[str] = field(init=False, default_factory=list)  # what was read and is not compared, for `explain`
 

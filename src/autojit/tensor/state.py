@@ -27,8 +27,8 @@ class State(threading.local):
     ``state.__dict__`` of that thread, which the eager path fetches once per op.
     """
 
-    grad_enabled: bool
-    inference: bool
+    grad_enabled: bool  # whether ops record history; never in inference mode
+    inference: int  # whether the thread is in inference mode: 0, 1, or 2 where gradients are switched on within it
     transforming: bool  # whether history is recorded for a transform, which alone reads it
     trace: Trace | None
     anomaly: bool
@@ -49,7 +49,7 @@ class State(threading.local):
 
     def __init__(self) -> None:
         self.grad_enabled = True
-        self.inference = False
+        self.inference = 0
         self.transforming = False
         self.trace = None
         self.layers = ()
@@ -149,10 +149,23 @@ def set_layers(layers: tuple[Layer, ...]) -> None:
     _choose_way()
 
 
-def set_inference(inference: bool) -> None:
+def set_inference(inference: int) -> None:
     """From now on the thread is in inference mode, or is not."""
     state.inference = inference
     _choose_way()
+
+
+def set_grad(enabled: bool) -> None:
+    """The user switches gradients on or off; in inference mode that is remembered, and nothing is recorded."""
+    if state.inference:
+        state.inference = 1 + enabled
+    else:
+        state.grad_enabled = enabled
+
+
+def is_grad_on() -> bool:
+    """Whether the user has gradients switched on."""
+    return state.grad_enabled or state.inference == 2
 
 
 def _choose_way() -> None:
@@ -238,7 +251,7 @@ def grad_mode(enabled: bool) -> Iterator[None]:
 def outside_inference() -> Iterator[None]:
     """Ordinary mode inside, also within inference mode: transforms need what that mode leaves out."""
     before = state.inference
-    set_inference(False)
+    set_inference(0)
     try:
         yield
     finally:
