@@ -51,9 +51,10 @@ from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.overlaps import told_apart
 from autojit.jit.places import with_more
 from autojit.jit.pytree import flatten
-from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, observed, rebound, take_changing_numbers
+from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, rebound, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.results import with_plain_keys
+from autojit.jit.snapshots import observed
 from autojit.jit.step import Capture, CompiledStep, Decision, build_path
 from autojit.jit.trace import BeginAgain, OtherQuestion, Trace
 from autojit.jit.traced_math import traced_math

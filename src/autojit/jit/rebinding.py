@@ -1,7 +1,7 @@
 """Python state that a captured function assigns anew: ``self.steps += 1``, ``self.mean = 0.9 * self.mean + 0.1 * x``.
 
 A capture runs the function once; what it stores in attributes, closure cells, globals and dictionaries would be stored
-once. So the places it assigns to are found by comparing before and after, put back, and from then on passed to the step
+once. So the places it assigns to are found and put back (``snapshots``), and from then on passed to the step
 as arguments and taken from it as results: ``Rebinding`` is the function with these places made explicit. Numbers enter
 as tensors of one element and stay part of the step, so a counter costs one capture, not one per value.
 """
@@ -9,18 +9,14 @@ as tensors of one element and stay part of the step, so a counter costs one capt
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from operator import is_
-from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from autojit.core.errors import TraceError
-from autojit.core.wrapping import own
-from autojit.jit.arguments import BAKED, leaf_names, with_tensors
+from autojit.jit.arguments import leaf_names, with_tensors
 from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
 from autojit.jit.guards import same
@@ -30,9 +26,8 @@ from autojit.jit.open_numbers import number_kind
 from autojit.jit.places import Location, in_use
 from autojit.jit.pytree import TreeSpec, flatten
 from autojit.jit.traced_number import TracedNumber
-from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.state import bump_guard_epoch, guard_epoch, state
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     from autojit.jit.captures import Captures
@@ -121,134 +116,6 @@ class Finished(NamedTuple):
     """A result whose places have been stored already."""
 
     result: Any
-
-
-class Snapshot:
-    """What the places that a capture writes held before it ran."""
-
-    def __init__(self, observer: Observer) -> None:
-        self.observer = observer
-        self._hooks: list[tuple[Tensor, Any]] = []
-        self._flags: list[tuple[Tensor, bool]] = []
-        observer.on_tensor = self._keep
-
-    def _keep(self, t: Tensor) -> None:
-        hooks = t._leaf_hooks
-        self._hooks.append((t, None if hooks is None else tuple(map(dict, hooks))))
-        if t.is_leaf:
-            self._flags.append((t, t._requires_grad))
-
-    def check(self, rebinding: Rebinding | None) -> None:
-        """After the function has run: whether its steps have all the arguments and results that they need.
-
-        Raises:
-            Rebinds: there are more places that the step can take over, hidden inputs, or calls to make afterwards.
-            Releases: there are fewer.
-            DrawnOtherwise: what it draws cannot be given to a step.
-            TraceError: it did what cannot be done again at every call.
-        """
-        observer = self.observer
-        self._refuse_hooks()
-        observer.check_draws()
-        changed = self.take_back()
-        observer.contents.settle()
-        if changed or observer.drawn:
-            raise Rebinds(changed, drawn=observer.drawn)
-        if observer.deferred and rebinding is None:
-            raise Rebinds((), "done after every call: what the function appends or prints")
-        if rebinding is not None and rebinding.idle:
-            raise Releases(rebinding.idle)
-
-    def _refuse_hooks(self) -> None:
-        """Hooks on what exists outside would be one more at every call."""
-        tensors = [
-            (f"a tensor {type_of(t)}", table, {} if before is None else before[k])
-            for t, before in self._hooks
-            for k, table in enumerate(t._leaf_hooks or ())
-        ]
-        for name, table, before in (*tensors, *self.observer.counted.hooks):
-            if not table.keys() <= before.keys():
-                raise TraceError(
-                    "jit: the step registers a hook on something that exists outside it",
-                    {"on": name},
-                    "do it outside the step, or remove in the step what it registers",
-                )
-
-    def take_back(self) -> list[Location]:
-        """Put back what the function has changed; the places that a step can take over."""
-        found: dict[tuple[int, Any], Location] = {}
-        counted = self.observer.counted.tables
-        for location, before in self._changes():
-            if location.identity not in found and _is_data(location.read()) and (before is MISSING or _is_data(before)):
-                found[location.identity] = replace(location, is_counted=id(location.holder) in counted)
-                location.write(before)
-        return list(found.values())
-
-    def put_back(self) -> None:
-        """What the function has changed is as it was before, whatever came up."""
-        self.take_back()
-        self.observer.contents.put_back()
-
-    def restore_hooks(self) -> None:
-        """Leaf hooks that the function registered while it was captured would stay for every later capture."""
-        for t, before in self._hooks:
-            if before is None:
-                t._leaf_hooks = None
-            elif t._leaf_hooks is not None:
-                for hooks, kept in zip(t._leaf_hooks, before, strict=True):
-                    hooks.clear()
-                    hooks.update(kept)
-        for _, table, before in self.observer.counted.hooks:
-            for key in table.keys() - before.keys():  # a lazy layer removes its own for good
-                del table[key]
-
-    def _changes(self) -> Iterable[tuple[Location, Any]]:
-        for t, flag in self._flags:
-            if t.is_leaf and t._requires_grad is not flag:  # else an in-place change gave it a history
-                yield Location("requires_grad of a tensor", t), flag
-        for location, before in list(self.observer.written.values()):
-            if not same(location.read(), before):
-                yield location, before
-        counted = self.observer.counted
-        for name, table, before in counted.tables.values():
-            if _is_untouched(table, before):
-                continue  # most tables
-            for key in dict.fromkeys((*table, *before)):
-                if (id(table), key) in self.observer.rebound:
-                    continue  # the step's own argument, put there for the capture
-                old, new = before.get(key, MISSING), table.get(key, MISSING)
-                if not same(new, old) and (id(table) not in counted.of_own or key == "training" or _is_traced(new)):
-                    yield Location(f"{name}.{key}" if isinstance(key, str | int) else name, table, key), old
-
-
-def observed(
-    function: Callable[..., Any], rebinding: Rebinding | None, baked: Mapping[str, Any]
-) -> tuple[Observer, Snapshot]:
-    """The observer of a capture that begins: what exists is the function, what it is bound to, and ``baked``."""
-    observer = Observer(frozenset() if rebinding is None else rebinding.identities)
-    snapshot = Snapshot(observer)
-    if isinstance(function, MethodType):
-        observer.enter(function.__self__, "self")
-    observer.enter(function, own(function, "__name__", type(function).__name__))
-    for name, value in baked.items():
-        observer.enter(value, name)
-    return observer, snapshot
-
-
-def _is_untouched(table: Mapping[Any, Any], before: Mapping[Any, Any]) -> bool:
-    """Whether two tables hold the very same items in the same order: quick to see for those that nobody touched."""
-    same_keys = len(table) == len(before) and all(map(is_, table, before))
-    return same_keys and all(map(is_, table.values(), before.values()))
-
-
-def _is_traced(value: Any) -> bool:
-    return any(isinstance(leaf, Tensor) and leaf._array is None for leaf in flatten(value)[0])
-
-
-def _is_data(value: Any) -> bool:
-    """Whether a step can take a value in and give it out: nests of tensors, numbers and constants."""
-    leaves, _ = flatten(value)
-    return value is MISSING or all(isinstance(leaf, (Tensor, TracedNumber, np.ndarray, *BAKED)) for leaf in leaves)
 
 
 class Rebinding:
