@@ -1,7 +1,7 @@
 """The native checks of one call, as LLVM IR text: arguments, slots, output rings.
 
 Every function answers whether its record holds, and stores what the step needs (data pointers, numbers, picked tensors)
-on the way. They are inlined into `entry_ir`'s one function, which also explains the shorthand ``word``.
+on the way. They are inlined into `entry_ir`'s one function. ``word`` and ``pointer``: see `codegen.words`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ no:
 define internal i1 @lies_apart(ptr %array, ptr %record, ptr %head) nounwind {{
 entry:
   %count = word head.n_ranges of %head
-  %ranges64 = word head.ranges of %head
-  %ranges = inttoptr i64 %ranges64 to ptr
+  %ranges = pointer head.ranges of %head
   %ndim = word arg.ndim of %record
   %itemsize = word arg.itemsize of %record
   %shape.at = getelementptr i8, ptr %array, i64 {ARRAY_SHAPE_OFFSET}
@@ -136,10 +135,8 @@ fields:
 extents:
   %shape.at = getelementptr i8, ptr %array, i64 {ARRAY_SHAPE_OFFSET}
   %shape = load ptr, ptr %shape.at, align 8
-  %want64 = word arg.shape of %record
-  %want = inttoptr i64 %want64 to ptr
-  %sizes64 = word head.sizes of %head
-  %sizes = inttoptr i64 %sizes64 to ptr
+  %want = pointer arg.shape of %record
+  %sizes = pointer head.sizes of %head
   br label %axis
 axis:
   %i = phi i64 [ 0, %extents ], [ %i1, %axis.ok ]
@@ -294,8 +291,7 @@ compare_range:
   %inside.range = and i1 %high, %low
   br i1 %inside.range, label %keep, label %no
 keep:
-  %cell64 = word arg.store of %record
-  %cell = inttoptr i64 %cell64 to ptr
+  %cell = pointer arg.store of %record
   store i64 %number, ptr %cell, align 8
   ret i1 true
 no:
@@ -306,8 +302,7 @@ no:
 define internal i1 @ring_picks(ptr %ring) alwaysinline nounwind {{
 entry:
   %count = word ring.n_entries of %ring
-  %entries64 = word ring.entries of %ring
-  %entries = inttoptr i64 %entries64 to ptr
+  %entries = pointer ring.entries of %ring
   %offset = word ring.offset of %ring
   br label %next
 next:
@@ -317,8 +312,7 @@ next:
 look:
   %at = getelementptr [{len(RING_ENTRY)} x i64], ptr %entries, i64 %i
   %i1 = add i64 %i, 1
-  %tensor64 = word pick.tensor of %at
-  %tensor = inttoptr i64 %tensor64 to ptr
+  %tensor = pointer pick.tensor of %at
   %array64 = word pick.array of %at
   %array = inttoptr i64 %array64 to ptr
   %tensor.refs = load i32, ptr %tensor, align 4
@@ -364,9 +358,8 @@ taken:
   br label %next
 pick:
   %picked.at = getelementptr i64, ptr %ring, i64 {RING.index("picked")}
-  store i64 %tensor64, ptr %picked.at, align 8
-  %store = word ring.store of %ring
-  %cell = inttoptr i64 %store to ptr
+  store ptr %tensor, ptr %picked.at, align 8
+  %cell = pointer ring.store of %ring
   %data = word pick.data of %at
   store i64 %data, ptr %cell, align 8
   ret i1 true
@@ -377,8 +370,7 @@ no:
 ; A new reference to a result item: a constant, or the tensor its ring picked.
 define internal ptr @result_item(ptr %head, i64 %index) alwaysinline nounwind {{
 entry:
-  %items64 = word head.results of %head
-  %items = inttoptr i64 %items64 to ptr
+  %items = pointer head.results of %head
   %at = getelementptr [2 x i64], ptr %items, i64 %index
   %ring_rank = load i64, ptr %at, align 8
   %is_constant = icmp eq i64 %ring_rank, 0
@@ -388,12 +380,10 @@ constant:
   %object = load ptr, ptr %object.at, align 8
   br label %owned
 ring:
-  %rings64 = word head.rings of %head
-  %rings = inttoptr i64 %rings64 to ptr
+  %rings = pointer head.rings of %head
   %rank = sub i64 %ring_rank, 1
   %record = getelementptr [{len(RING)} x i64], ptr %rings, i64 %rank
-  %tensor64 = word ring.picked of %record
-  %tensor = inttoptr i64 %tensor64 to ptr
+  %tensor = pointer ring.picked of %record
   br label %owned
 owned:
   %result = phi ptr [ %object, %constant ], [ %tensor, %ring ]
@@ -417,8 +407,7 @@ look:
   %has_array = icmp ult i64 %less, 2
   br i1 %has_array, label %touch, label %go_on
 touch:
-  %held64 = word arg.held of %record
-  %held = inttoptr i64 %held64 to ptr
+  %held = pointer arg.held of %record
   call void %change(ptr %held)
   br label %go_on
 go_on:

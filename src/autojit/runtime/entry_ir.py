@@ -12,8 +12,7 @@ result.
 
 from __future__ import annotations
 
-import re
-
+from autojit.codegen.words import with_words
 from autojit.runtime.entry_checks_ir import CHECKS_IR
 from autojit.runtime.entry_words import (
     ARGUMENT,
@@ -41,19 +40,11 @@ IMPORTS = (
 
 
 _RECORDS = {"head": HEAD, "arg": ARGUMENT, "ring": RING, "pick": RING_ENTRY}
-_WORD = re.compile(r"^  %([\w.]+) = word ([\w]+)\.([\w]+) of (%[\w.]+)$", re.MULTILINE)
 
 
 def entry_ir() -> str:
     """The module text."""
-    return _WORD.sub(_load_word, CHECKS_IR + _BODY)
-
-
-def _load_word(use: re.Match[str]) -> str:
-    """``%x = word head.slow of %head`` is shorthand for an address and a load."""
-    name, record, word, pointer = use.groups()
-    rank = _RECORDS[record].index(word)
-    return f"  %{name}.at = getelementptr i64, ptr {pointer}, i64 {rank}\n  %{name} = load i64, ptr %{name}.at, align 8"
+    return with_words(CHECKS_IR + _BODY, _RECORDS)
 
 
 _BODY = f"""
@@ -76,8 +67,7 @@ entry:
   %head.at = getelementptr i8, ptr %capsule, i64 {CAPSULE_POINTER_OFFSET}
   %head = load ptr, ptr %head.at, align 8
   %slow = word head.slow of %head
-  %busy64 = word head.busy of %head
-  %busy = inttoptr i64 %busy64 to ptr
+  %busy = pointer head.busy of %head
   ; the step's gate (`runtime.gate`): the GIL makes these looks and the store below one action
   %running = load i64, ptr %busy, align 8
   %reserved.at = getelementptr i64, ptr %busy, i64 1
@@ -114,8 +104,7 @@ name.look:
   %given.items = getelementptr i8, ptr %names, i64 {TUPLE_ITEMS_OFFSET}
   %given.name.at = getelementptr i64, ptr %given.items, i64 %k
   %given.name = load i64, ptr %given.name.at, align 8
-  %wanted.names64 = word head.keywords of %head
-  %wanted.names = inttoptr i64 %wanted.names64 to ptr
+  %wanted.names = pointer head.keywords of %head
   %wanted.name.at = getelementptr i64, ptr %wanted.names, i64 %k
   %wanted.name = load i64, ptr %wanted.name.at, align 8
   %name.same = icmp eq i64 %given.name, %wanted.name
@@ -125,8 +114,7 @@ name.ok:
 
 arguments:
   %n_arguments = add i64 %n_positional, %n_keywords
-  %records64 = word head.arguments of %head
-  %records = inttoptr i64 %records64 to ptr
+  %records = pointer head.arguments of %head
   br label %argument
 argument:
   %a = phi i64 [ 0, %arguments ], [ %a1, %argument.ok ]
@@ -144,8 +132,7 @@ argument.ok:
 
 identities:
   %n_identities = word head.n_identities of %head
-  %identities64 = word head.identities of %head
-  %identity.triples = inttoptr i64 %identities64 to ptr
+  %identity.triples = pointer head.identities of %head
   br label %identity
 identity:
   %i = phi i64 [ 0, %identities ], [ %i1, %identity.ok ]
@@ -172,10 +159,8 @@ identity.ok:
 
 sizes:
   %n_sizes = word head.n_sizes of %head
-  %sizes64 = word head.sizes of %head
-  %size.values = inttoptr i64 %sizes64 to ptr
-  %accepted64 = word head.accepted of %head
-  %accepted = inttoptr i64 %accepted64 to ptr
+  %size.values = pointer head.sizes of %head
+  %accepted = pointer head.accepted of %head
   br label %size
 size:
   %z = phi i64 [ 0, %sizes ], [ %z1, %size.ok ]
@@ -194,8 +179,7 @@ size.ok:
 
 words:
   %n_words = word head.n_words of %head
-  %words64 = word head.words of %head
-  %pairs = inttoptr i64 %words64 to ptr
+  %pairs = pointer head.words of %head
   br label %word
 word:
   %w = phi i64 [ 0, %words ], [ %w1, %word.ok ]
@@ -215,8 +199,7 @@ word.ok:
 
 dicts:
   %n_dicts = word head.n_dicts of %head
-  %dicts64 = word head.dicts of %head
-  %triples = inttoptr i64 %dicts64 to ptr
+  %triples = pointer head.dicts of %head
   br label %dict
 dict:
   %g = phi i64 [ 0, %dicts ], [ %g1, %dict.ok ]
@@ -241,8 +224,7 @@ dict.fail:
 
 rings:
   %n_rings = word head.n_rings of %head
-  %rings64 = word head.rings of %head
-  %ring.records = inttoptr i64 %rings64 to ptr
+  %ring.records = pointer head.rings of %head
   %need_output = word head.need_output of %head
   br label %ring
 ring:
@@ -258,10 +240,8 @@ ring.ok:
   br label %ring
 
 run:
-  %step64 = word head.step of %head
-  %step = inttoptr i64 %step64 to ptr
-  %table64 = word head.table of %head
-  %table = inttoptr i64 %table64 to ptr
+  %step = pointer head.step of %head
+  %table = pointer head.table of %head
   %releases = word head.releases_gil of %head
   %is_long = icmp ne i64 %releases, 0
   br i1 %is_long, label %without_gil, label %with_gil
@@ -277,15 +257,13 @@ without_gil:
   br label %result
 
 result:
-  %error64 = word head.error of %head
-  %error.at = inttoptr i64 %error64 to ptr
+  %error.at = pointer head.error of %head
   %error = load i64, ptr %error.at, align 8
   %is_sound = icmp eq i64 %error, 0
   br i1 %is_sound, label %sound, label %raise
 raise:
   ; the step counts as running until Python has read what happened
-  %raiser64 = word head.raiser of %head
-  %raiser = inttoptr i64 %raiser64 to ptr
+  %raiser = pointer head.raiser of %head
   %raised = call ptr @PyObject_Vectorcall(ptr %raiser, ptr null, i64 0, ptr null)
   store i64 0, ptr %busy, align 8
   ret ptr %raised

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from autojit.codegen.cpu.lowered import LoweredStep
+from autojit.codegen.cpu.plan_ir import PLAN
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.ir.graph import Node
 
-PLAN_WORDS = 9  # see plan_ir
-_STOPPABLE = 7
+_N_PATCHES, _N_ENTRIES, _ENTRIES = (PLAN.index(word) for word in ("n_patches", "n_entries", "entries"))
+_ERROR, _STOPPABLE = (PLAN.index(word) for word in ("error", "n_stoppable"))
 ENTRY_BYTES = 32
 
 
@@ -61,17 +62,17 @@ def run_entries(
         rows: one per entry.
     """
     plan = words[0]
-    whole = (ctypes.c_int64 * PLAN_WORDS).from_address(plan)
-    part = (ctypes.c_int64 * PLAN_WORDS)(*whole)
-    error = ctypes.c_int64.from_address(whole[5])
-    part[2] = 1
+    whole = (ctypes.c_int64 * len(PLAN)).from_address(plan)
+    part = (ctypes.c_int64 * len(PLAN))(*whole)
+    error = ctypes.c_int64.from_address(whole[_ERROR])
+    part[_N_ENTRIES] = 1
 
     def one_by_one() -> None:
         for place, row in enumerate(rows):
-            part[3] = whole[3] + ENTRY_BYTES * place
+            part[_ENTRIES] = whole[_ENTRIES] + ENTRY_BYTES * place
             part[_STOPPABLE] = int(place < whole[_STOPPABLE])
             observer.kernel(row, native, table)
-            part[0] = 0  # pointers are patched once, before the first entry
+            part[_N_PATCHES] = 0  # pointers are patched once, before the first entry
             if error.value:
                 break
 

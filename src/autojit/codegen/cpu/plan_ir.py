@@ -1,18 +1,8 @@
 """The plan runner and the bodies every plan can call, as LLVM IR text: compiled once per machine.
 
 A *plan* is data, not code: a compiled step is a list of entries (body, context, chunks, parallel) that ``aj_step``
-walks, so a new step costs no compilation beyond its own new kernels. Layout, all 64-bit words:
-
-| plan word | meaning |
-|---|---|
-| 0, 1 | number of patches, address of the patches: (address to write, table entry to read, bytes to add) |
-| 2, 3 | number of entries, address of the entries: (body, context, chunks, 1 if parallel) |
-| 4 | workers that scratch was laid out for |
-| 5 | address of a word that a failing entry makes not 0: the entries after it, and so their writes to state, are left
-out |
-| 6 | address of the size program (see `size_ir`), 0 where all sizes are fixed |
-| 7 | how many entries a signal may stop: those before the first that writes what outlives the call; 0: short plans |
-| 8 | 1: look at the clock before each of them; 2: before every sixteenth |
+walks, so a new step costs no compilation beyond its own new kernels. Its
+records consist of 64-bit words: ``PLAN``, and ``_RECORDS`` for what it leads to.
 
 ``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is
 its array of buffer pointers.
@@ -29,6 +19,33 @@ chunk, body, context). ``aj_copy`` copies bytes: context (target, source or
 from __future__ import annotations
 
 from autojit.codegen.cpu.size_ir import SIZE_IR
+from autojit.codegen.words import with_words, word_load
+
+PLAN = (
+    "n_patches",
+    "patches",  # address of the patches
+    "n_entries",
+    "entries",  # address of the entries
+    "workers",  # that scratch was laid out for
+    "error",  # address of a word that a failing entry makes not 0: those after it, and so their writes, are left out
+    "sizes",  # address of the size program (see `size_ir`), 0 where all sizes are fixed
+    "n_stoppable",  # entries that a signal may stop: those before the first that writes what outlives the call
+    "clock",  # 1: look at the clock before each of them; 2: before every sixteenth
+)
+
+_RECORDS = {
+    "plan": PLAN,
+    "patch": ("address", "source", "bytes"),  # where to write the table's entry ``source`` and so many bytes more
+    "entry": ("body", "context", "chunks", "is_parallel"),
+    "polled": ("body", "context", "error"),
+    "part": ("before", "first", "body", "context"),  # of ``aj_many``; the word before it is the previous one's
+    "kernel": ("before", "body", "n_rows", "rows", "is_told"),  # of ``aj_band``; likewise
+    "row": ("address", "per_chunk", "per_worker"),
+    "copy": ("to", "source", "bytes", "block"),
+    "product": ("a", "b", "c", "words", "scratch"),
+    "sum": ("to", "slots", "words"),
+    "slots": ("n", "count", "stride"),
+}
 
 MATMUL_WORDS = (
     "m", "n", "k", "rsa", "csa", "rsb", "csb", "rsc", "csc", "accumulate",
@@ -90,11 +107,9 @@ out:
 ; One chunk of an entry that a signal may stop; context: (body, its context, address of the error word).
 define internal void @aj_polled(ptr %context, i64 %chunk, i64 %worker) nounwind {
 entry:
-  %body = load ptr, ptr %context, align 8
-  %inner.at = getelementptr i64, ptr %context, i64 1
-  %inner = load ptr, ptr %inner.at, align 8
-  %error.at = getelementptr i64, ptr %context, i64 2
-  %error = load ptr, ptr %error.at, align 8
+  %body = pointer polled.body of %context
+  %inner = pointer polled.context of %context
+  %error = pointer polled.error of %context
   %is.caller = icmp eq i64 %worker, 0
   br i1 %is.caller, label %poll, label %look
 poll:
@@ -116,21 +131,14 @@ entry:
   %polled = alloca [3 x i64], align 8
   %plan.at = getelementptr ptr, ptr %table, i64 -1
   %plan = load ptr, ptr %plan.at
-  %np = load i64, ptr %plan
-  %patches.at = getelementptr i64, ptr %plan, i64 1
-  %patches = load ptr, ptr %patches.at
-  %ne.at = getelementptr i64, ptr %plan, i64 2
-  %ne = load i64, ptr %ne.at
-  %entries.at = getelementptr i64, ptr %plan, i64 3
-  %entries = load ptr, ptr %entries.at
-  %workers.at = getelementptr i64, ptr %plan, i64 4
-  %workers = load i64, ptr %workers.at
-  %error.at.at = getelementptr i64, ptr %plan, i64 5
-  %error.at = load ptr, ptr %error.at.at
-  %sizes.at = getelementptr i64, ptr %plan, i64 6
-  %sizes = load ptr, ptr %sizes.at
-  %stop.at = getelementptr i64, ptr %plan, i64 7
-  %stop = load i64, ptr %stop.at
+  %np = word plan.n_patches of %plan
+  %patches = pointer plan.patches of %plan
+  %ne = word plan.n_entries of %plan
+  %entries = pointer plan.entries of %plan
+  %workers = word plan.workers of %plan
+  %error.at = pointer plan.error of %plan
+  %sizes = pointer plan.sizes of %plan
+  %stop = word plan.n_stoppable of %plan
   %is.fixed = icmp eq ptr %sizes, null
   br i1 %is.fixed, label %patch.head, label %size
 size:
@@ -145,13 +153,11 @@ patch.head:
 patch.body:
   %p2 = mul i64 %p, 3
   %slot.at = getelementptr ptr, ptr %patches, i64 %p2
-  %slot = load ptr, ptr %slot.at
-  %which.at = getelementptr i64, ptr %slot.at, i64 1
-  %which = load i64, ptr %which.at
+  %slot = pointer patch.address of %slot.at
+  %which = word patch.source of %slot.at
   %from = getelementptr ptr, ptr %table, i64 %which
   %buffer = load ptr, ptr %from
-  %bytes.at = getelementptr i64, ptr %slot.at, i64 2
-  %bytes = load i64, ptr %bytes.at
+  %bytes = word patch.bytes of %slot.at
   %pointer = getelementptr i8, ptr %buffer, i64 %bytes
   store ptr %pointer, ptr %slot
   %p.next = add i64 %p, 1
@@ -163,19 +169,15 @@ run.head:
 run.body:
   %e4 = shl i64 %e, 2
   %entry.at = getelementptr i64, ptr %entries, i64 %e4
-  %body = load ptr, ptr %entry.at
-  %context.at = getelementptr i64, ptr %entry.at, i64 1
-  %context = load ptr, ptr %context.at
-  %chunks.at = getelementptr i64, ptr %entry.at, i64 2
-  %chunks = load i64, ptr %chunks.at
-  %parallel.at = getelementptr i64, ptr %entry.at, i64 3
-  %parallel = load i64, ptr %parallel.at
+  %body = pointer entry.body of %entry.at
+  %context = pointer entry.context of %entry.at
+  %chunks = word entry.chunks of %entry.at
+  %parallel = word entry.is_parallel of %entry.at
   %is.parallel = icmp ne i64 %parallel, 0
   %may.stop = icmp slt i64 %e, %stop
   br i1 %may.stop, label %stoppable, label %run.plain
 stoppable:
-  %mode.at = getelementptr i64, ptr %plan, i64 8
-  %mode = load i64, ptr %mode.at
+  %mode = word plan.clock of %plan
   call void @aj_poll(ptr %error.at, i64 %mode)
   %signalled = load i64, ptr %error.at
   %goes.on = icmp eq i64 %signalled, 0
@@ -234,12 +236,9 @@ found:
   %k = add i64 %i, -1
   %kw = mul i64 %k, 3
   %at = getelementptr i64, ptr %context, i64 %kw
-  %start.at = getelementptr i64, ptr %at, i64 1
-  %start = load i64, ptr %start.at
-  %body.at = getelementptr i64, ptr %at, i64 2
-  %body = load ptr, ptr %body.at
-  %inner.at = getelementptr i64, ptr %at, i64 3
-  %inner = load ptr, ptr %inner.at
+  %start = word part.first of %at
+  %body = pointer part.body of %at
+  %inner = pointer part.context of %at
   %local = sub i64 %chunk, %start
   call void %body(ptr %inner, i64 %local, i64 %worker)
   ret void
@@ -257,14 +256,10 @@ head:
 kernel:
   %k4 = shl i64 %k, 2
   %base = getelementptr i64, ptr %context, i64 %k4
-  %body.at = getelementptr i64, ptr %base, i64 1
-  %body = load ptr, ptr %body.at
-  %n.at = getelementptr i64, ptr %base, i64 2
-  %n = load i64, ptr %n.at
-  %rows.at = getelementptr i64, ptr %base, i64 3
-  %rows = load ptr, ptr %rows.at
-  %pass.at = getelementptr i64, ptr %base, i64 4
-  %pass = load i64, ptr %pass.at
+  %body = pointer kernel.body of %base
+  %n = word kernel.n_rows of %base
+  %rows = pointer kernel.rows of %base
+  %pass = word kernel.is_told of %base
   br label %arg.head
 arg.head:
   %i = phi i64 [ 0, %kernel ], [ %i.next, %arg ]
@@ -273,11 +268,9 @@ arg.head:
 arg:
   %i3 = mul i64 %i, 3
   %row = getelementptr i64, ptr %rows, i64 %i3
-  %start = load i64, ptr %row
-  %per.chunk.at = getelementptr i64, ptr %row, i64 1
-  %per.chunk = load i64, ptr %per.chunk.at
-  %per.worker.at = getelementptr i64, ptr %row, i64 2
-  %per.worker = load i64, ptr %per.worker.at
+  %start = word row.address of %row
+  %per.chunk = word row.per_chunk of %row
+  %per.worker = word row.per_worker of %row
   %by.chunk = mul i64 %per.chunk, %chunk
   %by.worker = mul i64 %per.worker, %worker
   %sum = add i64 %start, %by.chunk
@@ -297,13 +290,10 @@ done:
 
 define void @aj_copy(ptr %context, i64 %chunk, i64 %worker) {
 entry:
-  %to0 = load ptr, ptr %context
-  %from.at = getelementptr ptr, ptr %context, i64 1
-  %from0 = load ptr, ptr %from.at
-  %size.at = getelementptr i64, ptr %context, i64 2
-  %size = load i64, ptr %size.at
-  %block.at = getelementptr i64, ptr %context, i64 3
-  %block = load i64, ptr %block.at
+  %to0 = pointer copy.to of %context
+  %from0 = pointer copy.source of %context
+  %size = word copy.bytes of %context
+  %block = word copy.block of %context
   %start = mul i64 %chunk, %block
   %left = sub i64 %size, %start
   %bytes = call i64 @llvm.smin.i64(i64 %left, i64 %block)
@@ -330,15 +320,11 @@ declare void @aj_gemm_@T@(i64, i64, i64, ptr, i64, i64, ptr, i64, i64, ptr, i64,
 
 define void @aj_matmul_@T@(ptr %context, i64 %chunk, i64 %worker) {
 entry:
-  %a0 = load ptr, ptr %context
-  %b.at = getelementptr ptr, ptr %context, i64 1
-  %b0 = load ptr, ptr %b.at
-  %c.at = getelementptr ptr, ptr %context, i64 2
-  %c0 = load ptr, ptr %c.at
-  %w.at = getelementptr ptr, ptr %context, i64 3
-  %w = load ptr, ptr %w.at
-  %s.at = getelementptr ptr, ptr %context, i64 4
-  %s0 = load ptr, ptr %s.at
+  %a0 = pointer product.a of %context
+  %b0 = pointer product.b of %context
+  %c0 = pointer product.c of %context
+  %w = pointer product.words of %context
+  %s0 = pointer product.scratch of %context
 @LOADS@
   %skip = mul i64 %worker, %scratch_bytes
   %s = getelementptr i8, ptr %s0, i64 %skip
@@ -376,15 +362,11 @@ done:
 _CONTRACT_TEMPLATE = """
 define void @aj_contract_@T@(ptr %context, i64 %chunk, i64 %worker) {
 entry:
-  %a = load ptr, ptr %context
-  %b.at = getelementptr ptr, ptr %context, i64 1
-  %b = load ptr, ptr %b.at
-  %c.at = getelementptr ptr, ptr %context, i64 2
-  %c = load ptr, ptr %c.at
-  %w.at = getelementptr ptr, ptr %context, i64 3
-  %w = load ptr, ptr %w.at
-  %s.at = getelementptr ptr, ptr %context, i64 4
-  %s0 = load ptr, ptr %s.at
+  %a = pointer product.a of %context
+  %b = pointer product.b of %context
+  %c = pointer product.c of %context
+  %w = pointer product.words of %context
+  %s0 = pointer product.scratch of %context
 @LOADS@
   %skip = mul i64 %worker, %scratch_bytes
   %s = getelementptr i8, ptr %s0, i64 %skip
@@ -422,31 +404,23 @@ def matmul_ir(short: str) -> str:
     ]
     text = _MATMUL_TEMPLATE.replace("@T@", short).replace("@LOADS@", "\n".join(loads))
     slices = _CONTRACT_TEMPLATE.replace("@T@", short).replace("@LOADS@", "\n".join(_loads(CONTRACT_WORDS)))
-    return text.replace("@OFFSETS@", "\n".join(offsets)) + slices
+    return with_words(text.replace("@OFFSETS@", "\n".join(offsets)) + slices, _RECORDS)
 
 
 def _loads(names: tuple[str, ...]) -> list[str]:
     """A body's words by name."""
-    loads: list[str] = []
-    for position, name in enumerate(names):
-        loads.append(f"  %{name}.at = getelementptr i64, ptr %w, i64 {position}")
-        loads.append(f"  %{name} = load i64, ptr %{name}.at")
-    return loads
+    return [word_load(name, "%w", position) for position, name in enumerate(names)]
 
 
 _SUM_TEMPLATE = """
 define void @aj_sum_slots_@T@(ptr noalias %context, i64 %chunk, i64 %worker) {
 entry:
-  %to = load ptr, ptr %context
-  %from.at = getelementptr ptr, ptr %context, i64 1
-  %from = load ptr, ptr %from.at
-  %w.at = getelementptr ptr, ptr %context, i64 2
-  %w = load ptr, ptr %w.at
-  %n = load i64, ptr %w
-  %slots.at = getelementptr i64, ptr %w, i64 1
-  %slots = load i64, ptr %slots.at
-  %stride.at = getelementptr i64, ptr %w, i64 2
-  %stride = load i64, ptr %stride.at
+  %to = pointer sum.to of %context
+  %from = pointer sum.slots of %context
+  %w = pointer sum.words of %context
+  %n = word slots.n of %w
+  %slots = word slots.count of %w
+  %stride = word slots.stride of %w
   br label %clear.head
 clear.head:
   %z = phi i64 [ 0, %entry ], [ %z.next, %clear ]
@@ -495,4 +469,4 @@ _SUM_METADATA = """
 def plan_ir() -> str:
     """The whole module but the GEMMs."""
     sums = [_SUM_TEMPLATE.replace("@T@", t).replace("@K@", k) for t, k in (("f32", "float"), ("f64", "double"))]
-    return PLAN_IR + SIZE_IR + "".join(sums) + _SUM_METADATA
+    return with_words(PLAN_IR + "".join(sums), _RECORDS) + SIZE_IR + _SUM_METADATA

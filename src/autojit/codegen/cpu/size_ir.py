@@ -2,15 +2,7 @@
 
 A *size program* belongs to a plan with symbolic sizes. Its table starts with the sizes a call brings; instructions
 compute what depends on them, and each word of the plan that does is written anew. Nothing happens while the sizes stay
-those of the call before. Layout, all 64-bit words:
-
-| program word | meaning |
-|---|---|
-| 0, 1 | number of symbols (-1: do not compare), address of the table; the symbols' values are its first words |
-| 2 | address of the symbols' values in the call before |
-| 3, 4 | number and address of the instructions: (index into `OPERATIONS`, target, left, right), places in the table |
-| 5, 6 | number of words to write, address of the pairs (address to write, place in the table) |
-| 7 | ``i64 grow(i64 bytes)``: gives memory of at least so many bytes |
+those of the call before. All its records consist of 64-bit words: see ``_RECORDS``.
 
 A size that the step counts itself has a program of its own, which runs as an entry of the plan behind the kernel that
 counts it. ``reserve`` is an instruction that asks for memory: where ``table[left]`` exceeds ``table[right]``, what
@@ -19,7 +11,24 @@ there is, its target becomes the address of a new block.
 
 from __future__ import annotations
 
+from autojit.codegen.words import with_words
+
 OPERATIONS = ("add", "multiply", "quotient", "remainder", "minimum", "maximum", "reserve")
+
+_RECORDS = {
+    "program": (
+        "n_symbols",  # -1: do not compare
+        "table",  # its address; the symbols' values are its first words
+        "before",  # address of the symbols' values in the call before
+        "n_instructions",
+        "instructions",
+        "n_words",
+        "words",  # address of the words to write
+        "grow",  # ``i64 grow(i64 bytes)``: gives memory of at least so many bytes
+    ),
+    "instruction": ("operation", "target", "left", "right"),  # index into ``OPERATIONS``, then places in the table
+    "written": ("address", "place"),  # where to write what is at a place in the table
+}
 
 _ARITHMETIC = """
 do.add:
@@ -45,23 +54,20 @@ do.reserve:
   %is.short = icmp sgt i64 %a, %b
   br i1 %is.short, label %grow, label %step.next
 grow:
-  %grow.at = getelementptr i64, ptr %program, i64 7
-  %grow.by = load ptr, ptr %grow.at
+  %grow.by = pointer program.grow of %program
   %block = call i64 %grow.by(i64 %a)
   br label %write
 """
 
-SIZE_IR = (
+_TEXT = (
     """
 declare i64 @llvm.smax.i64(i64, i64)
 
 define void @aj_sizes(ptr %program, i64 %chunk, i64 %worker) {
 entry:
-  %ns = load i64, ptr %program
-  %table.at = getelementptr i64, ptr %program, i64 1
-  %table = load ptr, ptr %table.at
-  %last.at = getelementptr i64, ptr %program, i64 2
-  %last = load ptr, ptr %last.at
+  %ns = word program.n_symbols of %program
+  %table = pointer program.table of %program
+  %last = pointer program.before of %program
   %is.stage = icmp slt i64 %ns, 0
   br i1 %is.stage, label %run, label %same.head
 same.head:
@@ -88,10 +94,8 @@ keep.body:
   %k.next = add i64 %k, 1
   br label %keep.head
 run:
-  %ni.at = getelementptr i64, ptr %program, i64 3
-  %ni = load i64, ptr %ni.at
-  %steps.at = getelementptr i64, ptr %program, i64 4
-  %steps = load ptr, ptr %steps.at
+  %ni = word program.n_instructions of %program
+  %steps = pointer program.instructions of %program
   br label %step.head
 step.head:
   %i = phi i64 [ 0, %run ], [ %i.next, %step.next ]
@@ -100,13 +104,10 @@ step.head:
 step:
   %i4 = shl i64 %i, 2
   %op.at = getelementptr i64, ptr %steps, i64 %i4
-  %op = load i64, ptr %op.at
-  %target.at = getelementptr i64, ptr %op.at, i64 1
-  %target = load i64, ptr %target.at
-  %left.at = getelementptr i64, ptr %op.at, i64 2
-  %left = load i64, ptr %left.at
-  %right.at = getelementptr i64, ptr %op.at, i64 3
-  %right = load i64, ptr %right.at
+  %op = word instruction.operation of %op.at
+  %target = word instruction.target of %op.at
+  %left = word instruction.left of %op.at
+  %right = word instruction.right of %op.at
   %a.at = getelementptr i64, ptr %table, i64 %left
   %a = load i64, ptr %a.at
   %b.at = getelementptr i64, ptr %table, i64 %right
@@ -143,10 +144,8 @@ step.next:
   %i.next = add i64 %i, 1
   br label %step.head
 fix:
-  %nf.at = getelementptr i64, ptr %program, i64 5
-  %nf = load i64, ptr %nf.at
-  %words.at = getelementptr i64, ptr %program, i64 6
-  %words = load ptr, ptr %words.at
+  %nf = word program.n_words of %program
+  %words = pointer program.words of %program
   br label %fix.head
 fix.head:
   %f = phi i64 [ 0, %fix ], [ %f.next, %fix.body ]
@@ -155,9 +154,8 @@ fix.head:
 fix.body:
   %f2 = shl i64 %f, 1
   %word.at.at = getelementptr i64, ptr %words, i64 %f2
-  %word.at = load ptr, ptr %word.at.at
-  %slot.at.at = getelementptr i64, ptr %word.at.at, i64 1
-  %slot.index = load i64, ptr %slot.at.at
+  %word.at = pointer written.address of %word.at.at
+  %slot.index = word written.place of %word.at.at
   %slot.at = getelementptr i64, ptr %table, i64 %slot.index
   %word = load i64, ptr %slot.at
   store i64 %word, ptr %word.at
@@ -168,3 +166,5 @@ done:
 }
 """
 )
+
+SIZE_IR = with_words(_TEXT, _RECORDS)
