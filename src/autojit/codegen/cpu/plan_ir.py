@@ -1,8 +1,8 @@
 """The plan runner and the bodies every plan can call, as LLVM IR text: compiled once per machine.
 
 A *plan* is data, not code: a compiled step is a list of entries (body, context, chunks, parallel) that ``aj_step``
-walks, so a new step costs no compilation beyond its own new kernels. Its
-records consist of 64-bit words: ``PLAN``, and ``_RECORDS`` for what it leads to.
+walks, so a new step costs no compilation beyond its own new kernels. It is a record of 64-bit words, ``PLAN``; those
+that it leads to are in ``_RECORDS``, and the text loads their words by name (``codegen.words``).
 
 ``table[-1]`` holds the plan's address. A body is ``void(ptr context, i64 chunk, i64 worker)``; a kernel's context is
 its array of buffer pointers.
