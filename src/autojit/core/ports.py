@@ -59,6 +59,17 @@ class Trace(Protocol):
         """The whole root of a concrete storage now has ``value``; it is written back after the step."""
         ...
 
+    def note_refreshed(self, base: Any) -> None:
+        """A view of a tensor got a new history because that has one."""
+        ...
+
+    def note_form(self, t: Any) -> bool:
+        """A tensor that requires gradients got another form (``t_``) that its history does not show.
+
+        True for an argument: no step does that, so the call is going to run line by line.
+        """
+        ...
+
     def asked_version(self, t: Any) -> None:
         """Python asks how often a tensor was changed: an error for one from outside, which has a past."""
         ...

@@ -18,7 +18,9 @@ from autojit.tensor.recording import edge_of, take_view_node, view_node
 from autojit.tensor.tensor import Tensor, type_of, wrap
 
 if TYPE_CHECKING:
+    from autojit.jit.effects import Histories
     from autojit.jit.step import Capture
+    from autojit.tensor.inplace import Change
 
 
 class CallOfCapture:
@@ -88,19 +90,24 @@ class CallOfCapture:
             if value in self.read:
                 trace.order_of(value)  # gradients may lie as it does: the capture holds for such arguments
 
-    def apply(self, operands: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], dict[int, OpNode]]:
-        """The outputs, recorded in the caller's history; the histories that ``views`` are going to have, by number."""
+    def apply(self, operands: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Applied:
+        """The outputs, recorded in the caller's history, and what becomes of that of tensors that the step changes."""
         found: list[Any] = [None] * len(self.values)
         nodes: dict[int, OpNode] = {}
+        changes: dict[int, Change | None] = {}
+        writes = dict(self.new_histories)
         for stage in self.stages:
+            given = [_changed(found[k], changes.get(k)) for k in stage.given]
             views = [self._view(k, found, nodes) for k in stage.views]
-            made = apply(stage.op, *operands, *(found[k] for k in stage.given), *views)
+            made = apply(stage.op, *operands, *given, *views)
             made = made if isinstance(made, tuple) else (made,)
             if self.is_lasting:
                 make_lasting(made)
             for place, t in zip(stage.places, made, strict=True):
                 found[place] = t
-        return tuple(found), nodes
+                if place in writes:
+                    changes[place] = writes[place].change_of(leaves[writes[place].index], t, sizes)
+        return Applied(tuple(found), nodes, [(w, found[k], changes[k]) for k, w in self.new_histories])
 
     def _view(self, k: int, found: Sequence[Any], nodes: dict[int, OpNode]) -> Tensor:
         """What stands for a view outside, whose base is going to have the history of one of the outputs."""
@@ -110,6 +117,17 @@ class CallOfCapture:
         made = wrap(view.tensor._array)
         made._requires_grad, made._grad_fn = True, nodes[k]
         return made
+
+    def count_anew(self, found: Sequence[Tensor]) -> None:
+        """When the step's own changes are counted: what was recorded keeps its operands as they are now.
+
+        Where eager mode's nodes keep them as they were before a change, the derivative is refused when it is recorded.
+        """
+        for node in {id(t._grad_fn): t._grad_fn for t in found if t._requires_grad}.values():
+            if isinstance(node, OpNode):
+                kept = zip(node.primals, node.versions, strict=False)
+                now = [t._storage.version if isinstance(t, Tensor) and t._storage else v for t, v in kept]
+                node.versions = [*now, *node.versions[len(now) :]]
 
     def leave_views(self, nodes: Mapping[int, OpNode]) -> None:
         """When the bases have their histories: views have those that the outputs know."""
@@ -122,6 +140,23 @@ class CallOfCapture:
         for value, t in zip(self.values, found, strict=True):
             take_sizes(value.type, type_of(t).shape, sizes)
         return sizes
+
+
+class Applied(NamedTuple):
+    """The outputs of a call; the histories that ``views`` are going to have, by number, and those of arguments."""
+
+    outputs: tuple[Tensor, ...]
+    view_nodes: dict[int, OpNode]
+    of_arguments: Histories
+
+
+def _changed(t: Tensor, change: Change | None) -> Tensor:
+    """An output that an argument is going to have, with the history that this is going to have."""
+    if change is None:
+        return t
+    made = wrap(t._array)
+    made._requires_grad, made._grad_fn = True, change.view_node
+    return made
 
 
 class _View(NamedTuple):

@@ -88,6 +88,26 @@ class Onward(LineByLine):
         )
 
 
+class UnrecordedForm(LineByLine):
+    """An argument that requires gradients gets another form that its history does not show."""
+
+    def __init__(self, argument: Tensor) -> None:
+        super().__init__(
+            f"an argument {type_of(argument)} that requires gradients gets another shape in place, and no history "
+            "shows it: ran line by line (change the shape in grad mode, or use the out-of-place form)"
+        )
+
+
+class ViewsOfView(LineByLine):
+    """An argument is a view, and views of it take part in a change of its history: they are views of its base, too."""
+
+    def __init__(self, argument: Tensor) -> None:
+        super().__init__(
+            f"an argument {type_of(argument)} is a view of another tensor, and its history changes in place together "
+            "with that of views of it: ran line by line (pass the base, or change a clone())"
+        )
+
+
 class DrawsByValues(LineByLine):
     """What is drawn is known only while the function runs."""
 

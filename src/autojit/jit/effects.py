@@ -21,6 +21,7 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
+from autojit.jit.calls import UnrecordedForm, ViewsOfView
 from autojit.jit.onward import check_onward, storages_of
 from autojit.jit.results import Results, has_history, history_of
 from autojit.jit.segment import Segment
@@ -28,15 +29,19 @@ from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import StepGradients
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
+from autojit.ops.shape import Reshape
 from autojit.runtime.interrupts import is_asked
 from autojit.tensor.dispatch import value_of
+from autojit.tensor.inplace import Change, take_history
 from autojit.tensor.methods import take_form
 from autojit.tensor.node import AccumulateGrad
-from autojit.tensor.recording import edge_of
+from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.saved import connected
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import SameMemory, Storage
-from autojit.tensor.tensor import Tensor, storage_of, wrap
+from autojit.tensor.tensor import Tensor, layout_of, storage_of, wrap
+
+_STEP = "a compiled step"  # what has changed a tensor, for messages
 
 
 @dataclass(eq=False)
@@ -45,8 +50,8 @@ class ArgumentWrite:
 
     "reward": the reward of a sample of 0.3. "spent": it has taken over a history that the step has used up. "version":
     its memory has counted changes that leave the same values. "detached": it has lost its history. "form": it shows its
-    memory by the views ``form`` (``t_``). ``history`` is the traced tensor whose history the argument takes over;
-    ``result``: the graph output that is the new ``.grad``.
+    memory by the views ``form`` (``t_``). ``history`` is the traced tensor whose history the argument takes over, and
+    ``value`` then its value in the new form; ``result``: the graph output that is the new ``.grad``.
     """
 
     index: int
@@ -59,6 +64,18 @@ class ArgumentWrite:
     result: int | None = None
     spent: SpentNode | None = None
     keeps_graph: bool = False  # a gradient goes on through the argument's history, which is needed again
+    is_rewritten: bool = False  # a form, where the memory is written with a history too
+
+    def change_of(self, given: Any, made: Tensor, sizes: Mapping[str, int]) -> Change | None:
+        """How the base of an argument that is a view changes its history; None for other arguments."""
+        is_view = isinstance(given, Tensor) and given._view is not None and given._view.base is not None
+        if not is_view or (self.what == "form" and not self.is_rewritten):
+            return None
+        return Change.of(given, made, concrete(self.form, sizes))
+
+
+Histories = Sequence[tuple[ArgumentWrite, Tensor, Change | None]]
+"""What arguments take over, the tensors that have it, and where they are views how their bases change."""
 
 
 class Effects:
@@ -80,7 +97,19 @@ class Effects:
             self.views = _views_with_history(trace)
             _check_aliases(trace)
             trace.check_copied(outputs)
+            for t in outputs:
+                if isinstance(t, Tensor):
+                    wants_grad(t)  # views among them know of the histories that their bases have by now
+            unsettled = {id(t) for t in (*trace.unrecorded, *trace.refreshed.values())}
+            self._unsettled = [
+                (k, leaf.shell)
+                for k, leaf in enumerate(arguments)
+                if leaf.kind == "tensor" and id(leaf.shell) in unsettled
+            ]
             self.gradients = StepGradients(trace, results, outputs)
+            left = any(e.left is not None for e in trace.state.values() if e.is_modified)
+            if left or results.carries_history or any(w.history is not None for w in self.writes):
+                self._record_forms()
         finally:
             set_trace(before)
         replaced = {id(grad.state): grad for grad in self.gradients.replaced}
@@ -95,6 +124,23 @@ class Effects:
         self.moving = [value for value, _ in self.gradients.moving()]
         self.free = [w.value for w in self.writes if w.value is not None]
         self.free += [v for made in self.gradients.in_parts for v in made.values]
+
+    def _record_forms(self) -> None:
+        """Forms with a history become outputs of the call: what depends on such an argument leads to its new history.
+
+        Where nothing that the caller can differentiate leaves the step, the form is recorded when it is taken.
+        """
+        forms = {w.index: w for w in self.writes if w.what == "form"}
+        written = {w.index for w in self.writes if w.what == "array" and w.history is not None}
+        for k, write in forms.items():
+            leaf = self._arguments[k]
+            shell = leaf.shell
+            if shell is None or not _has_new_history(leaf, shell):
+                continue
+            write.value = _as_its_own(value_of(shell))
+            self.trace.set_order(write.value, layout_of(shell))
+            write.history, write.is_rewritten = shell, k in written
+        self.writes = [replace(w, history=None) if w.what == "array" and w.index in forms else w for w in self.writes]
 
     @property
     def is_plain(self) -> bool:
@@ -119,6 +165,7 @@ class Effects:
         Raises:
             Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since, or through nodes
                 that keep what the step changes.
+            UnrecordedForm, ViewsOfView: see there.
         """
         onward = []
         for write in self.writes:
@@ -126,6 +173,11 @@ class Effects:
             is_made = write.value is not None or write.result is not None
             if write.what == "new grad" and is_made and isinstance(given, Tensor) and given._grad_fn is not None:
                 onward.append(given)
+        for k, shell in self._unsettled:
+            if any(shell is t for t in self.trace.unrecorded):
+                raise UnrecordedForm(leaves[k])
+            if leaves[k]._view is not None and leaves[k]._view.base is not None:
+                raise ViewsOfView(leaves[k])
         if onward:
             touched = {id(self._given(leaf, leaves)) for leaf in self.trace.touched}
             changed = {w.index for w in self.writes if w.what in ("array", "version", "form")}
@@ -157,10 +209,10 @@ class Effects:
             if write.what == "spent" and isinstance(leaves[write.index], Tensor):
                 t = leaves[write.index]
                 t._requires_grad, t._grad_fn, t._output_nr = True, write.spent, 0
+            made = next(place) if write.value is not None else None
             if write.what in ("form", "version", "spent"):
                 continue  # when nobody needs the old one any more
             given = leaves[write.index]
-            made = next(place) if write.value is not None else None
             shown = None if write.result is None else tensors[write.result]
             start = before.get(write.index)
             if write.what == "new grad" and start is not None:
@@ -179,8 +231,22 @@ class Effects:
         """Give arguments the shapes that the function gave them in place."""
         for write in self.writes:
             if write.what == "form" and isinstance(leaves[write.index], Tensor):
-                with grad_mode(write.is_recorded):
-                    take_form(leaves[write.index], concrete(write.form, sizes), "a compiled step")
+                if write.history is None:
+                    with grad_mode(write.is_recorded):
+                        take_form(leaves[write.index], concrete(write.form, sizes), _STEP)
+                storage_of(leaves[write.index]).version += write.bumps - 1
+
+    def take_histories(self, leaves: Sequence[Any], found: Histories, sizes: Mapping[str, int]) -> None:
+        """Give arguments the histories that the call has recorded for them, and the forms that these are for."""
+        for write, made, change in found:
+            given = leaves[write.index]
+            if write.what == "form":
+                with grad_mode(False):
+                    take_form(given, concrete(write.form, sizes), _STEP, is_followed=True)
+            if change is None:
+                take_history(given, made)
+            else:
+                change.take(given)
 
     def count_versions(self, leaves: Sequence[Any]) -> None:
         """Version counters grow by the changes that the function made."""
@@ -189,7 +255,7 @@ class Effects:
         for write in self.writes:
             if write.what in ("array", "version") and write.bumps and isinstance(leaves[write.index], Tensor):
                 storage = storage_of(leaves[write.index])
-                storage.bump("a compiled step", here())
+                storage.bump(_STEP, here())
                 storage.version += write.bumps - 1
 
 
@@ -198,14 +264,9 @@ def _argument_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[Argum
     shell = leaf.shell
     if shell is None or shell._view is None or shell._view.base is not None or not shell._view.chain:
         return found
-    if any(write.history is not None for write in found):
-        raise TraceError(
-            "an argument that is written to with a history also gets another shape in place",
-            {"argument": leaf.value.type if leaf.value is not None else None},
-            "use the out-of-place form: x.t() instead of x.t_()",
-        )
     is_recorded = leaf.entry is not None and shell._grad_fn is not leaf.entry._grad_fn
-    return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain, is_recorded=is_recorded)]
+    bumps = max(1, storage_of(shell).version - sum(write.bumps for write in found if write.what == "array"))
+    return [*found, ArgumentWrite(k, "form", None, form=shell._view.chain, is_recorded=is_recorded, bumps=bumps)]
 
 
 def _written_memory(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
@@ -214,9 +275,11 @@ def _written_memory(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     if shell is None or storage is None:
         return []
     bumps = storage.version
-    if storage.value is leaf.value:
-        return [ArgumentWrite(k, "version", None, bumps=bumps)] if bumps and shell._view is None else []
-    history = shell if _has_new_history(leaf, shell) else None
+    history, value = shell if _has_new_history(leaf, shell) else None, storage.value
+    if leaf.value is not None and value is leaf.value:
+        if history is None or shell._view is not None:
+            return [ArgumentWrite(k, "version", None, bumps=bumps)] if bumps and shell._view is None else []
+        value = _as_its_own(leaf.value)
     spent: list[ArgumentWrite] = []
     node, before = shell._grad_fn, None if leaf.entry is None else leaf.entry._grad_fn
     if history is None and shell._requires_grad and node is not None and node is not before:
@@ -224,7 +287,14 @@ def _written_memory(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
         spent.append(ArgumentWrite(k, "spent", None, spent=SpentNode(node, ends)))
     if storage.changes <= bumps and not isinstance(storage, SameMemory):  # else some are not counted
         bumps = 1 if shell._view is not None else max(1, bumps)
-    return [ArgumentWrite(k, "array", storage.value, history, bumps=bumps), *spent]
+    return [ArgumentWrite(k, "array", value, history, bumps=bumps), *spent]
+
+
+def _as_its_own(value: Value) -> Value:
+    """The same numbers as an output that nothing else is: what depends on it leads to its history."""
+    assert state.trace is not None
+    (made,) = state.trace.apply(Reshape(value.type.shape), (value,))
+    return made  # type: ignore[no-any-return]
 
 
 def _other_writes(k: int, leaf: ArgumentLeaf, results: Results) -> list[ArgumentWrite]:

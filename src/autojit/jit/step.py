@@ -311,7 +311,7 @@ class CompiledStep:
         arrays = {id(e.array) for e, _ in self.effects.written}
         operands += [_kept(t) if id(root_array(t)) in arrays else t for t in call.others]
         with grad_mode(True):  # of the body, whatever the caller's is
-            found, view_nodes = call.apply(operands)
+            found, view_nodes, histories = call.apply(operands, leaves, self.capture.sizes_of(leaves))
         sizes = {**self.capture.sizes_of(leaves), **call.sizes_of(found)}
         found = found[: call.n_read]
         count = len(self.results.values)
@@ -321,8 +321,8 @@ class CompiledStep:
         with self.segment.gate.held(), uninterrupted():
             has_run()
             self._commit_differentiable(leaves, found, count)
-            for place, write in call.new_histories:
-                rebase(leaves[write.index], found[place])
+            call.count_anew(found)
+            self.effects.take_histories(leaves, histories, sizes)
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)

@@ -36,6 +36,7 @@ from autojit.jit.assigned_data import TraceData
 from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.failed_calls import may_change
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
+from autojit.jit.trace_forms import TraceForms
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.traced_number import TracedNumber
@@ -61,7 +62,7 @@ class OtherQuestion(BaseException):
     """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
-class Trace(TraceSizes, TraceOrders, TraceVersions, TraceData, TraceOptions):
+class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, TraceOptions):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
@@ -80,6 +81,7 @@ class Trace(TraceSizes, TraceOrders, TraceVersions, TraceData, TraceOptions):
     ) -> None:
         TraceSizes.__init__(self, sizes or {}, are_counts_fixed, shift)
         TraceOrders.__init__(self)
+        TraceForms.__init__(self)
         TraceData.__init__(self)
         TraceOptions.__init__(self)
         self.builder = GraphBuilder()

@@ -32,6 +32,7 @@ from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating
 from autojit.tensor.state import state
 from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.view_nodes import no_view
 
 Dims = int | Sequence[int] | None
 
@@ -100,7 +101,8 @@ def _counted(function: Any, x: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     """A sum or product; of bools in int64, and True where that is not 0."""
     if type_of(x).dtype is bool_:
         return cast(function(cast(x, int64), dim, keepdim), bool_)
-    return function(x, dim, keepdim)  # type: ignore[no-any-return]
+    found: Tensor = function(x, dim, keepdim)
+    return no_view(found, x) if keepdim else found
 
 
 def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -244,7 +246,10 @@ def _extreme(function: Any, what: str, input: Tensor, dim: Dims, keepdim: bool) 
     if t.dtype is bool_:
         return cast(function(cast(input, int64), dim, keepdim), bool_)
     op = None if keepdim else _reduction(what, dim, t.ndim)
-    return apply_single(op, input) if op is not None else function(input, dim, keepdim)
+    if op is not None:
+        return apply_single(op, input)
+    found: Tensor = function(input, dim, keepdim)
+    return no_view(found, input) if keepdim else found
 
 
 def _refuse_empty(what: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:

@@ -8,20 +8,22 @@ the tensor takes the new history. A write through a view gives the view's base t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.source import here
 from autojit.core.tracebacks import trim
+from autojit.core.types import TensorType
+from autojit.ir.op import Op
 from autojit.ops.views import ViewUpdate
 from autojit.tensor.dispatch import root_value, value_of
 from autojit.tensor.memory_orders import outermost_first
-from autojit.tensor.node import Node, move_retained, sequence_mark
+from autojit.tensor.node import Edge, Node, move_retained, sequence_mark
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.promotion import cast, converted
-from autojit.tensor.recording import edge_of, shows_grad, symbolic_node, wants_grad
+from autojit.tensor.recording import edge_of, shows_grad, symbolic_node, take_view_node, wants_grad
 from autojit.tensor.state import carry, grad_mode, holders, quietly, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import (
@@ -355,20 +357,51 @@ def rebase(x: Tensor, new: Tensor) -> None:
     view = x._view
     base = view.base if view is not None else None
     if base is None:
-        _take_history(x, new)
+        take_history(x, new)
         return
-    assert view is not None
     piece = edge_of(new)
     if piece is None and not wants_grad(base):
         return
-    node = symbolic_node(ViewUpdate(relative_chain(x)), [edge_of(base), piece], [type_of(base), type_of(x)])
-    move_retained(base, node)
-    base._requires_grad, base._grad_fn, base._output_nr = True, node, 0
-    base._accumulator = None
+    _take_change(base, _base_change(x, relative_chain(x), piece, type_of(x)))
     wants_grad(x)  # makes the view's own history anew
 
 
-def _take_history(x: Tensor, new: Tensor) -> None:
+def _base_change(x: Tensor, chain: tuple[Op, ...], piece: Edge | None, shown: TensorType) -> OpNode:
+    assert x._view is not None and x._view.base is not None
+    base = x._view.base
+    return symbolic_node(ViewUpdate(chain), [edge_of(base), piece], [type_of(base), shown])
+
+
+def _take_change(base: Tensor, node: OpNode) -> None:
+    move_retained(base, node)
+    base._requires_grad, base._grad_fn, base._output_nr = True, node, 0
+    base._accumulator = None
+
+
+class Change(NamedTuple):
+    """What ``rebase`` is going to do to a view and its base, for those who need the histories before."""
+
+    node: OpNode  # of the base
+    view_node: OpNode
+
+    @classmethod
+    def of(cls, x: Tensor, new: Tensor, form: tuple[Op, ...] = ()) -> Change:
+        """``x``, which also becomes the views ``form`` of itself, is going to have the history of ``new``."""
+        assert x._view is not None and x._view.base is not None
+        chain = (*relative_chain(x), *form)
+        node = _base_change(x, chain, edge_of(new), type_of(new))
+        shown = type_of(x._view.base)
+        return cls(node, symbolic_node(ViewChain(chain), [(node, 0)], [shown], "AsStridedBackward0"))
+
+    def take(self, x: Tensor) -> None:
+        """Now they have them."""
+        assert x._view is not None and x._view.base is not None
+        _take_change(x._view.base, self.node)
+        take_view_node(x, self.view_node)
+
+
+def take_history(x: Tensor, new: Tensor) -> None:
+    """Give ``x`` alone the history of ``new``."""
     edge = edge_of(new)
     if edge is None:
         if not x._requires_grad:

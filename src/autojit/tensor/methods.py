@@ -44,6 +44,7 @@ from autojit.tensor.node import move_retained
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.out_arguments import NAMES as WITH_OUT
 from autojit.tensor.out_arguments import with_layout, with_out
+from autojit.tensor.recording import refresh_view
 from autojit.tensor.refused_dtypes import REFUSED
 from autojit.tensor.state import become, state
 from autojit.tensor.storage import NORMAL, View
@@ -193,18 +194,18 @@ def _comparing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]
 _NAMES_IN_PLACE = {"SqueezeBackward0": "SqueezeBackward3", "SqueezeBackward1": "SqueezeBackward4"}
 
 
-def take_form(x: Tensor, chain: Sequence[Op], name: str) -> None:
-    """Let a tensor become the views ``chain`` of itself."""
+def take_form(x: Tensor, chain: Sequence[Op], name: str, is_followed: bool = False) -> None:
+    """Let a tensor become the views ``chain`` of itself; ``is_followed``: by a history that goes with its new form."""
 
     def shown(x: Tensor) -> Any:
         for op in chain:
             x = bind(op, x)
         return x
 
-    _shape_changing(name, shown)(x)
+    _shape_changing(name, shown, is_followed)(x)
 
 
-def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
+def _shape_changing(name: str, function: Callable[..., Any], is_followed: bool = False) -> Callable[..., Tensor]:
     """``unsqueeze_`` and its like: the tensor itself becomes the view."""
 
     def change(self: Tensor, *arguments: Any, **options: Any) -> Tensor:
@@ -234,8 +235,8 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
             setattr(self, slot, getattr(seen, slot))
         if seen._grad_fn is not None:
             self._grad_fn, self._output_nr = seen._grad_fn, seen._output_nr
-        elif self._grad_fn is not None:
-            self._grad_fn.register_prehook(ExpectedShape(self._grad_fn, self._output_nr))
+        elif self._requires_grad and seen is not self and not is_followed:
+            _leave_unrecorded(self)
         storage.bump(name, here())
         if self._view is not None:
             self._view.value_changes = storage.changes
@@ -243,6 +244,21 @@ def _shape_changing(name: str, function: Callable[..., Any]) -> Callable[..., Te
 
     change.__name__ = change.__qualname__ = name
     return change
+
+
+def _leave_unrecorded(x: Tensor) -> None:
+    """A tensor with a history has got another form that nobody recorded.
+
+    A view finds its history from its base, as its version has changed; others keep theirs.
+    """
+    view = x._view
+    if view is not None and view.base is not None and not view.creation:
+        if x._grad_fn is not None:
+            refresh_view(x)
+        return
+    is_noted = state.trace is not None and state.trace.note_form(x)
+    if x._grad_fn is not None and not is_noted:
+        x._grad_fn.register_prehook(ExpectedShape(x._grad_fn, x._output_nr))
 
 
 def _text(self: Tensor, *, tensor_contents: Any = None) -> str:

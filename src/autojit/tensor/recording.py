@@ -278,6 +278,8 @@ def refresh_view(t: Tensor) -> None:
     view = t._view
     assert view is not None and view.base is not None
     base = view.base
+    if state.trace is not None:
+        state.trace.note_refreshed(base)
     edge = edge_of(base)
     if edge is None:
         view.base_fn = base._grad_fn

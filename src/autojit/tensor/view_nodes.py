@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from autojit.ir.op import Op
+from autojit.tensor.dispatch import value_of
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.recording import edge_of, shows_grad, symbolic_node
 from autojit.tensor.state import state
-from autojit.tensor.storage import INFERENCE, MULTIPLE_VIEWS
+from autojit.tensor.storage import INFERENCE, INFERENCE_VIEW, MULTIPLE_VIEWS
 from autojit.tensor.tensor import Tensor, made_in_inference, relative_chain, type_of
 from autojit.tensor.view_history import Parts, Restrided, ViewChain
 
@@ -27,6 +28,17 @@ def one_node(found: Tensor, input: Tensor, name: str) -> Tensor:
         found._output_nr = 0
         return found
     return rename_node(found, name)
+
+
+def no_view(t: Tensor, input: Tensor) -> Tensor:
+    """A result which is computed as a view of a tensor that nobody else sees (``keepdim``): no view to users."""
+    view = t._view
+    if t is input or view is None or view.base is None or t._storage is input._storage or state.layers:
+        return t
+    if t._array is None:
+        t._value = value_of(t)
+    t._storage, t._view = None, INFERENCE_VIEW if made_in_inference(t) else None
+    return t
 
 
 def _apart(pieces: tuple[Tensor, ...], input: Tensor) -> tuple[Tensor, ...]:
