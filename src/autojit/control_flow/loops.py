@@ -279,29 +279,12 @@ class _Scan:
 
     def captured(self, carried: list[Tensor], stacks: Sequence[Tensor], length: int) -> tuple[Any, Any]:
         """The loop as one op."""
-        body = Body("scan: combine_fn")
-        with body.entered():
-            inner = [body.stand_in(t) for t in carried]
-            slices = [body.input(type_of(x).drop((0,))) for x in stacks]
-        new, results = body.call(self.step, (inner, slices))
-        assert self.y_tree is not None
-        places = [k for k, y in enumerate(results) if y is not None]
-        for t in new:
-            body.output(t)
-        with body.entered():
-            made = [as_tensor(results[k], "scan: a result of combine_fn") for k in places]
-        for t in made:
-            body.output(t)
+        body, new, results = self._captured_step(carried, stacks)
         read = body.close()
         graph = body_graph(body)
-        first, rest, changed = len(carried), len(carried) + len(stacks), len(body.written)
+        first, changed = len(carried), len(body.written)
         stop = len(graph.outputs) - changed
-        inputs = (
-            *graph.inputs[:first], *graph.inputs[rest : rest + changed],
-            *graph.inputs[first:rest], *graph.inputs[rest + changed :],
-        )  # fmt: skip
-        outputs = (*graph.outputs[:first], *graph.outputs[stop:], *graph.outputs[first:stop])
-        op = Scan(Graph(inputs, graph.nodes, outputs), first + changed, len(stacks), length, self.reverse)
+        op = self._op(graph, first, len(stacks), changed, length)
         wants = carries_want(body, 0, carried, stacks, read)
         given = [*wants, *map(takes_grad, stacks), *map(takes_grad, read)]
         operands, known = [*carried, *read[:changed], *stacks, *read[changed:]], [*carried, *stacks, *read]
@@ -311,11 +294,38 @@ class _Scan:
         made_wants = [any(given[k] for k in body.depends(t)) for _, t in body.outputs[first:stop]]
         forget_history(found, [*wants, *(False for _ in body.written), *made_wants])
         write_back(body.written, found[first : first + changed])
-        leaves: list[Any] = [None] * len(results)
-        for k, y in zip(places, found[first + changed :], strict=True):
-            leaves[k] = y
+        made = iter(found[first + changed :])
+        leaves = [None if y is None else next(made) for y in results]
         kept = [body.kept_order(*triple) for triple in zip(carried, new, found[:first], strict=True)]
+        assert self.y_tree is not None
         return self.tree.unflatten(kept), self.y_tree.unflatten(leaves)
+
+    def _captured_step(
+        self, carried: Sequence[Tensor], stacks: Sequence[Tensor]
+    ) -> tuple[Body, list[Tensor], list[Any]]:
+        """One step, captured, with the leaves of its carry and of its results; what is None is no output of it."""
+        body = Body("scan: combine_fn")
+        with body.entered():
+            inner = [body.stand_in(t) for t in carried]
+            slices = [body.input(type_of(x).drop((0,))) for x in stacks]
+        new, results = body.call(self.step, (inner, slices))
+        for t in new:
+            body.output(t)
+        with body.entered():
+            made = [as_tensor(y, "scan: a result of combine_fn") for y in results if y is not None]
+        for t in made:
+            body.output(t)
+        return body, new, results
+
+    def _op(self, graph: Graph, first: int, n_stacks: int, changed: int, length: int) -> Scan:
+        """The op of a step's graph: the memory that the step changes is carried, behind the ``first`` carries."""
+        rest, stop = first + n_stacks, len(graph.outputs) - changed
+        inputs = (
+            *graph.inputs[:first], *graph.inputs[rest : rest + changed],
+            *graph.inputs[first:rest], *graph.inputs[rest + changed :],
+        )  # fmt: skip
+        outputs = (*graph.outputs[:first], *graph.outputs[stop:], *graph.outputs[first:stop])
+        return Scan(Graph(inputs, graph.nodes, outputs), first + changed, n_stacks, length, self.reverse)
 
 
 def _stacked(column: Sequence[Any], name: str) -> Any:
