@@ -101,7 +101,9 @@ def test_a_bad_index_is_told_with_its_op_value_position_range_and_line(
         assert isinstance(error, IndexError)
         assert isinstance(eager, IndexError)
         said = str(error)
-        assert said.startswith(f"{LOOKUPS[function]}: index {bad} is out of bounds")
+        assert said.splitlines()[0] == str(eager).splitlines()[0]
+        told = f"Target {bad}" if function is _classes else f"{LOOKUPS[function]}: index {bad}"
+        assert said.startswith(f"{told} is out of bounds")
         assert "position  (1,)" in said or "position  (1, 0)" in said
         assert "valid     0 to 4" in said
         assert f"{_line_of(function, 1)}, calling {LOOKUPS[function]}()" in said

@@ -10,7 +10,7 @@ import pytest
 from autojit.core.dtypes import float64
 from autojit.core.errors import AutojitError
 from autojit.ir import Graph, Op, evaluate
-from autojit.ops.linalg import LinAlgError
+from autojit.ops.failed_matrices import LinAlgError
 from autojit.testing.mutants.killers import _graph_of, _inner, names_of_ops
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.jvp import jvp

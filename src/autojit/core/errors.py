@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 from autojit.core.size_recorder import asked
 from autojit.core.source import UNKNOWN, SourceLocation, relay, user_call
@@ -39,6 +39,24 @@ def register_operand_type(kind: type) -> None:
     _operand_types = (*_operand_types, kind)
 
 
+class Position(NamedTuple):
+    """Where an element is that an error is about."""
+
+    place: tuple[int, ...]
+    named: str
+
+    def in_shape(self, shape: Sequence[int]) -> Position:
+        """The position of the same element, in row-major order, in a tensor of this shape."""
+        (rest,), place = self.place, []
+        for extent in reversed(shape):
+            rest, index = divmod(rest, extent)
+            place.append(index)
+        return Position(tuple(reversed(place)), self.named)
+
+    def __str__(self) -> str:
+        return f"{self.place} of {self.named}"
+
+
 class AutojitError(Exception):
     """Base of the errors below; never raised itself.
 
@@ -50,7 +68,14 @@ class AutojitError(Exception):
     names_operands = False
     is_placed = False  # "at" is the line of the op that failed, as its node says
 
-    def __init__(self, what: str, facts: Mapping[str, object] | None = None, fix: str = "") -> None:
+    def __init__(self, what: str, facts: Mapping[str, object] | None = None, fix: str = "", op: str = "") -> None:
+        """Args:
+        what: the message.
+        facts: what it is about, by name.
+        fix: what to do.
+        op: the name of the op that says it, where the user may have another name for what they called; the message
+            begins with theirs.
+        """
         found = dict(facts or {})
         call = None if "at" in found else user_call()
         if call is not None:
@@ -60,8 +85,10 @@ class AutojitError(Exception):
                 more = ((name, value) for name, value in _operands(arguments) if name not in found)
                 found.update((name, value) for name, value in more if _fact(value) not in shown)
             found["at"] = f"{source}, calling {function}()"
-        self.what, self.facts, self.fix = what, dict(facts or {}), fix or self.general_fix
-        super().__init__(explain_error(what, found, self.fix))
+        self.what, self.op = what, op
+        self.facts, self.fix = dict(facts or {}), fix or self.general_fix
+        begin = f"{op if call is None else call[1]}: " if op else ""
+        super().__init__(explain_error(begin + what, found, self.fix))
         if asked.recorder is not None:
             asked.recorder.note_error()
 
@@ -72,29 +99,39 @@ class AutojitError(Exception):
             place: where the op was called, as its node says; nothing changes where that, or the error, was told before.
             op: the name of the op, which the message may begin with; the user's word for it takes its place.
         """
-        if place is UNKNOWN or self.is_placed:
+        if self.is_placed:
             return self
-        said = re.sub(rf"^{re.escape(op)}(\(\))?:", f"{place.callee or op}:", self.what)
-        made = self._again(said, {**self.facts, "at": told_place(place)})
+        said = f"{self.op}: {self.what}" if self.op else self.what
+        if place is UNKNOWN:
+            return self._again(said, self.facts, "") if self.op else self
+        said = re.sub(rf"^{re.escape(op)}(\(\))?:", f"{place.callee or op}:", said)
+        made = self._again(said, {**self.facts, "at": told_place(place)}, "")
         made.is_placed = True
         return made
 
     def with_facts(self, facts: Mapping[str, object]) -> Self:
         """The same error, told with more facts."""
-        made = self._again(self.what, {**facts, **self.facts})
+        made = self._again(self.what, {**facts, **self.facts}, self.op)
         made.is_placed = self.is_placed
         return made
 
     def in_round(self, number: int) -> Self:
         """The same error, told with the round of the loop in which it came up; that of an inner loop comes after it."""
         inner = self.facts.get("round")
-        made = self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)})
+        made = self._again(self.what, {**self.facts, "round": rounds_text((number,), inner)}, self.op)
         made.is_placed = self.is_placed
         return made
 
-    def _again(self, what: str, facts: Mapping[str, object]) -> Self:
+    def of_shape(self, shape: Sequence[int]) -> Self:
+        """The same error, told of an operand of this shape: the user's, whose elements in order were looked at."""
+        position = self.facts.get("position")
+        if not isinstance(position, Position) or len(position.place) != 1:
+            return self
+        return self._again(self.what, {**self.facts, "position": position.in_shape(shape)}, self.op)
+
+    def _again(self, what: str, facts: Mapping[str, object], op: str) -> Self:
         made = type(self).__new__(type(self))
-        AutojitError.__init__(made, what, facts, self.fix)
+        AutojitError.__init__(made, what, facts, self.fix, op)
         return made
 
 

@@ -19,6 +19,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = (os.path.dirname(os.path.abspath(os.__file__)) + os.sep, os.path.dirname(np.__file__) + os.sep)
 _OWN: dict[str, bool] = {}  # by file name: a string knows its hash, a code object computes it anew
 _PASSED: dict[str, bool] = {}  # the same for `is_passed`
+_NAMED_BY_OBJECT = ("__call__", "__init__")  # users know these by the class of the object
 _recorder: Callable[[FrameType], SourceLocation] | None = None
 
 
@@ -40,6 +41,10 @@ class SourceLocation:
         """The name of what the user called there, "" if that is not known."""
         name = self.called.co_name if isinstance(self.called, CodeType) else self.called or ""
         return _plain_name(name)
+
+    def is_call_of(self, other: SourceLocation) -> bool:
+        """Whether two nodes come from one call of the user's."""
+        return self.code is other.code and self.instruction == other.instruction
 
     @property
     def file(self) -> str:
@@ -107,7 +112,7 @@ def here(of_history: bool = False, depth: int = 1) -> SourceLocation:
                 return _recorder(frame)
             if called is not None and _is_relay(called):
                 called = before if before is None or not _is_relay(before) else _callee(sys._getframe(depth))
-            if called is not None and called.co_name == "__call__":
+            if called is not None and called.co_name in _NAMED_BY_OBJECT:
                 return _outside(sys._getframe(depth))
             return SourceLocation(code, frame.f_lasti, called)
         before, called = called, code
@@ -158,7 +163,7 @@ def here_inside(depth: int = 1) -> SourceLocation:
         if not passed:
             if called is not None and _is_relay(called):
                 called = before if before is None or not _is_relay(before) else _callee(sys._getframe(depth))
-            if called is not None and called.co_name == "__call__":
+            if called is not None and called.co_name in _NAMED_BY_OBJECT:
                 return _outside(sys._getframe(depth))
             return SourceLocation(code, frame.f_lasti, called)
         before, called = called, code
@@ -206,8 +211,15 @@ def set_recorder(recorder: Callable[[FrameType], SourceLocation] | None) -> None
 
 
 def relay(wrapper: Callable[..., Any]) -> None:
-    """Let messages speak of the function that ``wrapper`` calls, whose parameters have names, not of the wrapper."""
-    _relays.add((wrapper.__code__.co_filename, wrapper.__code__.co_firstlineno))
+    """Let messages speak of the function that ``wrapper`` calls, whose parameters have names, not of the wrapper.
+
+    Nor of functions that are written inside of it: what a user calls comes from elsewhere.
+    """
+    found = [wrapper.__code__]
+    while found:
+        code = found.pop()
+        _relays.add((code.co_filename, code.co_firstlineno))
+        found += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
 
 
 def _is_relay(code: CodeType) -> bool:
@@ -240,7 +252,7 @@ def _name_of(frame: FrameType) -> str:
     name = frame.f_code.co_name
     if _is_relay(frame.f_code):  # it failed itself
         name = getattr(frame.f_locals.get("function"), "__name__", name)
-    if name in ("__call__", "__init__") and "self" in frame.f_locals:
+    if name in _NAMED_BY_OBJECT and "self" in frame.f_locals:
         instance = frame.f_locals["self"]
         name = instance.name if hasattr(type(instance), "is_named_by_function") else type(instance).__name__
     return _plain_name(name)

@@ -121,14 +121,11 @@ class Geometric(_OfProbability):
         super().__init__(self._given.shape, validate_args=validate_args)
         if not self._validate_args or probs is None:
             return
-        is_wrong = self.probs <= 0
-        if not is_known(is_wrong):
-            require(lambda: ~is_wrong, "Expected parameter probs of Geometric to be positive", "value")
-        elif is_wrong.any():
-            raise ValueError(
-                f"Expected parameter probs (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r} "
-                f"to be positive but found invalid values:\n{self.probs}"
-            )
+        said = " of Geometric"
+        if is_known(self.probs):
+            said = f" (Tensor of shape {tuple(self.probs.shape)}) of distribution {self!r}"
+        refusal = f"Expected parameter probs{said} to be positive but found invalid values"
+        require(self.probs, lambda p: ~(p <= 0), refusal, "above 0", named="probs", kind="argument")
 
     @property
     def mean(self) -> Tensor:

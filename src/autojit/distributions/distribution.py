@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, ClassVar
 
 from autojit.autograd import grad
@@ -17,9 +16,15 @@ from autojit.tensor.state import grad_mode
 from autojit.tensor.tensor import Tensor
 
 
-def _kind_of(constraint: Any) -> str:
-    """What a constraint is called, without the numbers in it, which a captured step does not know."""
-    return type(constraint).__name__.strip("_").lower()
+def _said(constraint: Any) -> str:
+    """A constraint in an error: by its name alone where a bound of it is no plain number, as a captured step's is."""
+    return repr(constraint) if _is_plain(constraint) else type(constraint).__name__.strip("_")
+
+
+def _is_plain(part: Any) -> bool:
+    if isinstance(part, Constraint):
+        return all(map(_is_plain, vars(part).values()))
+    return all(map(_is_plain, part)) if type(part) in (list, tuple) else type(part) in (int, float, bool)
 
 
 class Distribution:
@@ -54,13 +59,17 @@ class Distribution:
             if constraints.is_dependent(constraint) or not isinstance(value, Tensor):
                 continue
             if not is_known(value):
-                said = f"Expected parameter {name} of {type(self).__name__} to satisfy {_kind_of(constraint)}"
-                require(partial(constraint.check, value), said, "value")
+                said = (
+                    f"Expected parameter {name} of {type(self).__name__} to satisfy the constraint {_said(constraint)}"
+                )
             elif not constraint.check(value).all():
-                raise ValueError(
+                said = (
                     f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
                     f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                 )
+            else:
+                continue
+            require(value, constraint.check, said, _said(constraint), named=name, kind="argument")
 
     @property
     def batch_shape(self) -> Size:
@@ -188,15 +197,17 @@ class Distribution:
         support = self.support
         if support is None:
             return
-        valid = support.check(value)
-        if not is_known(valid):
-            said = f"Expected value argument to be within the support ({_kind_of(support)}) of {type(self).__name__}"
-            require(lambda: valid, said, "value")
-        elif not valid.all():
-            raise ValueError(
+        holds = support.check(value)
+        if not is_known(holds):
+            said = f"Expected value argument to be within the support ({_said(support)}) of {type(self).__name__}"
+        elif not holds.all():
+            said = (
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
                 f"support ({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
+        else:
+            return
+        require(value, lambda _: holds, said, _said(support), named="value", kind="argument")
 
     def _missing(self, what: str) -> UnsupportedError:
         return UnsupportedError(f"{type(self).__name__} has no {what}")

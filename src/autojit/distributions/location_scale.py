@@ -234,9 +234,9 @@ class Uniform(Distribution):
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
-        is_ordered = self.low < self.high
         if self._validate_args:
-            require(lambda: is_ordered, "Uniform is not defined when low>= high", "value")
+            refusal = "Uniform is not defined when low>= high"
+            require(self.low, lambda low: low < self.high, refusal, "below high", named="low", kind="argument")
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:

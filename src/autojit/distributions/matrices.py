@@ -84,7 +84,8 @@ class Wishart(ExponentialFamily):
         self.df = freedom.expand(batch)
         rows = matrix.shape[-1]
         if not is_known(self.df):
-            require(lambda: self.df > rows - 1, "Value of df expected to be greater than ndim - 1.", "argument")
+            refusal, valid = "Value of df expected to be greater than ndim - 1.", "above ndim - 1"
+            require(self.df, lambda df: df > rows - 1, refusal, valid, named="df", kind="argument")
         else:
             if bool((self.df <= rows - 1).any()):
                 raise ArgumentError(f"Value of df={df} expected to be greater than ndim - 1 = {rows - 1}.")

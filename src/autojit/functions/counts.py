@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autojit.core.errors import ArgumentError, UnsupportedError, UsageError
+from autojit.core.errors import ArgumentError, UnsupportedError
 from autojit.distributions.count_sampling import binomial_counts, poisson_counts
 from autojit.tensor import Tensor
 from autojit.tensor.functions_shape import broadcast_tensors
@@ -52,9 +52,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     rates: Any = input._array
     if type_of(input).dtype.kind != "float":
         raise UnsupportedError(f'"poisson_cpu" not implemented for {type_of(input).dtype}', {"input": input})
-    if not is_known(input):
-        require(lambda: ~(input < 0), _NEGATIVE_RATE)
-    elif (rates < 0).any():
-        raise UsageError(_NEGATIVE_RATE, {"input": input})
+    if not is_known(input) or (rates < 0).any():
+        require(input, lambda r: ~(r < 0), _NEGATIVE_RATE, "0 and more")
     drawn = poisson_counts(input.detach(), generator)
     return drawn + input * 0 if input.requires_grad else drawn

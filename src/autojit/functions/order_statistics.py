@@ -68,10 +68,8 @@ def _require_points(x: Tensor, points: Tensor) -> None:
         raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(points).ndim}-D tensor")
     if type_of(points).dtype is not type_of(x).dtype:
         raise UsageError("quantile() q tensor must be same dtype as the input tensor", {"input": x, "q": points})
-    if not is_known(points):
-        require(lambda: (points >= 0) & (points <= 1), _OUTSIDE_RANGE)
-    elif not np.all((points._array >= 0) & (points._array <= 1)):
-        raise UsageError(_OUTSIDE_RANGE, {"q": points})
+    if not is_known(points) or not np.all((points._array >= 0) & (points._array <= 1)):
+        require(points, lambda q: (q >= 0) & (q <= 1), _OUTSIDE_RANGE, "0 to 1", named="q")
 
 
 _OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"

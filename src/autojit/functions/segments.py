@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from autojit.core.dtypes import int64
-from autojit.core.errors import ArgumentError, ShapeError, UsageError
+from autojit.core.errors import ShapeError, UsageError
 from autojit.ops.base import normalize_axis
 from autojit.tensor import Tensor
 from autojit.tensor.factories import arange, full
@@ -17,7 +15,7 @@ from autojit.tensor.functions_indexing import searchsorted
 from autojit.tensor.functions_reduction import cumsum
 from autojit.tensor.functions_scatter import scatter_reduce
 from autojit.tensor.promotion import cast
-from autojit.tensor.requirements import is_known, require
+from autojit.tensor.requirements import require
 from autojit.tensor.tensor import type_of
 
 __all__ = ["_segment_reduce", "segment_reduce"]
@@ -100,15 +98,9 @@ def _ends(
 
 def _require_lengths(data: Tensor, lengths: Tensor, along: int) -> None:
     extent = type_of(data).shape[along]
-    if not is_known(lengths):
-        require(lambda: lengths >= 0, _NEGATIVE_LENGTH, "argument")
-        require(lambda: lengths.sum(-1) == extent, _OTHER_SUM)
-        return
-    values: Any = lengths._array
-    if (values < 0).any():
-        raise ArgumentError(_NEGATIVE_LENGTH)
-    if (np.sum(values, -1) != extent).any():
-        raise UsageError(_OTHER_SUM, {"data": data, "lengths": lengths})
+    require(lengths, lambda n: n >= 0, _NEGATIVE_LENGTH, "0 and more", named="lengths", kind="argument")
+    valid = "the size of data along the axis"
+    require(lengths.sum(-1), lambda n: n.eq(extent), _OTHER_SUM, valid, named="the sums of lengths")
 
 
 _NEGATIVE_LENGTH = "segment_reduce(): lengths contains negative value!"

@@ -24,7 +24,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.source import SourceLocation, here
 from autojit.jit.number_ranges import ANY, INT64, Range, combined, compared, may_wrap, power
 from autojit.tensor.dispatch import value_of
-from autojit.tensor.requirements import require
+from autojit.tensor.requirements import require_bare
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor, type_of
 
@@ -370,7 +370,7 @@ def _require_no_overflow(found: Tensor, number: Tensor, span: Range) -> None:
     if span.is_finite:
         return
     with grad_mode(False):
-        require(lambda: found.isinf().logical_not() | number.isfinite().logical_not(), _TOO_LARGE, "overflow")
+        require_bare(lambda: found.isinf().logical_not() | number.isfinite().logical_not(), _TOO_LARGE, "overflow")
 
 
 _TOO_LARGE = "(34, 'Numerical result out of range')"

@@ -42,7 +42,7 @@ from autojit.linalg.triangular import (
     tensorinv,
     tensorsolve,
 )  # fmt: skip
-from autojit.ops.linalg import LinAlgError
+from autojit.ops.failed_matrices import LinAlgError
 from autojit.tensor.argument_errors import name_arguments_in_errors
 from autojit.tensor.functions_matrix import matrix_exp
 

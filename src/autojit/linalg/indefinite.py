@@ -8,7 +8,7 @@ from autojit import ops
 from autojit.core.errors import ShapeError, UsageError
 from autojit.linalg.factorizations import require_floating
 from autojit.ops.base import broadcast_shapes
-from autojit.ops.linalg import LinAlgError
+from autojit.ops.failed_matrices import LinAlgError
 from autojit.tensor import Tensor
 from autojit.tensor.tensor import type_of
 

@@ -13,7 +13,7 @@ from autojit.core.dtypes import int32
 from autojit.core.errors import ShapeError
 from autojit.linalg.factorizations import cholesky, inv, require_floating, solve
 from autojit.linalg.triangular import lu_factor_ex
-from autojit.ops.linalg import LinAlgError
+from autojit.ops.failed_matrices import LinAlgError
 from autojit.tensor import Tensor
 from autojit.tensor.factories import eye
 from autojit.tensor.functions_elementwise import where

@@ -17,7 +17,7 @@ from autojit.nn.linear import Linear
 from autojit.nn.loss import _WeightedLoss
 from autojit.nn.module import Module
 from autojit.tensor import Tensor
-from autojit.tensor.requirements import is_known, require
+from autojit.tensor.requirements import require
 from autojit.tensor.state import is_tracing
 
 
@@ -99,15 +99,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         is_batched = target_.ndim > 0
         input = input_ if is_batched else input_.unsqueeze(0)
         target = target_ if is_batched else target_.unsqueeze(0)
-        if not is_known(target):
-            allowed = f"Target values should be in [0, {self.n_classes - 1}]"
-            require(lambda: (target >= 0) & (target < self.n_classes), allowed)
-        elif bool(((target < 0) | (target >= self.n_classes)).any()):
-            raise UsageError(
-                f"Target values should be in [0, {self.n_classes - 1}], but values in range [{target.min().item()}, "
-                f"{target.max().item()}] were found. ",
-                {"target": target},
-            )
+        last = self.n_classes - 1
+        refusal = f"Target values should be in [0, {last}]"
+        require(target, lambda t: (t >= 0) & (t <= last), refusal, f"0 to {last}", named="target")
         place, below = target, input.new_zeros(target.shape)
         for k, (low, high) in enumerate(pairwise(self.cutoffs)):
             is_here = (target >= low) & (target < high)

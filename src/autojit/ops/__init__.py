@@ -70,7 +70,7 @@ _LATER = [  # those first that more programs use
     "fused_arrays", "formula", "reinterpret", "counted_positions", "random_positions", "linalg", "decompositions",
     "pseudo_inverse", "matrix_exponential", "eigenvalues", "incomplete_gamma", "fourier", "triangular_factors",
     "bessel_functions", "normal_distribution", "integer_factors", "definiteness", "indefinite", "reflections",
-    "airy_functions", "control_flow", "scan_steps", "while_sweeps", "requirements",
+    "airy_functions", "control_flow", "scan_steps", "while_sweeps", "requirements", "failed_matrices",
 ]  # fmt: skip
 
 

@@ -17,8 +17,9 @@ from autojit.core.errors import ArgumentError
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.by_name import apply
+from autojit.ops.failed_matrices import lapack
 from autojit.ops.joining import concatenate
-from autojit.ops.linalg import MatrixOp, has, hermitian_part, lapack, require_matrix, zeros_like
+from autojit.ops.linalg import MatrixOp, has, hermitian_part, require_matrix, zeros_like
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import reshape, slice_axis
@@ -46,7 +47,7 @@ class Qr(MatrixOp):
         return a, a.with_shape((*a.shape[:-2], n, n))
 
     def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        q, r = lapack("qr", _DIVERGED, lambda: np.linalg.qr(a))
+        q, r = lapack("qr", _DIVERGED, np.linalg.qr, a)
         return np.asarray(q), np.asarray(r)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
@@ -91,7 +92,7 @@ class Eigh(MatrixOp):
 
     def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
-        values, vectors = lapack("eigh", _DIVERGED, lambda: np.linalg.eigh(hermitian))
+        values, vectors = lapack("eigh", _DIVERGED, np.linalg.eigh, hermitian)
         return np.asarray(values), np.asarray(vectors)
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
@@ -135,7 +136,7 @@ class Svd(MatrixOp):
         return a.with_shape((*lead, m, k)), s, a.with_shape((*lead, k, n))
 
     def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        return tuple(map(np.asarray, lapack("svd", _DIVERGED, lambda: np.linalg.svd(a, full_matrices=False))))
+        return tuple(map(np.asarray, lapack("svd", _DIVERGED, lambda m: np.linalg.svd(m, full_matrices=False), a)))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         (u, s, vh), (u_bar, s_bar, vh_bar) = result, y_bar

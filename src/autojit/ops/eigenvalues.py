@@ -15,7 +15,8 @@ from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.by_name import apply
-from autojit.ops.linalg import MatrixOp, lapack, solve
+from autojit.ops.failed_matrices import lapack
+from autojit.ops.linalg import MatrixOp, solve
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples
 from autojit.ops.shape import reshape
@@ -42,7 +43,7 @@ class Eig(MatrixOp):
         return a.with_shape(a.shape[:-1]).with_dtype(wide), a.with_dtype(wide)
 
     def eager(self, a: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        values, vectors = lapack("eig", _DIVERGED, lambda: np.linalg.eig(a))
+        values, vectors = lapack("eig", _DIVERGED, np.linalg.eig, a)
         wide = np.result_type(a.dtype, np.complex64)
         return np.asarray(values).astype(wide), np.asarray(vectors).astype(wide)
 

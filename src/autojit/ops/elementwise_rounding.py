@@ -14,6 +14,7 @@ from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.cotangent_masks import cotangent_product
 from autojit.ops.elementwise_arithmetic import div, mul, neg, sub
 from autojit.ops.elementwise_base import Pointwise, Ufunc, widened
+from autojit.ops.refused_values import refused_facts
 from autojit.ops.sources import pair
 
 if TYPE_CHECKING:
@@ -70,9 +71,10 @@ class Round(Step):
         return emit.round(x)
 
 
-def division_by_zero() -> Exception:
-    """The error of a whole number divided by zero: torch's, a RuntimeError."""
-    return UsageError("ZeroDivisionError: integer division or remainder by zero")
+def division_by_zero(divisor: NDArray[Any] | None = None) -> Exception:
+    """The error of a whole number divided by zero: torch's, a RuntimeError; where the divisor is at hand, its place."""
+    facts = {} if divisor is None else refused_facts(divisor == 0, "the divisor", "any whole number but 0", divisor)
+    return UsageError("ZeroDivisionError: integer division or remainder by zero", facts)
 
 
 def _checked(function: Ufunc) -> Ufunc:
@@ -81,7 +83,7 @@ def _checked(function: Ufunc) -> Ufunc:
 
     def divide(x: NDArray[Any], y: NDArray[Any]) -> Any:
         if y.dtype.kind in "iu" and x.size and not y.all():
-            raise division_by_zero()
+            raise division_by_zero(np.asarray(y))
         return wide(x, y)
 
     return divide

@@ -19,6 +19,7 @@ from autojit.ir.index import Index
 from autojit.ir.op import Op, Operand, Operands, bind
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.by_name import apply, source
+from autojit.ops.refused_values import refused_facts
 from autojit.ops.samples import Samples, positions, ramp
 from autojit.ops.shape import batch_all, broadcast_to, permute, reshape
 
@@ -134,7 +135,7 @@ class IndexSelect(Gathering):
         if batched == (True, True):
             shape = (*x.spec.shape[: self.axis + 1], length, *x.spec.shape[self.axis + 2 :])
             return bind(Gather(self.axis + 1), x, along_axis(index, self.axis + 1, shape))
-        picked = bind(self, x, reshape(index, (count * length,)))
+        picked = _in_one_row(self, x, index)
         shape = (*x.spec.shape[: self.axis], count, length, *x.spec.shape[self.axis + 1 :])
         order = [self.axis, *(a for a in range(len(shape)) if a != self.axis)]
         return permute(reshape(picked, shape), order)
@@ -226,7 +227,10 @@ def gather(x: Operand, axis: int, index: Operand) -> Any:
 def take_along_axis(x: Operand, index: Operand, axis: int | None = None) -> Any:
     """torch.take_along_dim: ``gather`` with broadcasting on the other axes; ``axis`` None flattens both."""
     if axis is None:
-        return gather(reshape(x, (-1,)), 0, reshape(index, (-1,)))
+        try:
+            return gather(reshape(x, (-1,)), 0, reshape(index, (-1,)))
+        except IndexOutOfRangeError as error:
+            raise error.of_shape(index.spec.shape) from None
     axis = normalize_axis(axis, x.spec.ndim, "take_along_dim")
     if x.spec.ndim != index.spec.ndim:
         raise ShapeError(
@@ -263,7 +267,15 @@ def gather_nd(x: Operand, *indices: Operand) -> Any:
 def take(x: Operand, index: Operand) -> Any:
     """torch.take: elements of the flattened operand, in the shape of ``index``."""
     flat = reshape(x, (x.spec.size,))
-    return reshape(bind(IndexSelect(0), flat, reshape(index, (index.spec.size,))), index.spec.shape)
+    return reshape(_in_one_row(IndexSelect(0), flat, index), index.spec.shape)
+
+
+def _in_one_row(op: IndexSelect, x: Operand, index: Operand) -> Any:
+    """A look-up by the elements of an index of any shape; an error is about the index as it is."""
+    try:
+        return bind(op, x, reshape(index, (index.spec.size,)))
+    except IndexOutOfRangeError as error:
+        raise error.of_shape(index.spec.shape) from None
 
 
 def require_index(op: str, index: TensorType) -> None:
@@ -296,9 +308,8 @@ def out_of_range(op: str, index: NDArray[Any], axis: int, extent: int) -> IndexO
     position = tuple(np.argwhere(bad)[0].tolist()) if bad.any() else ()
     worst = int(index[position]) if bad.any() else 0
     worst += FROM_THE_FRONT if worst < -FROM_THE_FRONT // 2 else 0
-    facts: dict[str, object] = {"position": f"{position} of the index"} if position else {}
-    facts["valid"] = f"0 to {extent - 1}" if extent else "none, the dimension is empty"
-    return IndexOutOfRangeError(f"{op}: index {worst} is out of bounds for dimension {axis} with size {extent}", facts)
+    facts = refused_facts(bad, "the index", f"0 to {extent - 1}" if extent else "none, the dimension is empty")
+    return IndexOutOfRangeError(f"index {worst} is out of bounds for dimension {axis} with size {extent}", facts, op=op)
 
 
 def out_of_range_nd(op: str, shape: Shape, indices: Sequence[NDArray[Any]]) -> IndexOutOfRangeError:

@@ -7,13 +7,13 @@ derivative results for forward and reverse mode algorithmic differentiation, 200
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from autojit.core.dtypes import DType, float32, float64
-from autojit.core.errors import AutojitError, DTypeError, ShapeError
+from autojit.core.errors import DTypeError, ShapeError
 from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
@@ -21,6 +21,7 @@ from autojit.ops.base import Structured, broadcast_shapes
 from autojit.ops.by_name import apply
 from autojit.ops.dense_matrices import cofactors, substituted
 from autojit.ops.elementwise_exponential import PowNumber
+from autojit.ops.failed_matrices import lapack
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import batch_all, broadcast_to, reshape
@@ -30,14 +31,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Cholesky", "Cofactor", "Det", "Inv", "LinAlgError", "MatrixOp", "Slogdet", "Solve", "TriangularSolve",
+    "Cholesky", "Cofactor", "Det", "Inv", "MatrixOp", "Slogdet", "Solve", "TriangularSolve",
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inv", "logdet", "matrix_power", "slogdet", "solve",
     "triangular_solve",
 ]  # fmt: skip
-
-
-class LinAlgError(AutojitError, RuntimeError):
-    """A matrix has no inverse or no factorization (torch.linalg.LinAlgError)."""
 
 
 @record
@@ -74,14 +71,6 @@ def require_matrix(op: str, x: TensorType) -> None:
         raise DTypeError(f"linalg.{op}: Expected a floating point or complex tensor as input.", {"A": x})
 
 
-def lapack(op: str, why: str, compute: Callable[[], Any]) -> Any:
-    """Run a numpy.linalg routine; its failure becomes a LinAlgError saying why."""
-    try:
-        return compute()
-    except np.linalg.LinAlgError:
-        raise LinAlgError(f"linalg.{op}: {why}") from None
-
-
 SINGULAR = "The computation could not be completed because the input matrix is singular."
 
 
@@ -93,7 +82,7 @@ class Inv(MatrixOp):
         return a
 
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(lapack("inv", SINGULAR, lambda: np.linalg.inv(a)))
+        return np.asarray(lapack("inv", SINGULAR, np.linalg.inv, a))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         inverse = adjoint_matrix(result)
@@ -117,7 +106,7 @@ class Solve(MatrixOp):
         return b
 
     def eager(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(lapack("solve", SINGULAR, lambda: np.linalg.solve(a, b)))
+        return np.asarray(lapack("solve", SINGULAR, lambda m: np.linalg.solve(m, b), a))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         b_bar = bind(self, adjoint_matrix(primals[0]), y_bar)
@@ -155,7 +144,7 @@ class TriangularSolve(MatrixOp):
         if self.unit:
             ones = np.eye(a.shape[-1], dtype=a.dtype)
             a = np.where(ones != 0, ones, a)
-        return np.asarray(lapack("solve_triangular", SINGULAR, lambda: substituted(a, b, self.upper)))
+        return np.asarray(lapack("solve_triangular", SINGULAR, lambda m: substituted(m, b, self.upper), a))
 
     def _triangle(self, x: Any) -> Any:
         offset = int(self.unit)
@@ -292,7 +281,7 @@ class Cholesky(MatrixOp):
     def eager(self, a: NDArray[Any]) -> NDArray[Any]:
         hermitian = (a + a.conj().swapaxes(-1, -2)) / 2
         why = "The factorization could not be completed because the input is not positive-definite."
-        return np.asarray(lapack("cholesky", why, lambda: np.linalg.cholesky(hermitian)))
+        return np.asarray(lapack("cholesky", why, np.linalg.cholesky, hermitian))
 
     def vjp(self, primals: Operands, result: Any, y_bar: Any) -> Sequence[Any]:
         factor = adjoint_matrix(result)

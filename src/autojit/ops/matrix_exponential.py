@@ -15,8 +15,9 @@ import numpy as np
 from autojit.core.dtypes import DType
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
+from autojit.ops.failed_matrices import lapack
 from autojit.ops.joining import concatenate, narrow
-from autojit.ops.linalg import MatrixOp, has, lapack, zeros_like
+from autojit.ops.linalg import MatrixOp, has, zeros_like
 from autojit.ops.matmul import adjoint_matrix
 from autojit.ops.samples import Samples, draws
 
@@ -40,7 +41,9 @@ def _approximant(a: NDArray[Any]) -> NDArray[Any]:
     six = four @ two
     odd = a @ (six @ (b[13] * six + b[11] * four + b[9] * two) + b[7] * six + b[5] * four + b[3] * two + b[1] * unit)
     even = six @ (b[12] * six + b[10] * four + b[8] * two) + b[6] * six + b[4] * four + b[2] * two + b[0] * unit
-    return np.asarray(lapack("matrix_exp", "the matrix is not finite", lambda: np.linalg.solve(even - odd, even + odd)))
+    return np.asarray(
+        lapack("matrix_exp", "the matrix is not finite", lambda m: np.linalg.solve(m, even + odd), even - odd)
+    )
 
 
 class MatrixExp(MatrixOp):

@@ -19,7 +19,8 @@ from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind
 from autojit.ops.by_name import apply
 from autojit.ops.decompositions import eigvalsh, svdvals
-from autojit.ops.linalg import MatrixOp, has, lapack, require_matrix, scaled
+from autojit.ops.failed_matrices import lapack
+from autojit.ops.linalg import MatrixOp, has, require_matrix, scaled
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples, draws
 from autojit.ops.shape import broadcast_to, reshape
@@ -52,7 +53,7 @@ class PseudoInverse(MatrixOp):
         return a.with_shape((*a.shape[:-2], a.shape[-1], a.shape[-2]))
 
     def eager(self, a: NDArray[Any], cutoff: NDArray[Any]) -> NDArray[Any]:
-        left, s, right = lapack("pinv", _DIVERGED, lambda: _factors(a, self.is_hermitian))
+        left, s, right = lapack("pinv", _DIVERGED, lambda m: _factors(m, self.is_hermitian), a)
         magnitude = np.abs(s)
         largest = magnitude.max(-1, initial=0.0, keepdims=True)
         keeps = magnitude > np.maximum(largest * self.relative, cutoff[..., None])

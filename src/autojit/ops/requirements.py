@@ -7,20 +7,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from autojit.core.dtypes import bool_, int32, int64
-from autojit.core.errors import ArgumentError, DifferentiationError, IndexOutOfRangeError, UsageError, rounds_text
+from autojit.core.errors import (
+    ArgumentError,
+    DifferentiationError,
+    DTypeError,
+    IndexOutOfRangeError,
+    UsageError,
+    rounds_text,
+)
 from autojit.core.records import record
+from autojit.core.types import TensorType
 from autojit.core.user_warnings import warn_beside_error
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
-from autojit.ops.base import Elementwise
+from autojit.ops.base import Elementwise, broadcast_shapes
 from autojit.ops.indexing import out_of_range
-from autojit.ops.samples import Samples, positions
+from autojit.ops.refused_values import refused_facts
+from autojit.ops.samples import Samples, positions, ramp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from autojit.core.dtypes import DType
 
-__all__ = ["InRange", "Require", "RequireNumbers", "require"]
+__all__ = ["InRange", "Require", "RequireNumbers", "Witness", "require"]
 
 KINDS: dict[str, type[Exception]] = {
     "usage": UsageError,
@@ -28,7 +37,6 @@ KINDS: dict[str, type[Exception]] = {
     "differentiation": DifferentiationError,
     "index": IndexOutOfRangeError,
     "overflow": OverflowError,
-    "value": ValueError,
 }
 """What is raised, by the name that the text of a graph has for it."""
 
@@ -63,6 +71,69 @@ class Require(Elementwise):
     @staticmethod
     def samples(dtype: DType) -> Samples:
         return [(Require("refused", "usage"), (np.ones((2, 3), np.bool_),))] if dtype is bool_ else []
+
+
+@record
+class Witness(Elementwise):
+    """``holds`` itself, whose elements say which elements of ``value`` a step may go on with; see `Require`.
+
+    Native code only learns from `Require` whether all hold. The reference, which looks at a failed step once more,
+    comes by here first and says which value is refused, and where it is. So that it does so only where the step would
+    refuse it, too, passes treat this op as one that refuses: it is never moved to where it would not have run.
+
+    Args:
+        refusal, kind: see `Require`.
+        named: what users know ``value`` by.
+        valid: the values that are not refused.
+        is_told_only: something else refuses them natively, so that native code need not compute ``holds``.
+    """
+
+    refusal: str
+    kind: str
+    named: str
+    valid: str
+    is_told_only: bool = False
+
+    is_cheap: ClassVar[bool] = False
+    refuses: ClassVar[bool] = True
+
+    def may_fail(self, *types: TensorType) -> bool:
+        """Its code reports nothing: that of `Require` does."""
+        return False
+
+    def result_type(self, holds: TensorType, value: TensorType) -> TensorType:  # type: ignore[override]
+        if holds.dtype is not bool_:
+            raise DTypeError("witness: the operand is no condition", {"holds": holds})
+        shape = broadcast_shapes(holds.shape, value.shape, op="witness")
+        return TensorType(shape, bool_, holds.device)
+
+    def failure(self, number: int) -> Exception:
+        """The error where the value is not at hand (``number``: which of the op's failures; there is one)."""
+        return KINDS[self.kind](self.refusal)
+
+    def eager(self, holds: NDArray[np.bool_], value: NDArray[Any]) -> NDArray[np.bool_]:
+        if not holds.all():
+            raise self.refused(holds, value)
+        return np.broadcast_to(holds, np.broadcast_shapes(holds.shape, value.shape)).copy()
+
+    def refused(self, holds: NDArray[np.bool_], value: NDArray[Any]) -> Exception:
+        """The error that names the first value for which ``holds`` is false."""
+        kind: Any = KINDS[self.kind]
+        facts = refused_facts(~holds, self.named, self.valid, value)
+        if "{value}" in self.refusal:
+            return kind(self.refusal.format(value=facts.pop("value")), facts)  # type: ignore[no-any-return]
+        return kind(self.refusal, facts)  # type: ignore[no-any-return]
+
+    def partials(self, primals: Operands, result: Any) -> tuple[None, None]:
+        return None, None
+
+    def lower(self, emit: Any, holds: Any, value: Any) -> Any:
+        return emit.logical_not(emit.zero(holds)) if self.is_told_only else holds
+
+    @staticmethod
+    def samples(dtype: DType) -> Samples:
+        holds = np.ones((2, 3), np.bool_)
+        return [(Witness("refused", "usage", "x", "all", flag), (holds, ramp((2, 3), dtype))) for flag in (False, True)]
 
 
 @record

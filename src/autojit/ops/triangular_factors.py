@@ -16,7 +16,8 @@ from autojit.core.records import record
 from autojit.core.types import TensorType
 from autojit.ir.op import Operand, Operands, bind, not_differentiable
 from autojit.ops.by_name import apply
-from autojit.ops.linalg import LinAlgError, MatrixOp, TriangularSolve, has, require_matrix, well_conditioned
+from autojit.ops.failed_matrices import failed_matrix
+from autojit.ops.linalg import MatrixOp, TriangularSolve, has, require_matrix, well_conditioned
 from autojit.ops.matmul import adjoint_matrix, matmul
 from autojit.ops.samples import Samples
 from autojit.ops.triangles import eye, tril, triu
@@ -93,11 +94,12 @@ def _require_pivots(packed: NDArray[Any]) -> None:
     zero = np.argwhere(diagonal == 0)
     if len(zero):
         k = int(zero[0, -1]) + 1
-        raise LinAlgError(
-            f"torch.linalg.lu_factor: U[{k},{k}] is zero and using it on lu_solve would result in a division by zero. "
+        why = (
+            f"U[{k},{k}] is zero and using it on lu_solve would result in a division by zero. "
             "If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
             "linalg.lu_factor_ex(A, pivot)"
         )
+        raise failed_matrix("lu_factor", why, tuple(zero[0, :-1].tolist()))
 
 
 @record

@@ -120,7 +120,7 @@ class _Hoisting:
             inputs = tuple(v for v in self.constants if v in read)
             like = self._tracer(self.carried[0][1] if self.carried else next(iter(self.stacks.values())))
             given = [self._tracer(self.constants[v]) for v in inputs]
-            found = inline(Graph(inputs, nodes, tuple(chosen)), given, like)
+            found = self._inlined(Graph(inputs, nodes, tuple(chosen)), given, like)
             self.constants.update((v, y.value) for v, y in zip(chosen, found, strict=True))
             made = set(chosen)
             self.nodes = [n for n in self.nodes if made.isdisjoint(n.outputs)]
@@ -131,7 +131,7 @@ class _Hoisting:
         The others stay, also those that may refuse what they read and are asked though nothing needs them.
         """
         nodes = tuple([n for n in self.nodes if n.outputs[0] in outside])
-        return needed(Graph((), nodes, ()), values)
+        return needed(Graph((), nodes, ()), values, are_asked=False)
 
     def _is_worth_storing(self, node: Node, is_multiplied: bool) -> bool:
         """Whether a value that all steps share is better read than computed in each.
@@ -185,8 +185,15 @@ class _Hoisting:
         like = given[0] if given else self._tracer(self.carried[0][1] if self.carried else self.builder.inputs[0])
         flags = [v in self.stacks for v in inputs]
         if not any(flags):  # the same in every step
-            return [with_batch_axis(y, self.op.length).value for y in inline(graph, given, like)]
-        return [y.value for y in inline(vmap(graph, flags, self.op.length), given, like)]
+            return [with_batch_axis(y, self.op.length).value for y in self._inlined(graph, given, like)]
+        return [y.value for y in self._inlined(vmap(graph, flags, self.op.length), given, like)]
+
+    def _inlined(self, graph: Graph, given: Sequence[Tracer], like: Tracer) -> list[Any]:
+        """Nodes of the body outside of it: the user's lines go with them."""
+        source = self.builder.source
+        found = inline(graph, given, like, self.builder)
+        self.builder.source = source
+        return found
 
     def _tracer(self, value: Value) -> Tracer:
         return self.builder.tracer(value)

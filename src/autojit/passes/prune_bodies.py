@@ -100,12 +100,15 @@ def last_name(value: Value, names: dict[Value, Value]) -> Value:
     return value
 
 
-def needed(graph: Graph, wanted: Sequence[Value]) -> tuple[tuple[Node, ...], set[Value]]:
-    """(the nodes that ``wanted`` values need, everything that is read on the way)."""
+def needed(graph: Graph, wanted: Sequence[Value], are_asked: bool = True) -> tuple[tuple[Node, ...], set[Value]]:
+    """(the nodes that ``wanted`` values need, everything that is read on the way).
+
+    With them, unless not ``are_asked``, those that may refuse what they read.
+    """
     live = set(wanted)
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if node.is_asked or not live.isdisjoint(node.outputs):
+        if (are_asked and node.is_asked) or not live.isdisjoint(node.outputs):
             kept.append(node)
             live.update(node.inputs)
     return tuple(reversed(kept)), live

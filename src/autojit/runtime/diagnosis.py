@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autojit.core.errors import AutojitError, OutOfMemoryError, out_of_memory_in_step
+from autojit.core.sizes import surely_equal
 from autojit.ir.concrete import concrete
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ir.interpreter import evaluate
+from autojit.ops.base import Elementwise
+from autojit.ops.shape import Reshape
 
 if TYPE_CHECKING:
     from autojit.codegen.cpu.lowered import LoweredStep
@@ -77,7 +80,26 @@ class Diagnosis:
         addresses = [fixed.get(v) or self._table[k] or 0 for k, v in enumerate(graph.inputs)]
         pairs = zip(addresses, graph.inputs, strict=True)
         inputs = [array_at(address, concrete(v.type, values)) for address, v in pairs]
-        return _first_error(graph, needed, inputs, node)
+        found = _first_error(graph, needed, inputs)
+        if found is not None and isinstance(found[0], AutojitError) and found[1].op.looks_up:
+            shape = concrete(_as_given(found[1], graph).type, values).shape
+            return found[0].of_shape(shape), found[1]
+        return found
+
+
+def _as_given(failed: Node, graph: Graph) -> Value:
+    """The index of a look-up as its function got it, which may have laid its elements in one row."""
+    place = failed.op.look_ups(*[v.type for v in failed.inputs])[0][0]
+    definitions, index = graph.definitions(), failed.inputs[place]
+    while index in definitions:
+        node = definitions[index]
+        if not isinstance(node.op, Reshape | Elementwise) or not node.source.is_call_of(failed.source):
+            break
+        before = max(node.inputs, key=lambda v: v.type.ndim)
+        if not surely_equal(before.type.size, index.type.size):
+            break
+        index = before
+    return index
 
 
 def out_of_memory(
@@ -131,9 +153,7 @@ def _needed(chosen: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
     return found[::-1]
 
 
-def _first_error(
-    graph: Graph, nodes: Sequence[Node], inputs: Sequence[Any], last: Node
-) -> tuple[Exception, Node] | None:
+def _first_error(graph: Graph, nodes: Sequence[Node], inputs: Sequence[Any]) -> tuple[Exception, Node] | None:
     """The first error of nodes that are computed one by one, and whose it is."""
     known = dict(zip(graph.inputs, inputs, strict=True))
     for node in nodes:

@@ -10,6 +10,7 @@ import numpy as np
 from autojit.core.dtypes import DType, int64
 from autojit.core.errors import ShapeError, UsageError
 from autojit.core.layout import Layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from autojit.ops.refused_values import refused_facts
 from autojit.sparse.rules import dense, gathered, places, transposed, values_at
 from autojit.sparse.tensor import SparseTensor, concrete_indices, make, words
 from autojit.tensor import Tensor, functions_counted
@@ -182,20 +183,24 @@ def _check_inside(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> No
         )
     if not is_known(indices):
         extents = as_tensor([[int(extent)] for extent in shape[:n]])
-        require(lambda: indices >= 0, "found negative index")
-        require(lambda: indices < extents, "size is inconsistent with indices")
+        valid = "0 to the size of the dimension - 1"
+        require(indices, lambda i: i >= 0, "found negative index", valid, named="indices")
+        require(indices, lambda i: i < extents, "size is inconsistent with indices", valid, named="indices")
         return
     array: Any = indices._array
     if not array.size:
         return
     for axis in range(n):
-        low, high = int(array[axis].min()), int(array[axis].max())
+        low, high, valid = int(array[axis].min()), int(array[axis].max()), f"0 to {shape[axis] - 1}"
+        said = f"row {axis} of indices"
         if low < 0:
-            raise UsageError(f"found negative index {low} for dim {axis}", {"indices": indices})
+            facts = refused_facts(array[axis] < 0, said, valid, array[axis])
+            raise UsageError(f"found negative index {low} for dim {axis}", {"indices": indices, **facts})
         if high >= shape[axis]:
+            facts = refused_facts(array[axis] >= shape[axis], said, valid, array[axis])
             raise UsageError(
                 f"size is inconsistent with indices: for dim {axis}, size is {shape[axis]} but found index {high}",
-                {"indices": indices, "size": shape},
+                {"indices": indices, "size": shape, **facts},
             )
 
 

@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from autojit.core.source import is_own
-from autojit.ops.linalg import LinAlgError
+from autojit.ops.failed_matrices import LinAlgError
 from autojit.tensor.state import grad_mode, state
 from autojit.tensor.tensor import Tensor
 

@@ -376,7 +376,7 @@ def _weights_of_observations(name: str, weights: Tensor | None, count: int) -> T
             f"cov(): expected {name} to have the same numel as there are observations in the input but got {t.size} != "
             f"{count}"
         )
-    require(lambda: ~(weights < 0), f"cov(): {name} cannot be negative")
+    require(weights, lambda w: ~(w < 0), f"cov(): {name} cannot be negative", "0 and more", named=name)
     return weights
 
 

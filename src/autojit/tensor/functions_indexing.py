@@ -9,7 +9,7 @@ import numpy as np
 
 from autojit import ops
 from autojit.core.dtypes import bool_, dtype_of_number, int32, int64
-from autojit.core.errors import DTypeError, IndexingError, IndexOutOfRangeError, ShapeError, UsageError
+from autojit.core.errors import DTypeError, IndexingError, ShapeError, UsageError
 from autojit.ops.base import broadcast_shapes, normalize_axis
 from autojit.ops.indexing import FROM_THE_FRONT
 from autojit.ops.sources import is_one
@@ -47,22 +47,20 @@ def _line(index: Tensor, what: str) -> Tensor:
     return _index(index, what)
 
 
-def from_the_front(index: Tensor, what: str) -> Tensor:
+def from_the_front(index: Tensor) -> Tensor:
     """An index whose negative entries are outside: only ``x[index]``, ``take`` and their kin count from the end.
 
-    In a step they become a place that the kernel refuses.
+    They become a place that the look-up refuses.
     """
     array = index._array
-    if type(array) is np.ndarray and state.divert is None:
-        if array.size and array.min() < 0:
-            raise IndexOutOfRangeError(f"{what}(): index {int(array.min())} is out of bounds", {"index": index})
+    if type(array) is np.ndarray and state.divert is None and not (array.size and array.min() < 0):
         return index
     return counted_with(where(lt(index, 0), sub(index, number(FROM_THE_FRONT, int64)), index), index)
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``y[i][j] = x[index[i][j]][j]`` for ``dim`` 0: picks along one axis, one index per result element."""
-    return ops.gather(input, dim, from_the_front(_index(index, "gather"), "gather"))  # type: ignore[no-any-return]
+    return ops.gather(input, dim, from_the_front(_index(index, "gather")))  # type: ignore[no-any-return]
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
@@ -72,7 +70,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices along ``dim`` at a vector of positions."""
-    places = from_the_front(_line(index, "index_select"), "index_select")
+    places = from_the_front(_line(index, "index_select"))
     return ops.index_select(input, dim, places)  # type: ignore[no-any-return]
 
 
@@ -110,7 +108,7 @@ def scatter(
     """``input`` with ``src`` (a tensor or a number) written along ``dim`` at ``index``; ``reduce="add"`` adds,
     ``"multiply"`` multiplies.
     """
-    places = from_the_front(_index(index, "scatter"), "scatter")
+    places = from_the_front(_index(index, "scatter"))
     source = _source(input, places, value if src is None else src)
     if reduce == "add":
         return ops.scatter_add(input, dim, places, source)  # type: ignore[no-any-return]
@@ -123,7 +121,7 @@ def scatter(
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """``input`` with ``src`` added along ``dim`` at ``index``; equal places add up."""
-    places = from_the_front(_index(index, "scatter_add"), "scatter_add")
+    places = from_the_front(_index(index, "scatter_add"))
     return ops.scatter_add(input, dim, places, _source(input, places, src))  # type: ignore[no-any-return]
 
 
@@ -135,7 +133,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_add")
         return index_add(input.reshape(1), 0, index.reshape(-1), addends.reshape(-1)).reshape(())  # type: ignore[no-any-return]
-    return ops.index_add(input, dim, from_the_front(_line(index, "index_add"), "index_add"), addends)  # type: ignore[no-any-return]
+    return ops.index_add(input, dim, from_the_front(_line(index, "index_add")), addends)  # type: ignore[no-any-return]
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -145,7 +143,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     if type_of(input).ndim == 0:
         normalize_axis(dim, 0, "index_copy")
         return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(1)).reshape(())  # type: ignore[no-any-return]
-    places = from_the_front(_line(_long(index, "index_copy"), "index_copy"), "index_copy")
+    places = from_the_front(_line(_long(index, "index_copy"), "index_copy"))
     return ops.index_copy(input, dim, places, source)  # type: ignore[no-any-return]
 
 
@@ -213,10 +211,9 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     wide = cast(mask, int64).reshape(-1)
     place = add(wide.cumsum(0), -1)
     flat = source.reshape(-1)
-    if not is_known(mask):
-        require(lambda: wide.sum() <= type_of(flat).size, _FEW_ELEMENTS)
-    elif int(mask._array.sum()) > type_of(flat).size:
-        raise UsageError(_FEW_ELEMENTS, {"source": source})
+    if not is_known(mask) or int(mask._array.sum()) > type_of(flat).size:
+        valid, named = "the number of elements of source at most", "the true elements of mask"
+        require(wide.sum(), lambda count: count <= type_of(flat).size, _FEW_ELEMENTS, valid, named=named)
     if type_of(flat).size == 0:
         return where(mask, input, input)  # type: ignore[no-any-return]
     picked = ops.gather(flat, 0, clamp(place, 0, type_of(flat).size - 1)).reshape(t.shape)

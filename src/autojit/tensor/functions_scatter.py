@@ -61,7 +61,7 @@ def scatter_reduce(
         total = scatter_add(kept, axis, index, piece)
         return total if reduce == "sum" else _mean(total, counts, include_self)
     kept = input if include_self else _neutral_where_reached(input, axis, index, reduce)
-    return ops.scatter_fold(kept, axis, from_the_front(index, "scatter_reduce"), piece, FOLDS[reduce])  # type: ignore[no-any-return]
+    return ops.scatter_fold(kept, axis, from_the_front(index), piece, FOLDS[reduce])  # type: ignore[no-any-return]
 
 
 def _neutral_where_reached(input: Tensor, axis: int, index: Tensor, reduce: str) -> Tensor:
@@ -106,7 +106,7 @@ def index_reduce(
         shape = [1] * type_of(input).ndim
         shape[axis] = -1
         kept = where(line.reshape(shape), _neutral(input, reduce), input)
-    return ops.index_fold(kept, axis, from_the_front(index, "index_reduce"), source, FOLDS[reduce])  # type: ignore[no-any-return]
+    return ops.index_fold(kept, axis, from_the_front(index), source, FOLDS[reduce])  # type: ignore[no-any-return]
 
 
 def _check(name: str, input: Tensor, src: Tensor, reduce: str) -> None:

@@ -270,13 +270,16 @@ def _require_quantiles(q: Any, points: Tensor) -> Tensor:
     if isinstance(q, Tensor) and type_of(q).ndim > 1:
         raise UsageError(f"quantile() q must be a scalar or 1D tensor, got {type_of(q).ndim}-D tensor")
     if isinstance(q, Tensor) and not is_known(q):
-        inside = (points >= 0) & (points <= 1)
-        require(lambda: inside, _OUTSIDE_RANGE)
-        return where(inside, points, 0.0)  # type: ignore[no-any-return]
+        _require_inside(points)
+        return where((points >= 0) & (points <= 1), points, 0.0)  # type: ignore[no-any-return]
     known = np.asarray(q._array if isinstance(q, Tensor) else q)
     if not np.all((known >= 0) & (known <= 1)):
-        raise UsageError(_OUTSIDE_RANGE, {"q": points})
+        _require_inside(points)
     return points
+
+
+def _require_inside(points: Tensor) -> None:
+    require(points, lambda q: (q >= 0) & (q <= 1), _OUTSIDE_RANGE, "0 to 1", named="q")
 
 
 _OUTSIDE_RANGE = "quantile() q values must be in the range [0, 1]"

@@ -275,10 +275,8 @@ def _require_spread(std: Any) -> None:
     if not isinstance(std, Tensor):
         if std < 0:
             raise UsageError(f"normal expects std >= 0.0, but found std {std}")
-    elif not is_known(std):
-        require(lambda: ~(std < 0), _NEGATIVE_SPREAD)
-    elif (std._array < 0).any():
-        raise UsageError(_NEGATIVE_SPREAD, {"std": std})
+    elif not is_known(std) or (std._array < 0).any():
+        require(std, lambda s: ~(s < 0), _NEGATIVE_SPREAD, "0 and more", named="std")
 
 
 _NEGATIVE_SPREAD = "normal expects all elements of std >= 0.0"
@@ -319,9 +317,10 @@ def _are_probabilities(p: Any) -> bool:
 
 def _require_probability(p: Any) -> None:
     """RuntimeError for a probability outside [0, 1]."""
-    if isinstance(p, Tensor) and not is_known(p):
-        require(lambda: (p >= 0) & (p <= 1), "bernoulli expects p to be in [0, 1]")
-    elif not (quietly(_are_probabilities, p._array) if isinstance(p, Tensor) else 0 <= p <= 1):
+    if isinstance(p, Tensor):
+        if not is_known(p) or not quietly(_are_probabilities, p._array):
+            require(p, lambda q: (q >= 0) & (q <= 1), "bernoulli expects p to be in [0, 1]", "0 to 1", named="p")
+    elif not 0 <= p <= 1:
         raise UsageError(f"bernoulli expects p to be in [0, 1], but got p={p}")
 
 
@@ -351,14 +350,21 @@ def _require_weights(input: Tensor, num_samples: int) -> None:
     if t.ndim not in (1, 2):
         return
     if not is_known(input):
-        weights = input.detach()
-        require(lambda: (weights >= 0) & (weights < math.inf), _NO_WEIGHTS)
-        require(lambda: (weights > 0).any(-1), _NO_CHOICE)
+        _require_finite_weights(input)
+        _require_choice(input)
         return
     if not (np.isfinite(input._array) & (input._array >= 0)).all():
-        raise UsageError(_NO_WEIGHTS)
+        _require_finite_weights(input)
     if (input._array.astype(np.float64).sum(-1) == 0).any():
-        raise UsageError(_NO_CHOICE)
+        _require_choice(input)
+
+
+def _require_finite_weights(input: Tensor) -> None:
+    require(input, lambda w: (w >= 0) & (w < math.inf), _NO_WEIGHTS, "0 and more, finite")
+
+
+def _require_choice(input: Tensor) -> None:
+    require(input, lambda w: (w > 0).any(-1), _NO_CHOICE, "rows with a weight above 0")
 
 
 _NO_WEIGHTS = "probability tensor contains either `inf`, `nan` or element < 0"

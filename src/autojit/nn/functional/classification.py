@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 import autojit as aj
-from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
 from autojit.core.sizes import surely_equal
 from autojit.nn.functional.activation import log_softmax, logsigmoid, softplus_of
 from autojit.nn.functional.reduction import COMMON, reduce_loss, reduced_in_one_step, resolve_reduction
@@ -21,7 +21,7 @@ from autojit.tensor.composite_boundary import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.op_node import rename_node
-from autojit.tensor.requirements import is_known, require
+from autojit.tensor.requirements import is_known, require, told
 from autojit.tensor.state import state
 
 
@@ -80,16 +80,10 @@ def nll_loss(
 def _valid(target: Tensor, axis_size: int, ignore_index: int) -> Tensor:
     """The mask of targets that are not ignored; IndexError for one out of range."""
     valid: Tensor = target.ne(ignore_index)
-    if not is_known(target):
-        return valid & _looked_up(target, valid, axis_size)
-    outside = valid & ((target < 0) | (target >= axis_size))
-    if outside.any():
-        raise IndexOutOfRangeError(
-            f"Target {int(target[outside][0].item())} is out of bounds.",
-            {"target": target},
-            f"class indices run from 0 to {axis_size - 1}",
-        )
-    return valid
+    inside = ~valid | ((target >= 0) & (target < axis_size))
+    classes = f"0 to {axis_size - 1}" if type(axis_size) is int else "0 to the number of classes - 1"
+    is_told = told(inside, target, "Target {value} is out of bounds.", classes, named="target", kind="index")
+    return valid if is_known(target) else valid & is_told & _looked_up(target, valid, axis_size)
 
 
 def _looked_up(target: Tensor, valid: Tensor, axis_size: int) -> Tensor:
@@ -244,10 +238,8 @@ def binary_cross_entropy(
             {"input": input, "target": target},
             "convert the target: target.to(input.dtype)",
         )
-    if not is_known(input):
-        require(lambda: (input >= 0) & (input <= 1), _NO_PROBABILITIES)
-    elif not _are_probabilities(input):
-        raise UsageError(_NO_PROBABILITIES, {"input": input}, "pass probabilities")
+    if not is_known(input) or not _are_probabilities(input):
+        require(input, lambda p: (p >= 0) & (p <= 1), _NO_PROBABILITIES, "probabilities, 0 to 1")
     node = "BinaryCrossEntropyBackward0"
     if weight is None:
         return reduced_in_one_step("probability_loss", (), input, target, reduction, node=node)

@@ -65,12 +65,18 @@ def ctc_loss(
     if isinstance(input_lengths, list | tuple) and any(int(n) > frames for n in input_lengths):
         raise ShapeError(f"Expected input_lengths to have value at most {frames}, but got value {max(input_lengths)}")
     require(
-        lambda: (steps >= 0) & (steps <= frames), "Expected input_lengths to lie between 0 and the number of frames"
+        steps,
+        lambda n: (n >= 0) & (n <= frames),
+        "Expected input_lengths to lie between 0 and the number of frames",
+        "0 to the number of frames",
+        named="input_lengths",
     )
     longest_row = targets.shape[1] if targets.ndim == 2 else None
-    require(lambda: labels >= 0, "Expected target_lengths to have value at least 0")
+    refusal = "Expected target_lengths to have value at least 0"
+    require(labels, lambda n: n >= 0, refusal, "0 and more", named="target_lengths")
     if longest_row is not None:
-        require(lambda: labels <= longest_row, "Expected target_lengths to be no more than there are targets in a row")
+        refusal = "Expected target_lengths to be no more than there are targets in a row"
+        require(labels, lambda n: n <= longest_row, refusal, "the length of a row at most", named="target_lengths")
     losses = -_log_likelihood(log_probs, rows, steps, labels, longest, blank)
     losses = losses + _normalization(log_probs, steps)
     impossible = losses > -_IMPOSSIBLE / 10

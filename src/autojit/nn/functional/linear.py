@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import autojit as aj
 from autojit.autograd import Function
-from autojit.core.errors import ArgumentError, DTypeError, ShapeError, UsageError
+from autojit.core.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError, UsageError
 from autojit.core.user_warnings import warn
 from autojit.nn.functional.reduction import COMMON
 from autojit.tensor import Tensor
@@ -132,8 +132,13 @@ def embedding(
 
 
 def _rows(weight: Tensor, index: Tensor) -> Tensor:
-    rows = aj.index_select(weight, 0, index if index.ndim == 1 else index.reshape(-1))
-    return rows if index.ndim == 1 else rows.view(*index.shape, weight.shape[1])
+    if index.ndim == 1:
+        return cast(Tensor, aj.index_select(weight, 0, index))
+    try:
+        rows = aj.index_select(weight, 0, index.reshape(-1))
+    except IndexOutOfRangeError as error:
+        raise error.of_shape(index.shape) from None
+    return cast(Tensor, rows.view(*index.shape, weight.shape[1]))
 
 
 class _SparseRows(Function):
@@ -187,14 +192,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     if num_classes <= 0 and tensor.numel():
         raise UsageError("num_classes should be positive")
-    if not is_known(tensor):
-        require(lambda: tensor >= 0, _NEGATIVE_CLASS)
-        require(lambda: tensor < num_classes, _LARGE_CLASS)
-    elif tensor.numel():
-        if tensor.min() < 0:
-            raise UsageError(_NEGATIVE_CLASS, {"tensor": tensor})
-        if tensor.max() >= num_classes:
-            raise UsageError(_LARGE_CLASS, {"tensor": tensor})
+    if not is_known(tensor) or (tensor.numel() and (tensor.min() < 0 or tensor.max() >= num_classes)):
+        valid = f"0 to {num_classes - 1}" if type(num_classes) is int else "0 to num_classes - 1"
+        require(tensor, lambda t: t >= 0, _NEGATIVE_CLASS, valid, named="tensor")
+        require(tensor, lambda t: t < num_classes, _LARGE_CLASS, valid, named="tensor")
     found: Tensor = in_one_step("one_hot", (num_classes,), tensor)
     return found
 

@@ -26,7 +26,7 @@ from autojit.tensor.composite_boundary import composed
 from autojit.tensor.dispatch import apply
 from autojit.tensor.kernels import LARGE, in_one_pass, in_one_step
 from autojit.tensor.promotion import all_together
-from autojit.tensor.requirements import is_known, require
+from autojit.tensor.requirements import require
 from autojit.tensor.tensor import type_of
 
 
@@ -211,10 +211,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Negative log-likelihood of a Gaussian with the given variance, clamped from below by ``eps``."""
     variance = _gaussian_variance(input, var)
-    if not is_known(variance):
-        require(lambda: ~(variance < 0), _NEGATIVE_VARIANCE, "argument")
-    elif bool((variance < 0).any()):
-        raise ArgumentError(_NEGATIVE_VARIANCE, {"var": variance})
+    require(variance, lambda v: ~(v < 0), _NEGATIVE_VARIANCE, "0 and more", named="var", kind="argument")
     # the clamp bounds the value only; the gradient passes through, as in torch
     variance = variance + (variance.clamp(min=eps) - variance).detach()
     loss = 0.5 * (aj.log(variance) + (input - target) ** 2 / variance)
