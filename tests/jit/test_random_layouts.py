@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,8 @@ ARGUMENTS: dict[str, Callable[[], aj.Tensor]] = {
 READS = (
     "{a}.t()", "{a} * 2", "{a} + {b}", "{a}.reshape(-1)", "{a}.reshape(4, 3)", "{a}.view(-1)", "{a}.contiguous()",
     "{a}.clone()", "{a}[1:]", "{a}[:, ::2]", "{a}.flatten()", "{a}.tanh()", "{a}.sum(0)", "{a}.unsqueeze(0)",
-    "{a}.detach()", "{a}.softmax(-1)", "aj.where({a} > 1, {a}, {b})", "{a}.permute(*reversed(range({a}.ndim)))",
+    "{a}.detach()", "{a}.softmax(-1)", "aj.nn.functional.layer_norm({a}, {a}.shape[-1:])",
+    "aj.where({a} > 1, {a}, {b})", "{a}.permute(*reversed(range({a}.ndim)))",
     "{a}.diagonal()", "{a} if {a}.is_contiguous() else {a} * 3", "{a} * {a}.stride()[0]", "{a}.flip(0)",
     "{a}.expand_as({b})", "aj.zeros_like({a})",
 )  # fmt: skip
@@ -50,12 +52,24 @@ def program(draw: random.Random) -> str:
     return "def step(x, y):\n    " + "\n    ".join(lines) + f"\n    return [{', '.join(shown)}]"
 
 
+def _steps(t: aj.Tensor) -> list[int]:
+    """The strides that lead anywhere: NumPy's loops give an axis of size 1 one stride or another."""
+    return [step for step, n in zip(t.stride(), t.shape, strict=True) if n > 1]
+
+
 def _values(tensors: list[aj.Tensor]) -> list[Any]:
     return [np.round(t.numpy().astype(np.float64), 3).tolist() for t in tensors]
 
 
-def seen(text: str, calls: list[tuple[str, str]], wrap: Callable[[Any], Any]) -> list[Any]:
-    """What can be seen of each call, and after its results were written to."""
+MODES: dict[str, Callable[[], Any]] = {
+    "ordinary": contextlib.nullcontext,
+    "no_grad": aj.no_grad,
+    "inference": aj.inference_mode,
+}
+
+
+def seen(text: str, calls: list[tuple[str, str]], wrap: Callable[[Any], Any], mode: str) -> list[Any]:
+    """What can be seen of each call in a mode, and after its results were written to."""
     names: dict[str, Any] = {"aj": aj}
     exec(text, names)
     step, found = wrap(names["step"]), list[Any]()
@@ -63,14 +77,16 @@ def seen(text: str, calls: list[tuple[str, str]], wrap: Callable[[Any], Any]) ->
         x = ARGUMENTS[first]()
         y = x if second == "same" else ARGUMENTS[second]()
         try:
-            results = step(x, y)
+            with MODES[mode]():
+                results = step(x, y)
         except (RuntimeError, IndexError) as error:
             found.append(type(error).__name__)
             continue
-        found.append((_values([*results, x, y]), [t.stride() for t in (*results, x, y)]))
+        found.append((_values([*results, x, y]), [_steps(t) for t in (*results, x, y)]))
         for t in results:
             try:
-                t.add_(100)
+                with MODES[mode]():
+                    t.add_(100)
             except (RuntimeError, IndexError) as error:
                 found.append(type(error).__name__)
         found.append((_values([*results, x, y]), x._version, y._version))
@@ -82,8 +98,9 @@ def check(seed: int) -> None:
     text = program(draw)
     kinds = [*ARGUMENTS, "same"]
     calls = [(draw.choice(list(ARGUMENTS)), draw.choice(kinds)) for _ in range(3)]
-    eager, compiled = seen(text, calls, lambda f: f), seen(text, calls, aj.jit)
-    assert compiled == eager, f"seed {seed}, arguments {calls}:\n{text}"
+    mode = list(MODES)[seed % len(MODES)]
+    eager, compiled = (seen(text, calls, wrap, mode) for wrap in (lambda f: f, aj.jit))
+    assert compiled == eager, f"seed {seed}, {mode}, arguments {calls}:\n{text}"
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))

@@ -7,10 +7,13 @@ mode.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.core.dtypes import bfloat16
@@ -30,7 +33,7 @@ from autojit.tensor.node import FREED, AccumulateGrad
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.recording import edge_of, wants_grad
 from autojit.tensor.state import grad_mode, set_trace, state
-from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL, Storage
+from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL, Storage, View
 from autojit.tensor.tensor import (
     Tensor,
     alias,
@@ -83,7 +86,7 @@ class Results:
         self._trace = trace
         self._position: dict[Value, int] = {}
         self._shells = {id(leaf.shell): k for k, leaf in enumerate(arguments) if leaf.shell is not None}
-        self._roots = _shared_roots(outputs)
+        self._shared = _shared_memory(outputs)
         self._note_gradients(outputs, arguments)
         self._spent: dict[int, SpentNode] = {}
         self._outside: dict[int, Tensor] = {}  # by id of their state: tensors that results show parts of
@@ -183,9 +186,11 @@ class Results:
                 return replace(behind, chain=(*behind.chain, *relative_chain(leaf)), creation=made)
             if base._array is not None:
                 return Place("constant", what=base, chain=view.chain, creation=made)
-            if self._roots.get(id(base), 0) > 1 or id(base) in self._gradients or self._has_gaps(leaf):
-                index, known = self._result(base)
-                place = Place("result", index, chain=relative_chain(leaf), aliases=known, creation=made)
+            if self._is_shared(leaf) or id(base) in self._gradients or self._has_gaps(leaf):
+                form = () if base._requires_grad or base._view is None else base._view.chain  # of a detached view
+                index, known = self._result(_whole(leaf) if form else base)
+                chain = (*form, *relative_chain(leaf))
+                place = Place("result", index, chain=chain, aliases=known, creation=made)
                 return self._with_history(place, base, arguments)
         elif view is not None and view.base is None and view.chain:
             storage = leaf._storage
@@ -194,8 +199,8 @@ class Results:
             if entry is not None and leaf._grad_fn is None:
                 what, is_leaf = self._outside.setdefault(id(entry), entry.root_owner()), leaf._requires_grad
                 return Place("detached", what=what, chain=view.chain, creation=view.creation, is_leaf=is_leaf)
-            if storage.value is not None and self._has_gaps(leaf):
-                index, known = self._result(wrap_value(storage.value))
+            if storage.value is not None and (self._is_shared(leaf) or self._has_gaps(leaf)):
+                index, known = self._result(_whole(leaf))
                 return Place("result", index, chain=view.chain, aliases=known, creation=view.creation or NO_GRAD)
         index, known = self._result(leaf)
         is_second = known or id(leaf) in self._second
@@ -243,11 +248,19 @@ class Results:
                 return Place("alias", k, chain=chain, creation=view.creation, is_leaf=is_leaf)
         return None
 
+    def _is_shared(self, leaf: Tensor) -> bool:
+        """Whether another result looks at the same memory."""
+        return leaf._storage is not None and id(leaf._storage.memory) in self._shared
+
     def _has_gaps(self, leaf: Tensor) -> bool:
-        """Whether a view does not fill memory of its own: it is taken from the whole, as in eager mode."""
+        """Whether a view does not lie as memory of its own would: it is taken from the whole, as in eager mode."""
         with self._traced():
-            order = order_of(layout_of(leaf))
-        return order is not None and order[:1] == ("strides",)
+            layout = layout_of(leaf)
+        order = order_of(layout)
+        if order is None:  # but for axes of size 1, where a size is not open that only happens to be 1
+            is_known = layout.size > 0 and not any(map(is_symbolic, type_of(leaf).shape))
+            return is_known and layout.strides != np.empty(layout.shape, layout.dtype).strides
+        return order[:1] == ("strides",)
 
     @contextmanager
     def _traced(self) -> Iterator[None]:
@@ -399,13 +412,20 @@ def _second_handle(t: Tensor) -> Tensor:
     return made
 
 
-def _shared_roots(outputs: Sequence[Any]) -> dict[int, int]:
-    """id of a root tensor -> how many distinct output leaves look at it."""
-    counts: dict[int, int] = {}
-    for leaf in {id(o): o for o in outputs if isinstance(o, Tensor)}.values():
-        root = leaf if leaf._view is None or leaf._view.base is None else leaf._view.base
-        counts[id(root)] = counts.get(id(root), 0) + 1
-    return counts
+def _shared_memory(outputs: Sequence[Any]) -> set[int]:
+    """The ids of the memory that several output leaves look at."""
+    storages = {id(o): o._storage for o in outputs if isinstance(o, Tensor) and o._storage is not None}
+    counts = Counter(id(storage.memory) for storage in storages.values())
+    return {memory for memory, count in counts.items() if count > 1}
+
+
+def _whole(leaf: Tensor) -> Tensor:
+    """All of the memory that a traced tensor looks at."""
+    storage = leaf._storage
+    assert storage is not None and storage.value is not None
+    whole = wrap_value(storage.value)
+    whole._storage, whole._view = storage, View(None, (), None, storage)
+    return whole
 
 
 def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:

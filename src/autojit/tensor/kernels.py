@@ -31,7 +31,7 @@ from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.state import state
-from autojit.tensor.tensor import Tensor, type_of
+from autojit.tensor.tensor import Tensor, has_own_memory, type_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,7 +222,7 @@ def by_parts(op: Op, x: Tensor, compute: Callable[[Tensor], Tensor], node: str) 
 
 def settle_composite(found: Any, operands: Sequence[Tensor]) -> None:
     """Put a composite's result, made by several ops, in row-major order, as the one op for it makes it."""
-    if state.layers or type(found) is not Tensor or any(found is t for t in operands) or found._storage is not None:
+    if state.layers or type(found) is not Tensor or any(found is t for t in operands) or not has_own_memory(found):
         return
     if found._array is None:
         if state.trace is not None and state.trace.order_of(found._value) is not None:

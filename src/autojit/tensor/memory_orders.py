@@ -129,9 +129,9 @@ def order_of(array: NDArray[Any]) -> Order:
 
 
 def outermost_first(array: NDArray[Any]) -> tuple[int, ...]:
-    """The axes by falling strides."""
-    strides = array.strides
-    return tuple(sorted(range(array.ndim), key=lambda axis: (-strides[axis], axis)))
+    """The axes by falling strides; of those with the same, one of size 1 lies inside the other."""
+    strides, shape = array.strides, array.shape
+    return tuple(sorted(range(array.ndim), key=lambda axis: (-strides[axis], shape[axis] == 1, axis)))
 
 
 def places_of(order: Sequence[int]) -> tuple[int, ...]:

@@ -310,6 +310,12 @@ def made_in_inference(t: Tensor) -> bool:
     return t._view is INFERENCE_VIEW if storage is None else storage.inference
 
 
+def has_own_memory(t: Tensor) -> bool:
+    """Whether nobody else can have a fresh tensor's memory; inference mode gives it a storage at once in a capture."""
+    view = t._view
+    return t._storage is None or (view is not None and view.base is None and not view.chain and t._storage.inference)
+
+
 def counted_with(made: Tensor, source: Tensor) -> Tensor:
     """``made``, fresh and traced, which stands for ``source``: a change of that spoils a history that has kept it."""
     if made._array is None and made._storage is None and made._value is not None:
