@@ -25,7 +25,7 @@ from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
-from autojit.jit.results import has_history
+from autojit.jit.histories import has_history
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
 from autojit.tensor.dispatch import apply, value_of

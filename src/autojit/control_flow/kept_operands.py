@@ -14,7 +14,7 @@ from typing import Any
 from autojit.control_flow.body import Body
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
-from autojit.jit.results import history_of
+from autojit.jit.histories import history_of
 from autojit.ops.control_flow import as_tuple
 from autojit.tensor.composite_boundary import Entered, Left
 from autojit.tensor.dispatch import apply, value_of

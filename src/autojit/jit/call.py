@@ -24,7 +24,7 @@ from autojit.ir.interpreter import evaluate
 from autojit.ir.op import Op, Operands, bind
 from autojit.jit.call_layouts import Layouts, layouts_of
 from autojit.jit.graph_call import GraphCall, GraphOp, contiguous
-from autojit.jit.results import has_history
+from autojit.jit.histories import has_history
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry

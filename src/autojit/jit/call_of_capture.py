@@ -9,8 +9,8 @@ from autojit.ir.concrete import symbols_of, take_sizes
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.call_layouts import in_orders
+from autojit.jit.histories import history_of
 from autojit.jit.lasting_histories import keeps_nothing, make_lasting
-from autojit.jit.results import history_of
 from autojit.jit.trace import Trace
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import OpNode

@@ -22,8 +22,9 @@ from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf, ArgumentNode
 from autojit.jit.calls import UnrecordedForm, ViewsOfView
+from autojit.jit.histories import has_history, history_of
 from autojit.jit.onward import check_onward, storages_of
-from autojit.jit.results import Results, has_history, history_of
+from autojit.jit.results import Results
 from autojit.jit.segment import Segment
 from autojit.jit.spent_results import SpentNode
 from autojit.jit.step_gradients import StepGradients

@@ -11,7 +11,7 @@ from typing import Any
 
 from autojit.autograd.function_context import BackwardCFunction
 from autojit.jit.calls import Onward
-from autojit.jit.results import freed_node, history_of
+from autojit.jit.histories import freed_node, history_of
 from autojit.tensor.op_node import NotImplementedNode, OpNode
 from autojit.tensor.saved import changed_error, freed_error
 from autojit.tensor.storage import Storage

@@ -8,7 +8,7 @@ mode.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,15 +23,15 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.histories import has_history, history_of
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace, foreign_error
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import apply, value_of
 from autojit.tensor.memory_orders import Order, order_of
-from autojit.tensor.node import FREED, AccumulateGrad
-from autojit.tensor.op_node import OpNode
-from autojit.tensor.recording import edge_of, wants_grad
+from autojit.tensor.node import AccumulateGrad
+from autojit.tensor.recording import edge_of
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import CUSTOM_FUNCTION, INFERENCE, MULTIPLE_VIEWS, NO_GRAD, NORMAL, Storage, View
 from autojit.tensor.tensor import (
@@ -436,34 +436,6 @@ def _is_plain(tree: TreeSpec, places: Sequence[Place]) -> bool:
     plain_results = [p for p in results if not (p.aliases or p.grad is not None or p.ends or p.is_leaf)]
     constants = [p for p in places if p.kind == "constant" and not is_symbolic(p.what)]
     return len(plain_results) + len(constants) == len(places) and not any(p.chain for p in places)
-
-
-def has_history(t: Tensor) -> bool:
-    """Whether a traced tensor can still be differentiated: it requires gradients and ``backward`` has not freed it."""
-    if not wants_grad(t) or t._grad_fn is None:
-        return bool(t._requires_grad)
-    return freed_node(t) is None
-
-
-def freed_node(t: Tensor) -> Any:
-    """A node of a tensor's history that has forgotten what its derivative needs, or None."""
-    for node in history_of([t]):
-        is_spent = isinstance(node, SpentNode) and not isinstance(node, InnerNode)
-        if is_spent or (isinstance(node, OpNode) and any(kept is FREED for kept in (*node.primals, *node.results))):
-            return node
-    return None
-
-
-def history_of(tensors: Iterable[Tensor]) -> set[Any]:
-    """The nodes that gradients of tensors flow through, those that gather the gradients of leaves included."""
-    stack = [t._grad_fn for t in tensors if t._grad_fn is not None]
-    seen: set[Any] = set(stack)
-    while stack:
-        for edge in stack.pop().edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                stack.append(edge[0])
-    return seen
 
 
 def with_plain_keys(tree: TreeSpec) -> TreeSpec:

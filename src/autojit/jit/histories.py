@@ -1,0 +1,39 @@
+"""The history of a traced tensor: the nodes it leads to, and whether it can still be differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autojit.jit.spent_results import InnerNode, SpentNode
+from autojit.tensor.node import FREED, Node
+from autojit.tensor.op_node import OpNode
+from autojit.tensor.recording import wants_grad
+from autojit.tensor.tensor import Tensor
+
+
+def has_history(t: Tensor) -> bool:
+    """Whether a traced tensor can still be differentiated: it requires gradients and ``backward`` has not freed it."""
+    if not wants_grad(t) or t._grad_fn is None:
+        return bool(t._requires_grad)
+    return freed_node(t) is None
+
+
+def freed_node(t: Tensor) -> Node | None:
+    """A node of a tensor's history that has forgotten what its derivative needs, or None."""
+    for node in history_of([t]):
+        is_spent = isinstance(node, SpentNode) and not isinstance(node, InnerNode)
+        if is_spent or (isinstance(node, OpNode) and any(kept is FREED for kept in (*node.primals, *node.results))):
+            return node
+    return None
+
+
+def history_of(tensors: Iterable[Tensor]) -> set[Node]:
+    """The nodes that gradients of tensors flow through, those that gather the gradients of leaves included."""
+    stack = [t._grad_fn for t in tensors if t._grad_fn is not None]
+    seen: set[Node] = set(stack)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return seen
