@@ -14,6 +14,8 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda x, y: (x + y).sum(),
     "sum of a view": lambda x, y: x.T[1:].sum() - y[0, 0],
     "stacked": lambda x, y: aj.stack([x, y]).sum(0).reshape(-1)[2:].sum(),
+    "mean": lambda x, y: x.mean() + y.mean(0)[1] - (x.T.mean(1, keepdim=True) * 2.0).sum(),
+    "mean of part": lambda x, y: (x - x.mean(-1, keepdim=True)).sum() + y.mean((0, 1)),
     "product": lambda x, y: (x * y).sum(),
     "by a number": lambda x, y: (3 * x - y).sum(),
     "exp": lambda x, y: (x.exp() + y).sum(),

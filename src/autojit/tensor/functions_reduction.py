@@ -117,7 +117,11 @@ def mean(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: DType | 
     t = as_operand(input, "mean")
     t = t if dtype is None else cast(t, dtype)
     _require_float(t, "mean")
-    return rename_node(ops.mean(t, dim, keepdim), "MeanBackward0" if dim is None else "MeanBackward1")
+    axes, name = normalize_axes(dim, type_of(t).ndim, "mean"), "MeanBackward0" if dim is None else "MeanBackward1"
+    if not axes:
+        return rename_node(ops.mean(t, dim, keepdim), name)
+    op = ops.Mean(axes, bool(keepdim))  # keeps nothing, where a division would keep the number of elements
+    return rename_node(in_one_node(op, (t,), lambda: no_view(ops.mean(t, dim, keepdim), t)), name)
 
 
 _COMMON = "fd"
