@@ -21,11 +21,12 @@ from autojit.core.errors import DTypeError, ShapeError, UsageError
 from autojit.ir.op import Op
 from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.dispatch import apply
+from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.inplace import copy_into, replace
 from autojit.tensor.memory import storage_offset
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.state import Layer, below, holders, made_like, set_layers, state
-from autojit.tensor.tensor import Tensor, relative_chain, taken_back, type_of, wrap
+from autojit.tensor.tensor import Tensor, layout_of, relative_chain, taken_back, type_of, wrap
 from autojit.transforms.jvp import push_forward
 
 
@@ -207,7 +208,9 @@ class ForwardLevel(Layer):
     def _laid_out(self, t: Tensor, x_dot: Tensor) -> Tensor:
         """The tangent in the memory layout of its primal, so that views of both pick the same elements."""
         array, like = x_dot._array, t._array
-        if array is None or like is None:
+        if array is None:
+            return _traced_like(t, x_dot)
+        if like is None:
             return x_dot
         steps = zip(array.strides, like.strides, like.shape, strict=True)
         same_steps = all(n < 2 or a * like.itemsize == b * array.itemsize for a, b, n in steps)
@@ -216,6 +219,17 @@ class ForwardLevel(Layer):
         made = wrap(np.empty_like(like, array.dtype))
         copy_into(made, x_dot)
         return made
+
+
+def _traced_like(t: Tensor, x_dot: Tensor) -> Tensor:
+    """A traced tangent, fresh or not, as its primal lies in memory."""
+    trace, like = state.trace, layout_of(t)
+    if trace is None or like.ndim < 2 or layout_of(x_dot).strides == like.strides or x_dot._storage is not None:
+        return x_dot
+    made = clone(x_dot)
+    if made._value is not None:
+        trace.set_order(made._value, np.empty_like(like, type_of(x_dot).dtype.numpy))
+    return made
 
 
 # -- levels and duals, also from inside batches
