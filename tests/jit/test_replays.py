@@ -195,7 +195,7 @@ def test_open_sizes_are_replayed_too(count: _Count) -> None:
         return step, (aj.ones(3, 4),)
 
     _check_same(make, dynamic=True)
-    assert count.rules > 10
+    assert count.rules > 8  # three of each layer but the first
 
 
 def test_gradients_that_are_views_stay_views_and_shared_ones_shared() -> None:

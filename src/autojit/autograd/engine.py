@@ -77,6 +77,8 @@ class Walk:
         """Push the roots' cotangents through the history; the cotangents that arrived at the targets."""
         order = self.order = self._plan([edge[0] for edge, _ in roots])
         arrived, missing = self.arrived, self.missing
+        if state.trace is not None:
+            state.trace.note_pass(missing)
         if self.observer is None:
             self._start(roots)
         else:

@@ -122,6 +122,10 @@ class Trace(Protocol):
         """The value of memory that lies as an array (None: in row-major order) and gets the numbers of ``value``."""
         ...
 
+    def note_pass(self, nodes: Any) -> None:
+        """A pass of the step goes through ``nodes``."""
+        ...
+
     def is_given(self, tensor: Any) -> bool:
         """Whether a traced tensor stands for an argument of the step, or for the ``.grad`` of one."""
         ...

@@ -147,7 +147,8 @@ class Effects:
     def is_plain(self) -> bool:
         """Whether native code can do everything but to give leaves other gradients."""
         grads = self.gradients
-        return not self.writes and not grads.in_parts and all(g.is_stable or g.entry.is_written for g in grads.all)
+        is_bare = not self.writes and not grads.in_parts and all(e.spent is None for e in self.modified)
+        return is_bare and all(g.is_stable or g.entry.is_written for g in grads.all)
 
     @property
     def changes_anything(self) -> bool:
@@ -220,6 +221,10 @@ class Effects:
                 onward.append((start, shown if made is None else wrap(made), write.keeps_graph))
             else:
                 _commit_write(write, given, made, shown)
+        for entry in self.modified:
+            if entry.spent is not None:
+                root = entry.root_owner()
+                root._requires_grad, root._grad_fn, root._output_nr = True, entry.spent, 0
         self.gradients.commit(tensors, list(place))
         assert ports.backward is not None
         for given, grad, keeps_graph in onward:
@@ -284,8 +289,7 @@ def _written_memory(k: int, leaf: ArgumentLeaf) -> list[ArgumentWrite]:
     spent: list[ArgumentWrite] = []
     node, before = shell._grad_fn, None if leaf.entry is None else leaf.entry._grad_fn
     if history is None and shell._requires_grad and node is not None and node is not before:
-        ends = [(n, 0) for n in history_of([shell]) if isinstance(n, AccumulateGrad) and n.variable._array is not None]
-        spent.append(ArgumentWrite(k, "spent", None, spent=SpentNode(node, ends)))
+        spent.append(ArgumentWrite(k, "spent", None, spent=_spent_history(shell)))
     if storage.changes <= bumps and not isinstance(storage, SameMemory):  # else some are not counted
         bumps = 1 if shell._view is not None else max(1, bumps)
     return [ArgumentWrite(k, "array", value, history, bumps=bumps), *spent]
@@ -337,9 +341,22 @@ def _note_history(trace: Trace, entry: StateEntry) -> None:
     """Remember the history that in-place operations gave to a tensor outside; the capture takes it back."""
     root = entry.root_owner()
     edge, before = edge_of(root), trace.history_before(root)
-    if edge is not None and edge != before and has_history(root):
+    if edge is None or edge == before:
+        return
+    if has_history(root):
         entry.left = connected(root, edge)
         entry.entered = None if before is None else connected(root, before)
+    elif root._grad_fn is not None:
+        entry.spent = _spent_history(root)
+
+
+def _spent_history(t: Tensor) -> SpentNode:
+    """What is left outside of a traced history that the step has used up."""
+    assert t._grad_fn is not None
+    nodes = history_of([t])
+    return SpentNode(
+        t._grad_fn, [(n, 0) for n in nodes if isinstance(n, AccumulateGrad) and n.variable._array is not None]
+    )
 
 
 def _views_with_history(trace: Trace) -> list[tuple[Tensor, StateEntry, Tensor]]:

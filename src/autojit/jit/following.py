@@ -99,7 +99,12 @@ class Following:
         self.results = results
         self.holders = [Holder(held, moves) for held, moves in trace.holders.values()]
         self.count = np.zeros(1, np.int64)
-        self.flags = [(t, flag) for t, flag in trace.flags if t._requires_grad == flag and t._grad_fn is None]
+        self.flags = [
+            (t, flag)
+            for t, flag in trace.flags
+            # one that gets a history begins the next call with it, where a pass of the step would go on through it
+            if (t._requires_grad == flag if t._grad_fn is None else trace.has_passes)
+        ]
         self._epoch = -1  # the guard epoch at which holders were looked at last
 
     def failure(self, segment: Segment, is_decision: bool) -> str | None:

@@ -43,7 +43,7 @@ from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
-from autojit.jit.guards import broken_guard, hook_guards
+from autojit.jit.guards import broken_guard, history_guards, hook_guards
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.open_numbers import OpenNumbers
@@ -418,6 +418,7 @@ class JitFunction:
             trace.restore()
             snapshot.restore_hooks()
         capture.guards += hook_guards([*trace.reached, *(entry.leaf for entry in trace.grads.values())])
+        capture.guards += history_guards(trace.passed)
         return capture
 
     # -- the native entry point

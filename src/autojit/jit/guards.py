@@ -20,9 +20,11 @@ import numpy as np
 from autojit.core.device import Device
 from autojit.core.dtypes import DType
 from autojit.core.source import SourceLocation
+from autojit.jit.histories import freed_node
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
 from autojit.runtime.object_layout import TYPE_OFFSET, function_words, layout_is_known, type_version, words_at
 from autojit.tensor.gradients import hook_keys
+from autojit.tensor.node import FREED, Node
 from autojit.tensor.tensor import Tensor, type_of
 
 PRIMITIVES = (bool, int, float, complex, str, bytes, type(None), DType, Device)
@@ -114,6 +116,18 @@ def hook_guards(tensors: Iterable[Tensor]) -> list[Guard]:
     return list(found.values())
 
 
+def history_guards(passed: Iterable[tuple[Tensor, Node]]) -> list[Guard]:
+    """Guards of the histories outside that backward went through: the same again, and not one that it has freed."""
+    return [
+        Guard(
+            f"history of a tensor {type_of(t)}",
+            functools.partial(getattr, t, "_grad_fn"),
+            node if freed_node(t) is None else FREED,
+        )
+        for t, node in passed
+    ]
+
+
 # ---- values
 
 
@@ -183,6 +197,7 @@ __all__ = [
     "TypeGuard",
     "WordsGuard",
     "broken_guard",
+    "history_guards",
     "hook_guards",
     "is_value",
     "same",

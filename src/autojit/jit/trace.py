@@ -44,6 +44,7 @@ from autojit.jit.versions import TraceVersions
 from autojit.ops.sources import Full
 from autojit.tensor.gradients import accumulating
 from autojit.tensor.node import Edge
+from autojit.tensor.node import Node as HistoryNode
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode, set_trace, state
 from autojit.tensor.storage import Storage
@@ -102,6 +103,8 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.onward: list[Any] = []  # where gradients go on through the histories of arguments
         self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
+        self.has_passes = False  # whether the step differentiates
+        self.passed: list[tuple[Tensor, HistoryNode]] = []  # of those, histories that passes went through
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
 
@@ -268,6 +271,14 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         if not requires_grad:
             return None
         return (accumulator_of(t), 0) if node is None else (node, number)
+
+    def note_pass(self, nodes: Any) -> None:
+        """A pass of the step goes through ``nodes``: which histories from outside are among them."""
+        self.has_passes = True
+        for t in self.reached if self._before else ():  # else the capture is over, and its history differentiated
+            requires_grad, node, _ = self._before[id(t)].slots
+            if requires_grad and node is not None and node in nodes:
+                self.passed.append((t, node))
 
     def _remember(self, storage: Storage, owner: Tensor | None) -> None:
         if id(storage) not in self._before:

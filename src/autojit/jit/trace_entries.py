@@ -7,6 +7,7 @@ from typing import Any
 
 from autojit.core.source import SourceLocation
 from autojit.ir.graph import Value
+from autojit.jit.spent_results import SpentNode
 from autojit.tensor.storage import Storage
 from autojit.tensor.tensor import Tensor, wrap
 
@@ -24,6 +25,7 @@ class StateEntry:
     requires_grad: bool = False
     entered: Tensor | None = None  # where in-place changes gave the root a new history: it with the old one, if any
     left: Tensor | None = None  # and with the new one
+    spent: SpentNode | None = None  # or what is left of that, where the step has used it up
 
     def root_owner(self) -> Tensor:
         """A tensor that shows the whole storage, connected to the caller's history where there is one."""

@@ -296,7 +296,7 @@ def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
         seen.add(current)
         for saved in (*current.primals, *current.results):
             if isinstance(saved, Tensor) and np.may_share_memory(saved._array, old._array):
-                saved._array = saved._array.copy()
+                saved._array, saved._storage, saved._view = saved._array.copy(), None, None
         stack.extend(e[0] for e in current.edges if e is not None)
 
 
