@@ -25,7 +25,7 @@ from autojit.tensor.op_node import OpNode
 from autojit.tensor.promotion import cast, converted
 from autojit.tensor.recording import edge_of, shows_grad, symbolic_node, take_view_node, wants_grad
 from autojit.tensor.state import carry, grad_mode, holders, quietly, state
-from autojit.tensor.storage import ElsewhereArray
+from autojit.tensor.storage import ElsewhereArray, SameMemory, Storage
 from autojit.tensor.tensor import (
     Tensor,
     alias,
@@ -296,7 +296,9 @@ def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
         seen.add(current)
         for saved in (*current.primals, *current.results):
             if isinstance(saved, Tensor) and np.may_share_memory(saved._array, old._array):
-                saved._array, saved._storage, saved._view = saved._array.copy(), None, None
+                saved._array, counter = saved._array.copy(), saved._storage
+                if counter is not None:  # which still counts, so that a change of the tensor itself is noticed
+                    saved._storage, saved._view = SameMemory(Storage(saved._array, None), counter), None
         stack.extend(e[0] for e in current.edges if e is not None)
 
 
