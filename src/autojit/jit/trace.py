@@ -275,9 +275,10 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
     def note_pass(self, nodes: Any) -> None:
         """A pass of the step goes through ``nodes``: which histories from outside are among them."""
         self.has_passes = True
-        for t in self.reached if self._before else ():  # else the capture is over, and its history differentiated
-            requires_grad, node, _ = self._before[id(t)].slots
-            if requires_grad and node is not None and node in nodes:
+        for t in self.reached:
+            before = self._before.get(id(t))  # None where the capture is over, and its history differentiated
+            node = None if before is None else before.slots[1]
+            if node is not None and node in nodes:
                 self.passed.append((t, node))
 
     def _remember(self, storage: Storage, owner: Tensor | None) -> None:
