@@ -209,8 +209,7 @@ class Effects:
         before = {w.index: _with_its_history(leaves[w.index]) for w in self.writes if w.what == "new grad"}
         for write in self.writes:
             if write.what == "spent" and isinstance(leaves[write.index], Tensor):
-                t = leaves[write.index]
-                t._requires_grad, t._grad_fn, t._output_nr = True, write.spent, 0
+                _leave_spent(leaves[write.index], write.spent)
             made = next(place) if write.value is not None else None
             if write.what in ("form", "version", "spent"):
                 continue  # when nobody needs the old one any more
@@ -223,8 +222,7 @@ class Effects:
                 _commit_write(write, given, made, shown)
         for entry in self.modified:
             if entry.spent is not None:
-                root = entry.root_owner()
-                root._requires_grad, root._grad_fn, root._output_nr = True, entry.spent, 0
+                _leave_spent(entry.root_owner(), entry.spent)
         self.gradients.commit(tensors, list(place))
         assert ports.backward is not None
         for given, grad, keeps_graph in onward:
@@ -348,6 +346,10 @@ def _note_history(trace: Trace, entry: StateEntry) -> None:
         entry.entered = None if before is None else connected(root, before)
     elif root._grad_fn is not None:
         entry.spent = _spent_history(root)
+
+
+def _leave_spent(t: Tensor, node: SpentNode | None) -> None:
+    t._requires_grad, t._grad_fn, t._output_nr = True, node, 0
 
 
 def _spent_history(t: Tensor) -> SpentNode:

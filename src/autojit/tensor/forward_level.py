@@ -23,7 +23,8 @@ from autojit.tensor.batch_layer import BatchLayer
 from autojit.tensor.dispatch import apply
 from autojit.tensor.functions_elementwise import clone
 from autojit.tensor.inplace import copy_into, replace
-from autojit.tensor.memory import storage_offset
+from autojit.tensor.memory import laid_out, storage_offset
+from autojit.tensor.memory_orders import outermost_first
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.state import Layer, below, holders, made_like, set_layers, state
 from autojit.tensor.tensor import Tensor, layout_of, relative_chain, taken_back, type_of, wrap
@@ -223,13 +224,10 @@ class ForwardLevel(Layer):
 
 def _traced_like(t: Tensor, x_dot: Tensor) -> Tensor:
     """A traced tangent, fresh or not, as its primal lies in memory."""
-    trace, like = state.trace, layout_of(t)
-    if trace is None or like.ndim < 2 or layout_of(x_dot).strides == like.strides or x_dot._storage is not None:
+    like = layout_of(t)
+    if state.trace is None or like.ndim < 2 or layout_of(x_dot).strides == like.strides or x_dot._storage is not None:
         return x_dot
-    made = clone(x_dot)
-    if made._value is not None:
-        trace.set_order(made._value, np.empty_like(like, type_of(x_dot).dtype.numpy))
-    return made
+    return laid_out(clone(x_dot), outermost_first(like))
 
 
 # -- levels and duals, also from inside batches
