@@ -146,7 +146,7 @@ class Decision:
         mine = needed_nodes(nodes, [split.value], carried)
         computed = {v for node in mine for v in node.outputs} - {split.value}
         given = dict.fromkeys([*carried, *computed])
-        rest = needed_nodes(trace.builder.nodes, later, given)
+        rest = needed_nodes(trace.own_nodes, later, given)
         read = {v for node in rest for v in node.inputs} | set(later)
         self.exports = {v: allocate(v.type) for v in computed if v in read and not is_open(v.type.shape)}
         self.outcome = allocate(split.value.type)
@@ -190,7 +190,7 @@ class CompiledStep:
         ]
         entries = list(self.trace.state.values())
         self.segment = Segment(
-            self.trace.builder.nodes,
+            self.trace.own_nodes,
             capture.inputs,
             carried,
             entries,

@@ -107,6 +107,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.passed: list[tuple[Tensor, HistoryNode]] = []  # of those, histories that passes went through
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
+        self._resumptions: list[slice] = []  # of the builder's nodes
 
     # -- the protocol
 
@@ -299,7 +300,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
     @contextmanager
     def resumed(self) -> Iterator[None]:
         """Continue a finished capture, to record derivatives of what it recorded."""
-        before = state.trace
+        before, first = state.trace, len(self.builder.nodes)
         set_trace(self)
         outside = [after.exchange() for after in self._after]
         try:
@@ -307,9 +308,18 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
                 yield
         finally:
             set_trace(before)
+            self._resumptions.append(slice(first, len(self.builder.nodes)))
             for slots in outside:
                 slots.exchange()
             self.restore_new()
+
+    @property
+    def own_nodes(self) -> list[Node]:
+        """The nodes of the step: without those of derivatives, which may refuse what a step does not compute."""
+        found = self.builder.nodes[:]
+        for part in reversed(self._resumptions):
+            del found[part]
+        return found
 
     def restore_new(self) -> None:
         """Take back what recording changed on tensors first met after ``restore``."""

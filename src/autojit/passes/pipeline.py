@@ -51,8 +51,10 @@ NEEDED: tuple[Pass, ...] = (
 def optimize(graph: Graph) -> Graph:
     """Run every pass, on bodies of branches and loops first; under ``AUTOJIT_PASSES=none`` those that lowering needs.
 
-    Under ``AUTOJIT_CHECK=1`` the verifier looks at the graph after each.
+    Under ``AUTOJIT_CHECK=1`` the verifier looks at the graph before the first and after each.
     """
+    if config.check:
+        verify(graph, after="recording")
     graph = optimize_bodies(graph, optimize)
     for run in NEEDED if config.passes == "none" else PASSES:
         graph = run(graph)
