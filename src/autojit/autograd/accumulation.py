@@ -24,7 +24,7 @@ from autojit.tensor.node import AccumulateGrad
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import edge_of, symbolic_node
 from autojit.tensor.state import state
-from autojit.tensor.tensor import LIKE_LEAF, layout_of, type_of, wrap
+from autojit.tensor.tensor import LIKE_LEAF, layout_of, storage_of, type_of, wrap
 from autojit.tensor.view_history import Copied
 
 _LOCKS = [new_lock() for _ in range(16)]
@@ -111,17 +111,21 @@ def _add_to(leaf: Tensor, before: Tensor, grad: Tensor) -> None:
         leaf._set_grad(add(before, grad))
     elif before.layout is not strided:
         before._become(add(before, grad))
-    elif state.trace is not None or state.layers or grad.layout is not strided:
-        before.add_(grad)
+    elif state.trace is not None or state.layers or grad.layout is not strided or not _is_ordinary(before):
+        before.add_(grad)  # which refuses what must not be written: made in inference mode, expanded, read-only
     else:
         _add_in_place(before, grad)
+
+
+def _is_ordinary(total: Tensor) -> bool:
+    """Whether nothing can forbid to add to a gradient, which is no view: inference tensors count as views."""
+    return total._view is None and total._array.flags.writeable
 
 
 def _add_in_place(total: Tensor, grad: Tensor) -> None:
     with np.errstate(all="ignore"):
         np.add(total._array, grad._array, out=total._array)
-    if total._storage is not None:
-        total._storage.version += 1
+    storage_of(total).version += 1
 
 
 def fresh(grad: Tensor, leaf: Tensor | None = None) -> Tensor:
