@@ -76,6 +76,45 @@ def test_only_a_difference_that_the_inputs_last_digits_make_is_rounding(text: st
     assert judge(load(text, "sensitive"), "float64").kind == kind
 
 
+TORN = """
+import numpy as np
+import autojit as aj
+from autojit.testing.fuzz import sample
+def program(jit, see):
+    rng = np.random.default_rng(7)
+    w = aj.zeros(4)
+    @jit
+    def step(x):
+        w.add_(1)
+        DRAWS
+        return x[w[:1].long()]
+    see.watch(w=lambda: w)
+    def called(x):
+        try:
+            return step(x)
+        except IndexError:
+            w.add_(PLANTED if jit is aj.jit else 0)
+            raise
+    called.explain = getattr(step, "explain", None)
+    for n in (4, 3, 1):
+        see.call(called, sample(1, n))
+"""
+BY_LINE = TORN.replace("DRAWS", "x = x * float(rng.integers(5)) + float(rng.integers(5))")
+
+
+@pytest.mark.parametrize(
+    ("text", "planted", "kind"),
+    [
+        (TORN.replace("DRAWS", "pass"), 0, "eager error"),  # has changed nothing
+        (TORN.replace("DRAWS", "pass"), 1, "a failed call changed value"),  # has changed what eager mode has changed
+        (BY_LINE, 0, "eager error"),
+        (BY_LINE, 1, "a failed call changed value"),
+    ],
+)
+def test_a_failed_call_changes_nothing_or_by_line_what_eager_mode_changes(text: str, planted: int, kind: str) -> None:
+    assert judge(load(text.replace("PLANTED", str(planted)), "torn"), "float32").kind == kind
+
+
 def test_samples_do_not_depend_on_the_run() -> None:
     assert np.array_equal(sample(3, 2, 2).numpy(), sample_array(3, 2, 2))
     assert sample(3, 4, dtype=aj.int32).dtype is aj.int32

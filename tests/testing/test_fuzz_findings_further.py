@@ -10,6 +10,37 @@ from autojit.testing.fuzz.verdicts import judge
 from tests.testing.test_fuzz_findings import HEAD
 
 FOUND = {
+    "an error of a gradient that an earlier call has made in inference mode (seed 701469)": """
+    w = sample(1, 4, 4).requires_grad_()
+    @jit
+    def step():
+        loss = (w ** 2).sum()
+        if loss.requires_grad:
+            loss.backward()
+        w.grad = w.detach() * 2
+    with aj.inference_mode():
+        see.call(step)
+    see.call(step)
+""",
+    "an error of a call that runs line by line, for its draws (seed 700069)": """
+    rng = np.random.default_rng(7)
+    net = filled(nn.BatchNorm1d(4), 45)
+    @jit
+    def step(x):
+        net(x)
+        return x * float(rng.integers(5)) + float(rng.integers(5))
+    see.watch(net=lambda: net)
+    see.call(step, sample(1, 3, 4))
+    see.call(step, sample(1, 1, 4))
+""",
+    "a scan of another length, in which whole numbers are divided (seed 700260)": """
+    whole = aj.tensor([7, -3, 2])
+    @jit
+    def step(x):
+        return aj.scan(lambda c, z: (c + z * (whole % whole[2]).sum(), c.sin()), x[0] * 0, x)[1] * 1
+    for n in (5, 3):
+        see.call(step, sample(1, n, 4).requires_grad_())
+""",
     "an error of a gradient that was made in inference mode, changed outside it (seed 306300)": """
     w = sample(1, 4, 4).requires_grad_()
     @jit

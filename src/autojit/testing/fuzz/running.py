@@ -37,6 +37,7 @@ class Seen(NamedTuple):
     failed_at: str
     broken: Exception | None  # of the program around its steps
     torn: tuple[Fact, Fact] | None  # what a failed compiled call changed
+    left: list[Fact]  # by an eager call that failed, or a compiled one that ran line by line
 
 
 def load(text: str, name: str) -> ProgramFunction:
@@ -70,7 +71,7 @@ def run(program: ProgramFunction, mode: str) -> Seen:
         broken = error
     finally:
         config.passes = before
-    return Seen(see.facts, see.error, see.failed_at, broken, see.torn)
+    return Seen(see.facts, see.error, see.failed_at, broken, see.torn, see.left)
 
 
 @contextmanager

@@ -41,6 +41,7 @@ class Watch:
         self.facts: list[Fact] = []
         self.checks_failures = checks_failures  # whether a call that raises must leave everything as it was
         self.torn: tuple[Fact, Fact] | None = None  # what a failed call changed: before and after
+        self.left: list[Fact] = []  # after a failed call that may leave what eager mode leaves
         self.error: Exception | None = None
         self.failed_at = ""
         self.calls = 0
@@ -61,7 +62,10 @@ class Watch:
         try:
             result = self._attempt(place, lambda: function(*args, **kwargs))
         except Ended:
-            self._compare_state(before, self._state(place, args, kwargs))
+            left = self._state(place, args, kwargs)
+            self._compare_state(before, left)
+            if not self.checks_failures or _runs_line_by_line(function):
+                self.left = left
             raise
         self._note(f"{place}: result", result)
         self._note_sharing(place, result, args)
@@ -140,6 +144,11 @@ class Watch:
             shared = [j for j, argument in enumerate(given) if made is not argument and _shares(made, argument)]
             self.facts.append(Fact(f"{place}: result tensor {k}", "identity", same))
             self.facts.append(Fact(f"{place}: result tensor {k}", "memory", shared))
+
+
+def _runs_line_by_line(function: Any) -> bool:
+    """Whether calls of a compiled function run line by line: one that fails stops where eager mode stops."""
+    return hasattr(function, "explain") and "line by line" in function.explain(verbose=True)
 
 
 def _is_float(value: Any) -> bool:
