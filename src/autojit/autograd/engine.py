@@ -43,7 +43,8 @@ class Walk:
 
     Without ``targets`` every leaf accumulates. With them, ``accumulate`` says whether the targets (only) accumulate or
     their cotangents are captured; ``others`` captures them while all other leaves accumulate. A ``closed`` pass ends at
-    its targets: none of them gets what flows through another.
+    its targets: none of them gets what flows through another, and hooks of leaves run where the caller's pass comes to
+    them.
     """
 
     def __init__(
@@ -183,7 +184,8 @@ class Walk:
         is_needed = self.needed is None or node in self.needed
         if is_needed and self.targets is not None and not self.accumulate:
             self._capture(node, grads)
-        if (is_leaf or node.tensor_hooks is not None or node.retained is not None) and has_tensor_hooks(node):
+        may_have_hooks = not self.closed if is_leaf else node.tensor_hooks is not None or node.retained is not None
+        if may_have_hooks and has_tensor_hooks(node):
             _fill_zeros(node, grads)
             through_tensor_hooks(node, grads)
         if not is_needed:

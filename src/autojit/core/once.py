@@ -16,6 +16,8 @@ from autojit.core.undivided import undivided
 
 P = ParamSpec("P")
 T = TypeVar("T")
+first_use = new_lock()
+"""Held while an object gets a field that is made when it is first asked for: all who ask then get the same."""
 
 
 class Once(Generic[P, T]):

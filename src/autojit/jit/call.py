@@ -7,8 +7,7 @@ because that pass is recorded with its own history, the next order works the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -177,8 +176,7 @@ class CompiledCall(GraphOp):
             roots = [(edge_of(t), bar) for t, bar in zip(tensors, bars, strict=True)]
             leaves = [self._inputs[k][1] for k in wanted]
             targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
-            with _without_hooks(leaves):
-                found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
+            found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
             grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
             grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
             made = [(value_of(g), g if has_history(g) else None) for g in grads]
@@ -224,16 +222,3 @@ class CompiledCall(GraphOp):
 def _kind_of(bar: Any) -> LayoutKind:
     """How a cotangent lies; one that is recorded is laid out where it is recorded."""
     return kind_of(bar._array) if isinstance(bar, Tensor) and type(bar._array) is np.ndarray else None
-
-
-@contextmanager
-def _without_hooks(leaves: Sequence[Any]) -> Iterator[None]:
-    """Leaf hooks run where the gradient arrives in the caller's history, not inside the op as well."""
-    kept = [(leaf, leaf._leaf_hooks) for leaf in leaves]
-    for leaf in leaves:
-        leaf._leaf_hooks = None
-    try:
-        yield
-    finally:
-        for leaf, hooks in kept:
-            leaf._leaf_hooks = hooks

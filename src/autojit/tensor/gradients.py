@@ -13,6 +13,7 @@ from typing import Any
 
 from autojit.core.dtypes import DType
 from autojit.core.errors import OldNameWarning, UsageError
+from autojit.core.once import first_use
 from autojit.core.ports import ports
 from autojit.core.tracebacks import trim
 from autojit.core.user_warnings import warn
@@ -191,9 +192,10 @@ def retain_grad(self: Tensor) -> None:
 
 
 def _leaf_hooks(self: Tensor) -> tuple[Any, Any]:
-    if self._leaf_hooks is None:
-        self._leaf_hooks = (LeafHooks(), LeafHooks())
-    return self._leaf_hooks
+    with first_use:
+        if self._leaf_hooks is None:
+            self._leaf_hooks = (LeafHooks(), LeafHooks())
+        return self._leaf_hooks
 
 
 def register_hook(self: Tensor, hook: Callable[[Any], Tensor | None]) -> RemovableHandle:

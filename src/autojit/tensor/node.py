@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.once import first_use
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.core.types import TensorType
 from autojit.tensor.size import Size
@@ -208,28 +209,32 @@ class Node:
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn(grad_inputs, grad_outputs)`` after the node ran; a returned tuple replaces the grad_inputs."""
-        if self.post_hooks is None:
-            self.post_hooks = Hooks()
+        with first_use:
+            if self.post_hooks is None:
+                self.post_hooks = Hooks()
         return self.post_hooks.add(fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn(grad_outputs)`` before the node runs; a returned tuple replaces them."""
-        if self.pre_hooks is None:
-            self.pre_hooks = Hooks()
+        with first_use:
+            if self.pre_hooks is None:
+                self.pre_hooks = Hooks()
         return self.pre_hooks.add(fn)
 
     def _register_hook_dict(self, tensor: Tensor) -> None:
         """Let the hooks in ``tensor._backward_hooks`` run when the gradient of ``tensor`` arrives here."""
         hooks = tensor._backward_hooks
         if hooks is not None:
-            if self.tensor_hooks is None:
-                self.tensor_hooks = {}
+            with first_use:
+                if self.tensor_hooks is None:
+                    self.tensor_hooks = {}
             self.tensor_hooks[tensor._output_nr] = hooks
 
     def hooks_of_output(self, number: int) -> Any:
         """The (mutable) hooks of the tensor at one output."""
-        if self.tensor_hooks is None:
-            self.tensor_hooks = {}
+        with first_use:
+            if self.tensor_hooks is None:
+                self.tensor_hooks = {}
         return self.tensor_hooks.setdefault(number, Hooks())
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
@@ -263,14 +268,16 @@ class AccumulateGrad(Node):
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn((), grad_outputs)`` after the gradient was accumulated."""
-        if self.post_hooks is None:
-            self.post_hooks = LeafHooks()
+        with first_use:
+            if self.post_hooks is None:
+                self.post_hooks = LeafHooks()
         return self.post_hooks.add(fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn(grad_outputs)`` before the gradient is accumulated; a returned tuple replaces it."""
-        if self.pre_hooks is None:
-            self.pre_hooks = LeafHooks()
+        with first_use:
+            if self.pre_hooks is None:
+                self.pre_hooks = LeafHooks()
         return self.pre_hooks.add(fn)
 
     @property

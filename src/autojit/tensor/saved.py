@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autojit.core.errors import DifferentiationError
+from autojit.core.once import first_use
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
 from autojit.tensor.node import FREED, AccumulateGrad, Edge, Node, type_of_meta
@@ -92,8 +93,11 @@ def accumulator_of(leaf: Tensor) -> Node:
     reference = leaf._accumulator
     node = None if reference is None else reference()
     if node is None:
-        node = AccumulateGrad(leaf)
-        leaf._accumulator = weakref.ref(node)
+        with first_use:
+            node = None if leaf._accumulator is None else leaf._accumulator()
+            if node is None:
+                node = AccumulateGrad(leaf)
+                leaf._accumulator = weakref.ref(node)
     return node
 
 

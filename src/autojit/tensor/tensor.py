@@ -15,6 +15,7 @@ import numpy as np
 from autojit.core.device import CPU, Device
 from autojit.core.dtypes import DType, dtype_of_numpy
 from autojit.core.errors import UsageError, register_operand_type, tensor_expected
+from autojit.core.once import first_use
 from autojit.core.ports import ports
 from autojit.core.types import TensorType
 from autojit.ir.concrete import hinted
@@ -299,8 +300,12 @@ def storage_of(t: Tensor) -> Storage:
     """The tensor's storage, made now if it had none."""
     found = t._storage
     if found is None:
-        found = t._storage = Storage(t._array, t._value)
-        found.inference = t._view is INFERENCE_VIEW
+        with first_use:
+            found = t._storage
+            if found is None:
+                found = Storage(t._array, t._value)
+                found.inference = t._view is INFERENCE_VIEW
+                t._storage = found
     return found
 
 
