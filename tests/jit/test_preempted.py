@@ -10,6 +10,7 @@ import pytest
 
 import autojit as aj
 
+from . import racing
 from .preempting import lines_of, try_at
 
 Work = tuple[Callable[[], Any], Callable[[], Any], Callable[[], None]]
@@ -154,3 +155,28 @@ def test_first_calls_agree_wherever_the_other_thread_comes_in(make: Callable[[],
 def test_first_calls_agree_wherever_the_other_thread_comes_in_at_length(make: Callable[[], Work]) -> None:
     count = lines_of(make()[0])
     try_at(np.random.default_rng(6).integers(1, count, 2000), make)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(400))
+def test_any_two_things_may_come_between_each_other(seed: int) -> None:
+    """Of what threads do in races; both have done it before or not."""
+    rng = np.random.default_rng(seed)
+    actors = [a for a in racing.ACTORS if a is not racing.fork]
+    makers = [actors[k] for k in rng.integers(0, len(actors), 2)]
+    rounds = int(rng.integers(0, 3))
+
+    def make() -> Work:
+        shared = racing.Shared()
+        acts = [maker(shared) for maker in makers]
+        for k in range(rounds):
+            for act in acts:
+                act(k)
+
+        def check() -> None:
+            racing.expect(shared.count, np.full(3, shared.counted))
+
+        return lambda: acts[0](rounds), lambda: acts[1](rounds + int(seed % 2)), check
+
+    count = lines_of(make()[0])
+    try_at(rng.integers(1, count, min(count, 10)), make)

@@ -25,6 +25,10 @@ def test_many_threads_do_the_same(actor: Callable[[racing.Shared], racing.Act]) 
     racing.race([actor] * (3 if actor is racing.fork else 6), 4)
 
 
+def test_draws_of_other_threads_are_no_difference_to_what_verification_compares() -> None:
+    racing.race([racing.verified, racing.draws] * 4, 8)
+
+
 def test_bursts_of_calls() -> None:
     racing.race(race_campaigns.BURSTS, 1)
 

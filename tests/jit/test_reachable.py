@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import autojit as aj
-from autojit.jit.reachable import Saved, Walk, world_of
+from autojit.jit.reachable import GENERATOR, Saved, Walk, world_of
 
 TABLE: dict[str, Any] = {"a": 1}
 FLAG = 1
@@ -293,7 +293,7 @@ CASES = [
 def test_what_is_changed_can_be_put_back(make: Callable[[], Case]) -> None:
     case = make()
     before = case.look()
-    walk = Walk(world_of(case.function, (), {}))
+    walk = Walk(world_of(case.function, (), {}) + GENERATOR)
     assert case.path in {*(part.path for part in walk.parts), *walk.first.values()}
     saved = Saved(walk)
     case.change()

@@ -240,14 +240,16 @@ _VISITS: tuple[tuple[Any, Callable[..., None]], ...] = (
 )
 
 
+GENERATOR: list[tuple[str, Any]] = [("the default generator", default_generator)]
+"""What every call may reach and other threads may move on meanwhile."""
+
+
 def world_of(function: Any, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
-    """The roots of a call: its arguments, the function, and the sources of random numbers."""
+    """The roots of a call: its arguments, the function, and Python's sources of random numbers."""
     roots: list[tuple[str, Any]] = [(f"argument {k}", value) for k, value in enumerate(args)]
     roots += [(f"argument {name}", value) for name, value in kwargs.items()]
     roots.append(("function", function))
-    roots += [("the default generator", default_generator), ("random", random._inst)]
-    roots.append(("numpy.random", np.random.mtrand._rand))
-    return roots
+    return [*roots, ("random", random._inst), ("numpy.random", np.random.mtrand._rand)]
 
 
 def _state_of(source: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.jit.draws import Drawn
 from autojit.jit.failed_calls import NotYet
-from autojit.jit.reachable import PLACES, RANDOM, Saved, Walk, world_of
+from autojit.jit.reachable import GENERATOR, PLACES, RANDOM, Saved, Walk, world_of
 from autojit.jit.rebinding import carrying
 from autojit.tensor.state import guard_epoch, reference_only, set_inference, state
 from autojit.tensor.tensor import StepGradient, Tensor, type_of
@@ -101,23 +101,28 @@ class Comparison:
             TraceError: it differs from what eager execution gives and leaves; the message names where.
         """
         roots = world_of(self.owner.function, args, kwargs)
-        saved = Saved(Walk(roots))
+        saved, seeded, drawn = Saved(Walk(roots)), Saved(Walk(GENERATOR)), state.drawn
+        versions = saved.versions() | seeded.versions()
         modes = state.grad_enabled, state.inference, state.detour
         epoch = int(guard_epoch[0])
         try:
             state.detour = "eager"
             with reference_only():
                 result, error = _outcome(function, args, kwargs)
-            eager = _picture(roots, result, saved)
+            if state.drawn != drawn or threading.active_count() == 1:
+                roots += GENERATOR  # else whatever moved it on was another thread, which goes on from there
+            eager = _picture(roots, result, versions)
         finally:
             result = None  # whatever the reference made is gone when the step runs
             state.grad_enabled, inference, state.detour = modes
             set_inference(inference)
             saved.restore()
+            if state.drawn != drawn:
+                seeded.restore()
             if threading.active_count() == 1:
                 guard_epoch[0] = epoch  # everything is as it was, so guards need no second look that would hide a fault
         if error is not None:  # a compiled call that raises changes nothing
-            eager = _picture(roots, None, saved)
+            eager = _picture(roots, None, versions)
         result, raised = _outcome(compiled, args, kwargs)
         if isinstance(raised, TraceError):
             raise raised
@@ -125,7 +130,7 @@ class Comparison:
             self._differ(
                 "the call", f"{'another' if error else 'no'} error in eager mode", repr(error), repr(raised), raised
             )
-        self._look_for_differences(eager, _picture(roots, result, saved))
+        self._look_for_differences(eager, _picture(roots, result, versions))
         if raised is not None:
             raise raised
         return result
@@ -157,10 +162,9 @@ def _outcome(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any,
         return None, error
 
 
-def _picture(roots: list[tuple[str, Any]], result: Any, saved: Saved) -> dict[str, dict[str, Any]]:
+def _picture(roots: list[tuple[str, Any]], result: Any, versions: dict[int, int]) -> dict[str, dict[str, Any]]:
     """What can be reached now, by path: facts with copies of all values."""
     walk = Walk([*roots, ("result", result)])
-    versions = saved.versions()
     picture: dict[str, dict[str, Any]] = {path: {"object": first} for path, first in walk.aliases}
     for part in walk.parts:
         value = part.value

@@ -58,6 +58,7 @@ class Generator:
         if not -(1 << 63) <= int(seed) < 1 << 64:
             raise ArgumentError(f"Overflow when unpacking long long: the seed {seed} does not fit in 64 bits")
         signed = value - (1 << 64) if value >> 63 else value
+        state.drawn += 1
         copy_into(self._state, constant(np.array([signed, 0], np.int64)), "manual_seed")
         return self
 
@@ -79,6 +80,7 @@ class Generator:
         """Continue from a state that ``get_state`` gave."""
         if type_of(new_state) != type_of(self._state):
             raise UsageError("set_state expects a state that get_state gave")
+        state.drawn += 1
         copy_into(self._state, new_state, "set_state")
         return self
 
@@ -86,6 +88,7 @@ class Generator:
         """The key for a draw of ``words`` 32-bit words; the state moves on."""
         blocks = draws.blocks_of(words)
         if state.trace is None:
+            state.drawn += 1
             with _drawing:
                 key = wrap(self._state._array.copy())
                 self._state._array[1] += blocks

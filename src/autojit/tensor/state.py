@@ -34,6 +34,7 @@ class State(threading.local):
     anomaly: bool
     anomaly_check_nan: bool
     rounds: tuple[tuple[Any, int], ...]  # under anomaly mode, of loops that Python walks: the capture, the number
+    drawn: int  # how often the thread has moved a generator of random numbers on, in eager mode
     recording_hooks: Any  # the stack of saved-tensor hooks, or None
     mutation: Any  # is told before a tensor is changed in place (``before_change``), or None
     layers: tuple[Layer, ...]  # what ops pass through, innermost last: forward-mode levels, batches
@@ -61,6 +62,7 @@ class State(threading.local):
         self.anomaly = False
         self.anomaly_check_nan = True
         self.rounds = ()
+        self.drawn = 0
         self.recording_hooks = None
         self.mutation = None
         self.view_replay = False
