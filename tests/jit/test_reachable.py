@@ -273,7 +273,7 @@ def sources_of_random_numbers() -> Case:
         return *found, aj.rand(1).item(), random.random(), np.random.rand()
 
     def look() -> Any:
-        saved = Saved(Walk(world_of(lambda: (own, old, plain, ours), (), {})))
+        saved = Saved(Walk(world_of(lambda: (own, old, plain, ours), (), {}) + GENERATOR))
         found = draw()
         saved.restore()
         return found
