@@ -206,8 +206,9 @@ DRAWS: dict[str, Callable[[], Callable[[], float]]] = {
 }
 
 
+@pytest.mark.parametrize("option", ["first", "always", 2])
 @pytest.mark.parametrize("name", DRAWS)
-def test_the_first_run_draws_once_in_all(name: str) -> None:
+def test_a_compared_call_draws_once_in_all(name: str, option: Any) -> None:
     def run(**options: Any) -> tuple[list[float], list[float]]:
         draw, seen = DRAWS[name](), []
 
@@ -217,11 +218,28 @@ def test_the_first_run_draws_once_in_all(name: str) -> None:
             seen.append(value)
             return x.double() * value
 
-        return [step(aj.ones(1)).item() for _ in range(3)], seen
+        return [step(aj.ones(1)).item() for _ in range(4)], seen
 
-    found, seen = run(verify="first")
+    found, seen = run(verify=option)
     assert found == seen
     assert name == "a clock" or (found, seen) == run()
+
+
+def test_compared_calls_whose_draws_depend_on_a_mode_go_on_as_without() -> None:
+    def run(**options: Any) -> tuple[list[float], float]:
+        items, mode = iter(range(100)), [False]
+
+        @aj.jit(**options)
+        def step(x: aj.Tensor) -> aj.Tensor:
+            return x * next(items) + (next(items) if mode[0] else 0.5)
+
+        found = []
+        for k in range(9):
+            mode[0] = k in (2, 3, 6)
+            found.append(step(aj.ones(1)).item())
+        return found, next(items)
+
+    assert run(verify="always") == run(verify=3) == run(verify="first") == run()
 
 
 def test_the_first_run_of_every_step_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,7 @@ class JitFunction:
             except DrawnOtherwise as otherwise:
                 return self._drawn_otherwise(otherwise, drawn, args, kwargs)
             except NotYetCompared as new:
-                return new.comparison.of_first_run(args, kwargs, drawn)
+                return new.comparison.of_run(args, kwargs, drawn)
 
     def _drawn_otherwise(self, otherwise: DrawnOtherwise, drawn: Drawn, args: Any, kwargs: Any) -> Any:
         """What a call draws cannot be given to a step: it runs line by line."""
@@ -280,8 +280,8 @@ class JitFunction:
             branch = node.children.setdefault(outcome.tobytes(), [])
 
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Any:
-        if self.verify == "first" and step.calls == 0 and self.comparison is not None:
-            self.comparison.look_at_first_run()
+        if self.comparison is not None:
+            self.comparison.look_at(step)
         result = step.run(call.leaves, arrays)
         self.gathering.note(step, call.leaves)
         self._install(step, call.leaves, call.epoch)

@@ -242,7 +242,7 @@ class Rebinding:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             epoch = int(guard_epoch[0])
-            made = Drawn()
+            made = carried()
             try:
                 with carrying(made) as drawn:
                     found = native.call(*self.values(drawn, args, kwargs), args, kwargs)

@@ -4,7 +4,8 @@
 n-th, as the caller sees it: native entries, guards and rings take part. The function runs eagerly, everything it can
 reach is put back (``reachable``), the compiled call runs on the same objects, and what both have left is compared part
 by part. So the reference never shares memory with the step, hooks and optimisers run as they are, and random numbers
-are drawn from the same states. What the function does elsewhere (prints, files) happens twice.
+are drawn from the same states; clocks and items of iterators are fetched once, for both. What the function does
+elsewhere (prints, files) happens twice.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from autojit.tensor.tensor import StepGradient, Tensor, type_of
 
 if TYPE_CHECKING:
     from autojit.jit.function import JitFunction
+    from autojit.jit.step import CompiledStep
 
 RELATIVE = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 5e-2, "complex64": 1e-4, "complex128": 1e-9}
 
@@ -40,7 +42,7 @@ def check_option(verify: Any) -> None:
 
 
 class NotYetCompared(NotYet):
-    """A step is about to run for the first time; nothing has been written yet."""
+    """A step is about to run that is to be compared; nothing has been written yet."""
 
     def __init__(self, comparison: Comparison) -> None:
         super().__init__()
@@ -55,24 +57,37 @@ class Comparison:
         self.verify = verify
         self.every = verify if isinstance(verify, int) else 1
         self.calls = 0
-        self.is_comparing = False  # under the owner's lock
+        self.is_due = False  # both under the owner's lock: whether the call that runs is to be compared,
+        self.is_comparing = False  # and whether it is being compared
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.calls += 1
         if (self.calls - 1) % self.every:
             return self._compiled(*args, **kwargs)
         with self.owner._lock:
-            return self._compared(self.owner.function, self._compiled, args, kwargs)
+            self.is_due = True
+            try:
+                return self.owner._slow(*args, **kwargs)  # which finds the step, and what the call draws
+            except TraceError:
+                raise
+            except Exception:
+                if not self.is_due:
+                    raise
+                return self._compared(self.owner.function, self._compiled, args, kwargs)
+            finally:
+                self.is_due = False
 
-    def look_at_first_run(self) -> None:
-        """NotYetCompared, unless the step's first run is the one that is being compared."""
-        if not self.is_comparing:
+    def look_at(self, step: CompiledStep) -> None:
+        """NotYetCompared, if this run of the step is to be compared and is not yet."""
+        if not self.is_comparing and (self.is_due or (self.verify == "first" and step.calls == 0)):
             raise NotYetCompared(self)
 
-    def of_first_run(self, args: Any, kwargs: Any, drawn: Drawn) -> Any:
-        """A call that has just been captured; both modes are given what the capture has drawn for it."""
-        self.calls = self.owner.counts.calls
-        self.owner.counts.calls -= 1  # what only captured was no call
+    def of_run(self, args: Any, kwargs: Any, drawn: Drawn) -> Any:
+        """A call whose step is known; both modes are given what has been drawn for it."""
+        if self.verify == "first":
+            self.calls = self.owner.counts.calls
+        self.is_due = False
+        self.owner.counts.calls -= 1  # what only found the step was no call
         rebinding = self.owner.rebinding
 
         def given_draws(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +96,7 @@ class Comparison:
 
         def compiled(*args: Any, **kwargs: Any) -> Any:
             with carrying(drawn.copy()):
-                return self.owner._slow(*args, **kwargs)
+                return self._compiled(*args, **kwargs)
 
         has_draws = rebinding is not None and drawn.plan is not None and drawn.plan.draws
         self.is_comparing = True
