@@ -86,7 +86,9 @@ class Walk:
             self.observer.call("GraphRoot", "derivative", self._start, roots)
         del roots
         for node in order:
-            if node in arrived and (type(node) is not AccumulateGrad or missing[node] == 0):
+            if node not in arrived:
+                self._pass_over(node)
+            elif type(node) is not AccumulateGrad or missing[node] == 0:
                 self._process(node)
         while self.callbacks:
             self.callbacks.pop(0)()
@@ -244,9 +246,26 @@ class Walk:
         grads.clear()
         self._deliver(node, results if type(results) is list else list(results))
 
+    def _pass_over(self, node: Node) -> None:
+        """Nothing has come to a node, and nothing comes from it: leaves behind it wait for it no more."""
+        if self.closed and self.targets is not None and any(node is target for target, _ in self.targets):
+            return  # where the pass ends
+        for edge in node.edges:
+            if edge is not None:
+                child = edge[0]
+                self.missing[child] -= 1
+                if type(child) is AccumulateGrad:
+                    self._end_at(child)
+
+    def _end_at(self, leaf: AccumulateGrad) -> None:
+        """A leaf's gradient is complete when everything has come that can come."""
+        if self.missing[leaf] == 0 and leaf in self.arrived:
+            self._process(leaf)
+
     def _deliver(self, node: Node, results: Grads) -> None:
         """Hand the results on; ``results`` gives them up, so that a leaf can see whether it is their only owner."""
         arrived, missing, needed, targets = self.arrived, self.missing, self.needed, self.targets
+        is_call = isinstance(node, OpNode) and node.op.is_call  # which does not lead everywhere from all its outputs
         for place, edge in enumerate(node.edges):
             if edge is None or place >= len(results):
                 continue
@@ -254,13 +273,15 @@ class Walk:
             missing[child] -= 1
             if needed is not None and child not in needed and edge not in targets:  # type: ignore[operator]
                 continue
-            if child not in arrived and len(child.out_metas) < 2:
+            if results[place] is None and is_call:
+                pass
+            elif child not in arrived and len(child.out_metas) < 2:
                 arrived[child] = [results[place]]
             else:
                 self._arrive(edge, results[place])
             results[place] = None
-            if type(child) is AccumulateGrad and missing[child] == 0:
-                self._process(child)
+            if type(child) is AccumulateGrad:
+                self._end_at(child)
 
 
 _numbers = itertools.count()

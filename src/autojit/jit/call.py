@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autojit.autograd import anomaly
-from autojit.autograd.engine import run_backward, zeros_of
+from autojit.autograd.engine import run_backward
 from autojit.compiler import compile
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
@@ -52,6 +52,7 @@ class CompiledCall(GraphOp):
     keeps_order = True  # it lays out its results itself
     is_call = True
     reads_operands = True  # the adjoint is recorded when it is first asked for: recording runs the user's backward
+    reached: Sequence[int] = ()  # of an adjoint: the positions of the inputs that its outputs are the gradients of
 
     def __init__(
         self,
@@ -149,16 +150,21 @@ class CompiledCall(GraphOp):
             return tuple(placed)
         given = [bars[k] for k in taken]
         call = self.adjoint_call(wanted, given, taken)
-        found = bind(call, *primals, *given)
+        found = bind(call, *primals, *given) if call.reached else ()
         found = (found,) if call.n_outputs == 1 else found
-        for k, bar in zip(wanted, found, strict=True):
+        for k, bar, (_, t) in zip(call.reached, found, call._outputs, strict=True):
             placed[k] = bar
+            if t is None and isinstance(bar, Tensor):  # an op's results all have a history
+                bar._requires_grad, bar._grad_fn = False, None
         return tuple(placed)
 
     def record_adjoint(
         self, wanted: Sequence[int], outputs: Sequence[int], kinds: Sequence[LayoutKind] = ()
     ) -> CompiledCall:
         """The derivative by some inputs: what their history does with cotangents of some outputs that have one.
+
+        Inputs that the history does not lead to have no gradient, as in eager mode: zeros are a ``.grad`` that is not
+        None, and optimisers decay what has one.
 
         ``kinds`` says how the cotangents lie: all in row-major order without it.
         """
@@ -177,10 +183,10 @@ class CompiledCall(GraphOp):
             leaves = [self._inputs[k][1] for k in wanted]
             targets = [edge_of(leaf) for leaf in leaves]  # type: ignore[arg-type]
             found = run_backward(roots, True, True, targets, False, closed=True)  # type: ignore[arg-type]
-            grads: list[Any] = [found.get(edge) for edge in targets]  # type: ignore[arg-type]
-            grads = [zeros_of(edge) if g is None else g for g, edge in zip(grads, targets, strict=True)]  # type: ignore[arg-type]
-            made = [(value_of(g), g if has_history(g) else None) for g in grads]
+            grads = {k: found.get(edge) for k, edge in zip(wanted, targets, strict=True)}  # type: ignore[arg-type]
+            made = [(value_of(g), g if has_history(g) else None) for g in grads.values() if g is not None]
             call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
+            call.reached = [k for k, g in grads.items() if g is not None]
             call.lay_out(layouts_of(self.trace, call.graph))
         return call
 

@@ -11,7 +11,7 @@ from typing import Any
 from autojit.core.errors import DifferentiationError
 from autojit.core.types import TensorType
 from autojit.ir.op import Op
-from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, next_sequence, node_type
+from autojit.tensor.node import FREED, ZERO, AccumulateGrad, Node, next_sequence, node_type, type_of_meta
 from autojit.tensor.node_arguments import argument_of, extents_of, is_saved
 from autojit.tensor.saved import (
     Packed,
@@ -51,6 +51,9 @@ class OpNode(Node):
         self.sequence = next_sequence() if sequence is None else sequence
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...], accumulate: Rule = accumulate) -> Sequence[Any]:
+        is_call = self.op.is_call  # which tells what has a gradient of zeros from what has none, and what has a history
+        if is_call:
+            grads = [self._zeros(k) if g is ZERO else g for k, g in enumerate(grads)]
         bars = [None if g is ZERO else g for g in grads]
         if not any([g is not None for g in bars]):  # noqa: C419  (a list is faster than a generator)
             nothing = ZERO if any(g is ZERO for g in grads) else None
@@ -65,10 +68,14 @@ class OpNode(Node):
             results.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place + number, number))
         found = accumulate(self.op, primals, results, bars, wanted)
         for place, want in enumerate(wanted):
-            if want and found[place] is None:
+            if want and found[place] is None and not is_call:
                 found[place] = ZERO
-        if state.grad_enabled:
+        if state.grad_enabled and not is_call:
             _connect_constants(found, (*primals, *results))
+        return found
+
+    def _zeros(self, number: int) -> Tensor:
+        found: Tensor = Tensor._literal_of(0, type_of_meta(self.out_metas[number]))
         return found
 
     def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:

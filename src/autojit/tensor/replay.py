@@ -54,7 +54,8 @@ class Rules:
                 known = state.trace.recordings.get(described[0])  # type: ignore[union-attr]
                 if known is not None and known is not NEVER:
                     found = _again(known, described[1], self.place)
-                    return [ZERO if x_bar is None and want else x_bar for x_bar, want in zip(found, wanted)]
+                    nothing = None if node.op.is_call else ZERO
+                    return [nothing if x_bar is None and want else x_bar for x_bar, want in zip(found, wanted)]
         return node.run(grads, wanted, self.first)
 
     def first(

@@ -102,7 +102,10 @@ class Watch:
         for k in range(1, order + 1):
             found = self._attempt(place, functools.partial(_gradients, loss, wanted))
             # eager mode leaves zero parts out of the sum that a second derivative is: nobody promises how it lies
-            self._note(f"{place} of order {k}", [g.detach() if k == 1 else g.detach().contiguous() for g in found])
+            self._note(
+                f"{place} of order {k}",
+                [None if g is None else g.detach() if k == 1 else g.detach().contiguous() for g in found],
+            )
             loss = _scalar(found)
 
     def look(self, name: str, value: Any) -> None:
@@ -155,12 +158,10 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "fc"
 
 
-def _gradients(loss: aj.Tensor | None, wanted: list[aj.Tensor]) -> list[aj.Tensor]:
-    """Zeros for what a result does not depend on: a compiled step is one node of the graph, and gives zeros."""
+def _gradients(loss: aj.Tensor | None, wanted: list[aj.Tensor]) -> list[aj.Tensor | None]:
     if loss is None:
-        return [aj.zeros_like(x) for x in wanted]
-    found = aj.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
-    return [aj.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)]
+        return [None] * len(wanted)
+    return list(aj.autograd.grad(loss, wanted, create_graph=True, allow_unused=True))
 
 
 def _shares(a: aj.Tensor, b: aj.Tensor) -> bool:
