@@ -109,6 +109,7 @@ class Op:
     reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise
     is_call: ClassVar[bool] = (
         False  # of a captured function, whose ops were asked what they save: no gradient is no zero
+        # and ``operands_read(y_bars)`` says which operands its derivative reads
     )
     fast_paths: ClassVar[dict[str, tuple[int, Callable[..., Any]]]] = {}  # by name: ``fast_from`` and ``fast``
     fast_from: ClassVar[int] = 0  # elements of the first operand, below which ``fast`` need not be asked

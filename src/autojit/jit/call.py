@@ -7,7 +7,8 @@ because that pass is recorded with its own history, the next order works the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from autojit.ir.op import Op, Operands, bind
 from autojit.jit.call_layouts import Layouts, layouts_of
 from autojit.jit.graph_call import GraphCall, GraphOp, contiguous
 from autojit.jit.histories import has_history
+from autojit.jit.lasting_histories import memory_kept
 from autojit.jit.segment import needed_nodes
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
@@ -72,6 +74,8 @@ class CompiledCall(GraphOp):
         self.extra: list[StateEntry] = [e for e in trace.state.values() if e.input in read and e.input not in known]
         self.graph = Graph((*values, *(e.input for e in self.extra)), nodes, tuple(wanted))
         self.n_outputs = len(wanted)  # type: ignore[misc]
+        self.memory: Mapping[Value | None, int] = {}  # of inputs, as ``lasting_histories.identity`` knows it
+        self._kept: dict[tuple[int, ...], set[int]] = {}  # by outputs: the inputs that eager mode keeps for them
         self._adjoints: dict[Any, CompiledCall] = {}  # by what ``_kinds`` says, and the outputs unless they are all
         self._tangents: Op | None = None
         self._layouts: Layouts | None = None
@@ -157,6 +161,29 @@ class CompiledCall(GraphOp):
             if t is None and isinstance(bar, Tensor):  # an op's results all have a history
                 bar._requires_grad, bar._grad_fn = False, None
         return tuple(placed)
+
+    def operands_read(self, bars: Sequence[Any]) -> Collection[int]:
+        """The numbers of the operands that must not have changed before the derivative for these cotangents: it reads
+        them, or eager mode keeps them for it.
+        """
+        taken = tuple([k for k in self._with_history() if bars[k] is not None])
+        wanted = self.wanted()
+        if not taken or not wanted:
+            return ()
+        found = self._kept.get(taken)
+        if found is None:
+            kept = memory_kept(
+                [edge_of(self._outputs[k][1]) for k in taken],
+                {edge_of(t)[0] for _, t in (self._inputs[k] for k in wanted)},  # type: ignore[arg-type, index]
+            )
+            found = self._kept[taken] = {k for k, (v, _) in enumerate(self._inputs) if self.memory.get(v) in kept}
+        return self.adjoint_call(wanted, [bars[k] for k in taken], taken).read | found
+
+    @cached_property
+    def read(self) -> frozenset[int]:
+        """The numbers of the inputs that the graph reads."""
+        found = set(self.graph.outputs).union(*(node.inputs for node in self.graph.nodes))
+        return frozenset(k for k, (v, _) in enumerate(self._inputs) if v in found)
 
     def record_adjoint(
         self, wanted: Sequence[int], outputs: Sequence[int], kinds: Sequence[LayoutKind] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autojit.ir.concrete import symbols_of, take_sizes
@@ -10,12 +10,13 @@ from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
 from autojit.jit.call_layouts import in_orders
 from autojit.jit.histories import history_of
-from autojit.jit.lasting_histories import keeps_nothing, make_lasting
+from autojit.jit.lasting_histories import identity, keeps_nothing, make_lasting, memory_kept
 from autojit.jit.trace import Trace
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.recording import edge_of, take_view_node, view_node
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.storage import SameMemory
+from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
 if TYPE_CHECKING:
     from autojit.jit.effects import Histories
@@ -85,10 +86,23 @@ class CallOfCapture:
         edges = [(v, None if t is None else edge_of(t)) for v, t in inputs]
         self.read |= {v for v, edge in edges if edge is not None and edge[0] in nodes}  # gradients of zeros too
         starts = [edge_of(t) for _, t in outputs if t is not None]
-        self.is_lasting = keeps_nothing(starts, {edge[0] for _, edge in edges if edge is not None})
+        ends = {edge[0] for _, edge in edges if edge is not None}
+        self.is_lasting = keeps_nothing(starts, ends)
+        self.owners: dict[int, Any] = {k: (capture.arguments[w.index].value, w.index) for k, w in self.new_histories}
+        self.owners |= {changed_at[id(e)]: (e.input, e.root_owner()) for e in lefts.values() if id(e) in changed_at}
+        self.kept = self._memory_kept(capture, memory_kept(starts, ends))
         for value in capture.inputs:
             if value in self.read:
                 trace.order_of(value)  # gradients may lie as it does: the capture holds for such arguments
+
+    def _memory_kept(self, capture: Capture, kept: Collection[int]) -> set[Value | None]:
+        """The inputs that eager mode keeps for backward; every op is told whose memory is whose."""
+        memory = {leaf.value: identity(leaf.shell) for leaf in capture.arguments if leaf.shell is not None}
+        memory |= {entry.input: id(entry.storage.counter) for entry in self.entries}
+        memory |= {self.values[place]: memory[value] for place, (value, _) in self.owners.items()}
+        for stage in self.stages:
+            stage.op.memory = memory
+        return {v for v, known in memory.items() if known in kept}
 
     def apply(self, operands: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Applied:
         """The outputs, recorded in the caller's history, and what becomes of that of tensors that the step changes."""
@@ -97,7 +111,7 @@ class CallOfCapture:
         changes: dict[int, Change | None] = {}
         writes = dict(self.new_histories)
         for stage in self.stages:
-            given = [_changed(found[k], changes.get(k)) for k in stage.given]
+            given = [self._changed(k, found[k], changes.get(k), leaves) for k in stage.given]
             views = [self._view(k, found, nodes) for k in stage.views]
             made = apply(stage.op, *operands, *given, *views)
             made = made if isinstance(made, tuple) else (made,)
@@ -108,6 +122,20 @@ class CallOfCapture:
                 if place in writes:
                     changes[place] = writes[place].change_of(leaves[writes[place].index], t, sizes)
         return Applied(tuple(found), nodes, [(w, found[k], changes[k]) for k, w in self.new_histories])
+
+    def _changed(self, place: int, t: Tensor, change: Change | None, leaves: Sequence[Any]) -> Tensor:
+        """An output that a tensor is going to have, with the history that this is going to have."""
+        value, owner = self.owners.get(place, (None, None))
+        if change is None and value not in self.kept:
+            return t
+        made = wrap(t._array)
+        made._requires_grad, made._grad_fn, made._output_nr = t._requires_grad, t._grad_fn, t._output_nr
+        if change is not None:
+            made._grad_fn, made._output_nr = change.view_node, 0
+        if value in self.kept:  # eager mode keeps the tensor, which must not change later
+            counter = storage_of(owner if isinstance(owner, Tensor) else leaves[owner])
+            made._storage = SameMemory(storage_of(made), counter)
+        return made
 
     def _view(self, k: int, found: Sequence[Any], nodes: dict[int, OpNode]) -> Tensor:
         """What stands for a view outside, whose base is going to have the history of one of the outputs."""
@@ -148,15 +176,6 @@ class Applied(NamedTuple):
     outputs: tuple[Tensor, ...]
     view_nodes: dict[int, OpNode]
     of_arguments: Histories
-
-
-def _changed(t: Tensor, change: Change | None) -> Tensor:
-    """An output that an argument is going to have, with the history that this is going to have."""
-    if change is None:
-        return t
-    made = wrap(t._array)
-    made._requires_grad, made._grad_fn = True, change.view_node
-    return made
 
 
 class _View(NamedTuple):

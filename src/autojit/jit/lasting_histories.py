@@ -1,4 +1,4 @@
-"""Histories of results that can be used again: those in which no node keeps a tensor.
+"""What eager mode's nodes keep of a history; those that can be used again, because no node keeps a tensor.
 
 In eager mode ``backward`` frees what nodes keep, and a second pass raises where it would need that. Where nothing was
 kept (sums, views, copies) it runs again. A compiled call keeps its operands in any case, for its own derivative; it has
@@ -7,7 +7,7 @@ to forget them only where eager mode forgets something.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from autojit.core.types import TensorType
@@ -25,7 +25,7 @@ class LastingNode(OpNode):
     def release(self) -> None:
         """Nothing: eager mode would have had nothing to forget."""
 
-    def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
+    def _unpack(self, entry: Any, place: int, result: int = -1, is_read: bool = True) -> Any:
         # the derivative depends on the values of no operand, so that it does not matter whether they were changed
         return entry if isinstance(entry, Tensor) else super()._unpack(entry, place, result)
 
@@ -39,6 +39,21 @@ def make_lasting(results: Sequence[Tensor]) -> None:
 
 def keeps_nothing(starts: Iterable[Edge | None], ends: Collection[Node]) -> bool:
     """Whether no node of eager mode's from ``starts`` to those in ``ends`` keeps a tensor, or has kept one."""
+    return next(_kept(starts, ends), None) is None
+
+
+def memory_kept(starts: Iterable[Edge | None], ends: Collection[Node]) -> set[int]:
+    """By ``identity``, the memory that eager mode's nodes keep: it must not change before backward."""
+    return {identity(entry) for entry in _kept(starts, ends) if isinstance(entry, Tensor)}
+
+
+def identity(t: Tensor) -> int:
+    """The same for tensors whose changes are counted together."""
+    return id(t if t._storage is None else t._storage.counter)
+
+
+def _kept(starts: Iterable[Edge | None], ends: Collection[Node]) -> Iterator[object]:
+    """What nodes keep: tensors, or what says that there was something, or may be."""
     stack = [(edge[0], False) for edge in starts if edge is not None]  # the second: inside one node of eager mode's
     seen = set(ends)
     while stack:
@@ -47,13 +62,13 @@ def keeps_nothing(starts: Iterable[Edge | None], ends: Collection[Node]) -> bool
             continue
         seen.add(node)
         if isinstance(node, Left | Entered):
-            if isinstance(node, Left) and node.kept:
-                return False
             is_inside = isinstance(node, Left)
-        elif not isinstance(node, OpNode) or any(_is_kept(kept, is_inside) for kept in (*node.primals, *node.results)):
-            return False
+            yield from (kept[0] for kept in (node.kept if isinstance(node, Left) else ()))
+        elif isinstance(node, OpNode):
+            yield from (kept for kept in (*node.primals, *node.results) if _is_kept(kept, is_inside))
+        else:
+            yield node
         stack += [(edge[0], is_inside) for edge in node.edges if edge is not None]
-    return True
 
 
 def _is_kept(kept: object, is_inside: bool) -> bool:

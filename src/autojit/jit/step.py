@@ -40,7 +40,8 @@ from autojit.tensor.memory_orders import Order, order_of, places_of
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.saved import accumulator_of
 from autojit.tensor.state import grad_mode
-from autojit.tensor.tensor import Tensor, type_of, wrap
+from autojit.tensor.storage import SameMemory
+from autojit.tensor.tensor import Tensor, storage_of, type_of, wrap
 
 
 @dataclass(eq=False)
@@ -295,7 +296,7 @@ class CompiledStep:
                 if leaf.value not in call.read:
                     t = wrap(t._array)  # results do not depend on it: its history may be gone
                 # what the step changes below is read by the derivative as it was before
-                operands.append(_kept(t) if k in changed else t)
+                operands.append(_kept(t, leaf.value in call.kept) if k in changed else t)
         pairs = zip(leaves, self.capture.arguments, strict=True)
         added_to = {w.index for w in self.effects.writes if w.what == "grad"}
         gradients = [(k, given._grad) for k, (given, leaf) in enumerate(pairs) if leaf.grad_value is not None]
@@ -305,9 +306,11 @@ class CompiledStep:
         for entry in call.entries:
             owner = entry.root_owner()
             if entry.left is not None or (id(entry) in written and owner._requires_grad):
-                operands.append(_kept(owner))
+                operands.append(_kept(owner, entry.input in call.kept))
+            elif id(entry) in modified:
+                operands.append(_copied(entry.array, owner, entry.input in call.kept))
             else:
-                operands.append(wrap(entry.array.copy()) if id(entry) in modified else owner)
+                operands.append(owner)
         arrays = {id(e.array) for e, _ in self.effects.written}
         operands += [_kept(t) if id(root_array(t)) in arrays else t for t in call.others]
         with grad_mode(True):  # of the body, whatever the caller's is
@@ -321,13 +324,13 @@ class CompiledStep:
         with self.segment.gate.held(), uninterrupted():
             has_run()
             self._commit_differentiable(leaves, found, count)
-            call.count_anew(found)
             self.effects.take_histories(leaves, histories, sizes)
             for entry, t in zip(reversed(self.effects.modified), reversed(found), strict=False):
                 if entry.left is not None:
                     rebase(entry.root_owner(), t)
             call.leave_views(view_nodes)
             self.effects.take_forms(leaves, sizes)
+            call.count_anew(found)
         return self.results.package(found[:count], leaves, sizes)
 
     def _commit_differentiable(self, leaves: Sequence[Any], found: Sequence[Tensor], count: int) -> None:
@@ -359,9 +362,17 @@ def _in_memory(trace: Trace, value: Value, order: tuple[int, ...]) -> Value:
         return trace.builder.apply(Permute(order), (value,), UNKNOWN)[0]
 
 
-def _kept(t: Tensor) -> Tensor:
+def _copied(array: Any, owner: Tensor, is_counted: bool) -> Tensor:
+    """The values in an array now. ``is_counted``: eager mode would keep ``owner``, which must not change later."""
+    made = wrap(array.copy())
+    if is_counted:
+        made._storage = SameMemory(storage_of(made), storage_of(owner))
+    return made
+
+
+def _kept(t: Tensor, is_counted: bool = False) -> Tensor:
     """The values and the history that a tensor has now, whatever is written to it later."""
-    made = wrap(t._array.copy())
+    made = _copied(t._array, t, is_counted)
     made._requires_grad, made._output_nr = wants_grad(t), t._output_nr
     if made._requires_grad and t._grad_fn is None:
         made.__dict__["gathers"] = accumulator_of(t)  # gradients go to the leaf itself, which must have its node by now

@@ -287,7 +287,8 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
             self._before[id(storage)] = _Before.of_storage(storage)
         while owner is not None and id(owner) not in self._before:
             self._before[id(owner)] = _Before.of_tensor(owner)
-            self.reached.append(owner)
+            if owner._array is not None:  # else a view that the step has made
+                self.reached.append(owner)
             if owner._grad_fn is None:
                 self.flags.append((owner, owner._requires_grad))
             owner = owner._view.base if owner._view is not None else None
@@ -309,9 +310,9 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         finally:
             set_trace(before)
             self._resumptions.append(slice(first, len(self.builder.nodes)))
+            self.restore_new()  # to what it was in the capture, if it had a part in that
             for slots in outside:
                 slots.exchange()
-            self.restore_new()
 
     @property
     def own_nodes(self) -> list[Node]:

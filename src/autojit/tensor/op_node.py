@@ -58,10 +58,12 @@ class OpNode(Node):
         if not any([g is not None for g in bars]):  # noqa: C419  (a list is faster than a generator)
             nothing = ZERO if any(g is ZERO for g in grads) else None
             return [nothing] * len(self.edges)
+        read = self.op.operands_read(bars) if is_call else None  # type: ignore[attr-defined]
         place = 0
         primals = []
         for entry in self.primals:
-            primals.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place))
+            is_read = read is None or place in read
+            primals.append(type_only(entry) if type(entry) is tuple else self._unpack(entry, place, is_read=is_read))
             place += 1
         results = []
         for number, entry in enumerate(self.results):
@@ -78,7 +80,7 @@ class OpNode(Node):
         found: Tensor = Tensor._literal_of(0, type_of_meta(self.out_metas[number]))
         return found
 
-    def _unpack(self, entry: Any, place: int, result: int = -1) -> Any:
+    def _unpack(self, entry: Any, place: int, result: int = -1, is_read: bool = True) -> Any:
         kind = type(entry)
         if kind is tuple or kind is TensorType:
             return type_only(entry)
@@ -86,7 +88,7 @@ class OpNode(Node):
             raise freed_error(self)
         if kind is Packed:
             return entry.unpack(self, result)
-        if entry._storage is not None and entry._storage.version != self.versions[place]:
+        if is_read and entry._storage is not None and entry._storage.version != self.versions[place]:
             raise changed_error(self, entry, self.versions[place], result)
         if result >= 0:
             return as_result(entry, self, result)

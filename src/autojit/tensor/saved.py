@@ -311,7 +311,7 @@ def changed_error(node: Node | None, t: Tensor, expected: int, result: int = -1)
         f"[{kind}]{made_by} is at version {storage.version}; expected version {expected} instead.",
         {
             "needed by": "SavedTensor.unpack" if node is None else f"{node.name()}  {node.source}",
-            "changed by": f"{storage.changed_by}  {storage.changed_at}",
+            "changed by": f"{storage.counter.changed_by}  {storage.counter.changed_at}",
         },
         "use the out-of-place form, or clone() the tensor before changing it",
     )
