@@ -193,7 +193,7 @@ class Trace(Protocol):
         """``.grad`` of a concrete tensor as of this point of the trace (a Tensor or None)."""
         ...
 
-    def note_touch(self, leaf: Any) -> None:
+    def note_touch(self, leaf: Any, grad: Any) -> None:
         """``.grad`` of a leaf, which may stand for an argument, is looked at or replaced."""
         ...
 

@@ -165,8 +165,8 @@ class Effects:
         """Before a call: gradients will go on through the histories of arguments, which must still be there.
 
         Raises:
-            Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since, or through nodes
-                that keep what the step changes.
+            Onward: they go on to a leaf whose ``.grad`` the function has looked at or replaced since, or still has, or
+                through nodes that keep what the step changes.
             UnrecordedForm, ViewsOfView: see there.
         """
         onward = []
@@ -181,7 +181,7 @@ class Effects:
             if leaves[k]._view is not None and leaves[k]._view.base is not None:
                 raise ViewsOfView(leaves[k])
         if onward:
-            touched = {id(self._given(leaf, leaves)) for leaf in self.trace.touched}
+            touched = {id(self._given(leaf, leaves)) for leaf in self.trace.leaves_used()}
             changed = {w.index for w in self.writes if w.what in ("array", "version", "form")}
             written = [entry.storage for entry, _ in self.written] + [storage for storage, _ in self.counted()]
             check_onward(onward, touched, {id(s) for s in (*written, *storages_of(leaves, changed))})

@@ -101,6 +101,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
         self.flags: list[tuple[Tensor, bool]] = []  # leaves among them, and whether they required gradients
         self.onward: list[Any] = []  # where gradients go on through the histories of arguments
+        self.seen_gradients: list[tuple[Tensor, Tensor]] = []  # leaves with those that the function has seen before
         self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self.has_passes = False  # whether the step differentiates
@@ -200,22 +201,35 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
-        self.note_touch(leaf)
         if not entry.is_written and not entry.was_read:
             entry.was_read = True
             entry.initial = entry.current = lent_gradient(leaf)
+        self.note_touch(leaf, entry.current)
         return entry.current
 
     def write_grad(self, leaf: Tensor, grad: Tensor | None) -> None:
         entry = self._grad_entry(leaf)
-        self.note_touch(leaf)
+        self.note_touch(leaf, grad)
         entry.current = grad
         entry.is_written = True
 
-    def note_touch(self, leaf: Tensor) -> None:
+    def note_touch(self, leaf: Tensor, grad: Tensor | None) -> None:
         """What goes on through an argument's history is added after the step, too late for who looks at the sum."""
-        if not accumulating.now and any(node.pending is not None for node in self.onward):
+        if accumulating.now:
+            return
+        if any(node.pending is not None for node in self.onward):
             self.touched.append(leaf)
+        elif grad is not None:
+            self.seen_gradients.append((leaf, grad))
+
+    def leaves_used(self) -> list[Tensor]:
+        """Leaves whose sums the function may see too early: those touched, and those whose gradient somebody has."""
+        found = self.touched[:]
+        for leaf, grad in self.seen_gradients:
+            entry = self.grads.get(id(leaf))
+            if grad is (leaf._grad if entry is None else entry.current):
+                found.append(leaf)
+        return found
 
     def _grad_entry(self, leaf: Tensor) -> GradEntry:
         found = self.grads.get(id(leaf))

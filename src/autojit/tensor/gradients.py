@@ -37,7 +37,7 @@ def get_grad(self: Tensor) -> Tensor | None:
     if state.trace is not None:
         if self._array is not None:
             return state.trace.read_grad(self)  # type: ignore[no-any-return]
-        state.trace.note_touch(self)
+        state.trace.note_touch(self, self._grad)
     if self._grad is None and self._grad_fn is not None and not self._retains_grad:
         warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
@@ -124,7 +124,7 @@ def set_grad(self: Tensor, grad: Tensor | None) -> None:
         if self._array is not None:
             state.trace.write_grad(self, grad)
             return
-        state.trace.note_touch(self)
+        state.trace.note_touch(self, grad)
     self._grad = grad
 
 
