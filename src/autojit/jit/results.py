@@ -57,7 +57,8 @@ class Place:
     carries history; ``aliases``: another leaf has this output;
     ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``); ``spent``: its history, which the
     step has used up, and ``ends``: the arguments that it leads to; ``is_leaf``: it is a leaf that the step has made;
-    "detached" is memory of the tensor ``what`` outside, without history.
+    "detached" is memory of the tensor ``what`` outside, without history; ``is_stale``: a view that has no
+    history any more, as its memory has changed since it was made.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Place:
     spent: SpentNode | None = None
     ends: tuple[int, ...] = ()
     is_leaf: bool = False
+    is_stale: bool = False
 
 
 class Results:
@@ -98,6 +100,7 @@ class Results:
                 continue
             seen[id(leaf)] = k
             place = self._place(leaf, arguments)
+            place.is_stale = _is_stale(leaf)
             if place.kind == "result" and isinstance(leaf, Tensor) and leaf._grad is not None:
                 at = next((j for j, other in enumerate(outputs) if other is leaf._grad), None)
                 place.grad = self._place(leaf._grad, arguments) if at is None else Place("same", at)
@@ -340,6 +343,7 @@ class Results:
                     t = apply(op, t)
             if t._view is not None and t._view.base is not None:
                 t._view.creation = place.creation
+                t._view.version -= place.is_stale
         if place.is_leaf:
             t._requires_grad = True
         if place.grad is not None and place.grad.kind != "same":
@@ -350,6 +354,13 @@ class Results:
 def _is_taken_again(view: Tensor, base: Tensor) -> bool:
     """Whether a view is taken of its base after the call: not where the base looks at other memory (``.data``)."""
     return base._storage is view._storage and not _has_own_history(view)
+
+
+def _is_stale(leaf: Any) -> bool:
+    view, storage = (leaf._view, leaf._storage) if isinstance(leaf, Tensor) else (None, None)
+    if view is None or view.base is None or storage is None or leaf._array is not None:
+        return False
+    return bool(view.creation) and view.version != storage.version
 
 
 def _shows_memory(t: Tensor | None, storage: Storage) -> bool:
