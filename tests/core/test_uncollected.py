@@ -7,6 +7,7 @@ import gc
 import pytest
 
 import autojit as aj
+from autojit.core import uncollected as uncollected_module
 from autojit.core.uncollected import uncollected
 
 
@@ -67,3 +68,19 @@ def test_cycles_made_meanwhile_are_collected_later() -> None:
         cycle.me = cycle  # type: ignore[attr-defined]
         del cycle
     assert gc.collect() >= 1
+
+
+def test_objects_that_the_user_froze_stay_frozen_and_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    count = gc.get_freeze_count
+    monkeypatch.setattr(uncollected_module, "_is_frozen", [False])
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: (asked.append(1), count())[1])
+    gc.freeze()
+    try:
+        frozen = count()
+        for _ in range(3):
+            with uncollected():
+                pass
+        assert frozen - 100 < count() <= frozen and len(asked) == 1  # some may have ended
+    finally:
+        gc.unfreeze()

@@ -89,7 +89,7 @@ class _Node:
     """A compiled part that calls so many ops back."""
 
     def __init__(self, fallbacks: int) -> None:
-        self.segment = self.compiled = self.lowered = self
+        self.parts, self.lowered = [self], self
         self.fallbacks = [None] * fallbacks
 
 

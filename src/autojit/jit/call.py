@@ -15,7 +15,6 @@ import numpy as np
 
 from autojit.autograd import anomaly
 from autojit.autograd.engine import run_backward
-from autojit.compiler import compile
 from autojit.core.locks import new_lock
 from autojit.core.size_recorder import recording
 from autojit.ir.concrete import concrete, take_sizes
@@ -91,10 +90,11 @@ class CompiledCall(GraphOp):
         layouts = self._layouts
         if layouts is None:
             return super()._run(arrays)
-        if self._compiled is None:
-            self._compiled = compile(layouts.graph)
-        made = self._compiled.executable.run([contiguous(a) for a in arrays])
+        made = self.compiled.executable.run([contiguous(a) for a in arrays])
         return self._one_or_all(layouts.show(made, arrays, self._sizes_of_arrays(arrays)))
+
+    def _laid_out_graph(self) -> Graph:
+        return self.graph if self._layouts is None else self._layouts.graph
 
     def _sizes_of_arrays(self, arrays: Sequence[Any]) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -105,8 +105,7 @@ class CompiledCall(GraphOp):
     def laid_out(self, operands: Sequence[Any]) -> Sequence[Any]:
         arrays = [*operands, *(e.storage.array for e in self.extra)]
         sizes, layouts = self._sizes_of_arrays(arrays), self._layouts
-        graph = self.graph if layouts is None else layouts.graph
-        made = [row_major(concrete(v.type, sizes)) for v in graph.outputs]
+        made = [row_major(concrete(v.type, sizes)) for v in self._laid_out_graph().outputs]
         return made if layouts is None else layouts.show(made, arrays, sizes)
 
     def node_name(self, number: int) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from autojit.compiler import Compiled
 from autojit.ir.concrete import symbols_of, take_sizes
 from autojit.ir.graph import Value
 from autojit.jit.call import CompiledCall
@@ -103,6 +104,10 @@ class CallOfCapture:
         for stage in self.stages:
             stage.op.memory = memory
         return {v for v, known in memory.items() if known in kept}
+
+    def compiled(self) -> list[Compiled]:
+        """Every stage of the native code of the ops."""
+        return [stage.op.compiled for stage in self.stages]
 
     def apply(self, operands: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Applied:
         """The outputs, recorded in the caller's history, and what becomes of that of tensors that the step changes."""

@@ -31,7 +31,7 @@ class JitStats:
         self.captures += 1
         self.capture_s += capture_s
         self.compile_s += compile_s
-        self.fallbacks += sum(len(node.segment.compiled.lowered.fallbacks) for node in made)
+        self.fallbacks += sum(len(part.lowered.fallbacks) for node in made for part in node.parts)
 
     def note(self, reason: str) -> None:
         """Remember why a capture could not be used."""

@@ -25,6 +25,17 @@ class GraphOp(Op, abstract=True):
     graph: Graph
     _compiled: Compiled | None = None
 
+    @property
+    def compiled(self) -> Compiled:
+        """Every stage of the native code; made when it is first asked for."""
+        if self._compiled is None:
+            self._compiled = compile(self._laid_out_graph())
+        return self._compiled
+
+    def _laid_out_graph(self) -> Graph:
+        """What native code computes."""
+        return self.graph
+
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.graph is self.graph
 
@@ -67,10 +78,8 @@ class GraphOp(Op, abstract=True):
         return found[0] if self.n_outputs == 1 else found
 
     def _run(self, arrays: Sequence[Any]) -> Any:
-        if self._compiled is None:
-            self._compiled = compile(self.graph)
         given = [contiguous(a) for a in arrays]
-        return self._one_or_all(self._compiled.executable.run(given))
+        return self._one_or_all(self.compiled.executable.run(given))
 
     def expand(self, *operands: Any) -> Any:
         """Apply the graph's own nodes instead: how a trace inlines a compiled function."""

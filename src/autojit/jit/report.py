@@ -46,7 +46,7 @@ def statistics(function: JitFunction) -> dict[str, Any]:
         "fallbacks": counts.fallbacks,
         "capture_s": counts.capture_s,
         "compile_s": counts.compile_s,
-        "kernels": sum(len(node.segment.compiled.lowered.entries) for node in nodes),
+        "kernels": sum(len(part.lowered.entries) for node in nodes for part in node.parts),
     }
 
 

@@ -71,6 +71,7 @@ class Segment:
         free: outputs with an address per call.
         moving: outputs whose address ``move`` sets.
         fixed: outputs with a lasting place.
+        runs: whether calls run it; else it follows the state's memory, and is compiled when somebody asks for that.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Segment:
         free: Sequence[Value],
         moving: Sequence[Value] = (),
         fixed: Sequence[Write] = (),
+        runs: bool = True,
     ) -> None:
         outputs = (*free, *moving, *(w.value for w in fixed))
         kept = needed_nodes(nodes, outputs, carried)
@@ -98,11 +100,12 @@ class Segment:
         self.moved: dict[int, Any] = {}
         self.scratch: dict[int, Any] = {}  # where a careful segment writes moving outputs
         self.bindings = np.ones(1, np.int64)  # how often memory was bound
-        self.compiled: Compiled = self._compile()
-        if (self.fixed or self.n_moving) and self._needs_care():
-            self.is_careful = True
-            self.compiled = self._compile()
-        self.executable: Any = self.compiled.executable
+        self.gate = Gate()  # the right to run the segment and to touch its memory
+        self._made: tuple[Compiled, Any] | None = None
+        if runs:
+            self._made = self._make()
+        else:
+            self._places()
 
     # -- memory
 
@@ -136,18 +139,45 @@ class Segment:
             outputs[k] = data_address(array)
         return donated, inputs, outputs
 
+    @property
+    def compiled(self) -> Compiled:
+        """Every stage. Without the gate."""
+        return self._at_hand()[0]
+
+    @property
+    def executable(self) -> Any:
+        """What runs, bound to the state's present memory."""
+        return self._at_hand()[1]
+
+    def _at_hand(self) -> tuple[Compiled, Any]:
+        if self._made is None:
+            with self.gate.held():
+                if self._made is None:  # no other thread was faster
+                    self._made = self._make()
+                    for index, array in self.moved.items():
+                        self.move(index, array)
+        return self._made
+
+    def _make(self) -> tuple[Compiled, Any]:
+        compiled = self._compile()
+        if (self.fixed or self.n_moving) and self._needs_care(compiled):
+            self.is_careful = True
+            compiled = self._compile()
+        compiled.executable.gate = self.gate
+        return compiled, compiled.executable
+
     def _compile(self) -> Compiled:
         donated, inputs, outputs = self._places()
         return compile(self.graph, donated, inputs, outputs, self._lasting())
 
-    def _needs_care(self) -> bool:
+    def _needs_care(self, compiled: Compiled) -> bool:
         """Whether something may go wrong outside native code: what lasts is then written when all has succeeded.
 
         An op that is called back can raise, or a signal on the way to it; memory for results whose size is counted is
         had when native code has ended.
         """
-        outputs = self.compiled.executable.outputs[: self.n_free]
-        return bool(self.compiled.lowered.fallbacks) or any(output.place is not None for output in outputs)
+        outputs = compiled.executable.outputs[: self.n_free]
+        return bool(compiled.lowered.fallbacks) or any(output.place is not None for output in outputs)
 
     def _lasting(self) -> tuple[int, ...]:
         """The outputs that native code writes to memory which is as it was when the step fails."""
@@ -161,19 +191,16 @@ class Segment:
         self.gate.expect_mine()
         _, inputs, outputs = self._places()
         self.bindings[0] += 1  # native steps for the old memory compare it
-        if move_fixed(self.executable, inputs, outputs):
+        if self._made is None:
             return
-        made = build_executable(self.compiled.lowered, inputs, outputs, self._lasting())
+        compiled, executable = self._made
+        if move_fixed(executable, inputs, outputs):
+            return
+        made = build_executable(compiled.lowered, inputs, outputs, self._lasting())
         made.gate = self.gate
-        self.executable = made
+        self._made = compiled, made
         for index, array in self.moved.items():
             self.move(index, array)
-
-    @property
-    def gate(self) -> Gate:
-        """The right to run the segment and to touch its memory."""
-        found: Gate = self.executable.gate
-        return found
 
     def failure(self) -> str | None:
         """Why the state no longer fits, or None; where only its memory was replaced, the new memory is bound."""
@@ -193,10 +220,13 @@ class Segment:
     def move(self, index: int, array: Any) -> None:
         """Set the place of a moving output. Only with the gate."""
         self.moved[index] = array
+        if self._made is None:
+            return
         if self.is_careful:
             array = self.scratch.setdefault(index, np.empty_like(array))
-        layout = self.executable.layout
-        self.executable.set_pointer(layout.output(self.n_free + index), data_address(array))
+        executable = self._made[1]
+        layout = executable.layout
+        executable.set_pointer(layout.output(self.n_free + index), data_address(array))
 
     # -- running
 

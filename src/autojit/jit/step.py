@@ -153,6 +153,7 @@ class Decision:
         self.outcome = allocate(split.value.type)
         writes = [Write(split.value, self.outcome), *(Write(v, array) for v, array in self.exports.items())]
         self.segment = Segment(nodes, capture.inputs, carried, list(trace.state.values()), (), (), writes)
+        self.parts = [self.segment.compiled]
         self.children: dict[bytes, list[Decision | CompiledStep]] = {}
         self.calls = 0
 
@@ -198,7 +199,9 @@ class CompiledStep:
             [*self.packed, *self.effects.free],
             self.effects.moving,
             [Write(v, entry=e) for e, v in self.effects.written],
+            runs=self.call is None,
         )
+        self.parts = [self.segment.compiled] if self.call is None else self.call.compiled()  # what a call runs
         self.entries = self.segment.entries
         # arguments that a later call may give as the very tensor that the function reads or gives a gradient outside
         outside = [(e.array, e.input.type) for e in entries if e.requires_grad]
@@ -347,7 +350,7 @@ class CompiledStep:
 
     @property
     def compiled(self) -> Any:
-        """Every stage of the step's last segment."""
+        """Every stage of the step's last segment; a step that the caller differentiates runs its ``parts`` instead."""
         return self.segment.compiled
 
     @property

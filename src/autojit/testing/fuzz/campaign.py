@@ -6,7 +6,6 @@ is replaced. Every worker is also replaced after some hundred programs: what com
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import time
 from collections import Counter, defaultdict
@@ -204,7 +203,6 @@ def _stop(worker: _Worker) -> None:
 
 def _serve(pipe: Connection) -> None:
     """A worker's life: a seed in, a verdict out."""
-    gc.freeze()  # what importing made is not looked at again
     while True:
         try:
             seed = pipe.recv()

@@ -25,7 +25,7 @@ MODES = ("eager", "compiled", "passes off")
 ProgramFunction = Callable[[Callable[..., Any], Watch], None]
 
 
-COLLECT_EVERY = 25  # a collection of all objects takes as long as half a program
+COLLECT_EVERY = 100  # a collection of all objects takes as long as a program
 _forgotten = itertools.count(1)
 
 

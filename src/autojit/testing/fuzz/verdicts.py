@@ -147,6 +147,8 @@ def _close(a: Any, b: Any, dtype: str) -> bool:
         return False
     if a.dtype.kind in "biuSUO":
         return bool(np.array_equal(a, b))
+    if a.tobytes() == b.tobytes():  # nearly always; the rest takes 50 us
+        return True
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     left, right = a.astype(wide), b.astype(wide)
     with np.errstate(all="ignore"):

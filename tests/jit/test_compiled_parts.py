@@ -1,0 +1,71 @@
+"""What is compiled for a step is what its calls run, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit.jit import graph_call, segment
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Every graph that is compiled meanwhile."""
+    seen: list[Any] = []
+    for module in (segment, graph_call):
+        compile = module.compile
+
+        def noted(graph: Any, *rest: Any, compile: Any = compile) -> Any:
+            seen.append(graph)
+            return compile(graph, *rest)
+
+        monkeypatch.setattr(module, "compile", noted)
+    yield seen
+
+
+def test_a_step_that_the_caller_differentiates_is_compiled_once(graphs: list[Any]) -> None:
+    weight = aj.rand(3, 2, requires_grad=True)
+    step = aj.jit(lambda x: (x @ weight).tanh().sum())
+    result = step(aj.ones(4, 3))
+    assert len(graphs) == 1
+    result.backward()
+    assert len(graphs) == 2
+    step(aj.ones(4, 3)).backward()
+    assert len(graphs) == 2
+    assert step.stats()["kernels"] >= 1
+    assert len(graphs) == 2
+
+
+def test_what_no_call_runs_is_compiled_when_it_is_shown(graphs: list[Any]) -> None:
+    weight = aj.rand(3, requires_grad=True)
+    step = aj.jit(lambda x: (x * weight).sum())
+    step(aj.ones(3)).backward()
+    before = len(graphs)
+    assert "mul" in step.show("schedule") and "kernels" in step.explain(verbose=True)
+    step.show("llvm")
+    assert len(graphs) == before + 1
+
+
+def test_a_step_shown_late_follows_memory_that_was_replaced_before() -> None:
+    weight, count = aj.rand(3, requires_grad=True), aj.zeros(3)
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        count.add_(x)
+        loss = (x * weight).sum()
+        (loss * 2).backward(retain_graph=True)
+        return loss
+
+    for value in (1.0, 2.0):
+        x = aj.full((3,), value)
+        weight.grad = aj.ones(3)
+        step(x).backward()
+        assert aj.allclose(weight.grad, 1 + 3 * x)
+        count.data = count.clone()
+    assert "mul" in step.show("schedule")
+    weight.grad = aj.ones(3)
+    step(aj.ones(3)).backward()
+    assert aj.allclose(weight.grad, aj.full((3,), 4.0)) and aj.allclose(count, aj.full((3,), 4.0))
