@@ -17,6 +17,7 @@ from autojit.runtime.bodies import begin_products
 from autojit.runtime.executable import Executable
 from autojit.runtime.host import cached_host_target
 from autojit.runtime.plan import build_executable
+from autojit.schedule.forms import KnownForms
 from autojit.schedule.kinds import product_dtypes
 from autojit.schedule.schedule import Schedule, schedule
 
@@ -38,6 +39,7 @@ def compile(
     fixed_inputs: Mapping[int, int] | None = None,
     fixed_outputs: Mapping[int, int] | None = None,
     lasting: Collection[int] | None = None,
+    forms: KnownForms | None = None,
 ) -> Compiled:
     """Compile a graph for this machine's CPU.
 
@@ -46,12 +48,13 @@ def compile(
         donated: output position -> position of the input whose storage it overwrites.
         fixed_inputs, fixed_outputs: position -> address of memory that never moves (state).
         lasting: positions of outputs in memory that a call which fails leaves as it was; None: those that are fixed.
+        forms: what related graphs were compiled to, and from now on this one; equal kernels are made once.
 
     Raises:
         CompileError: an op cannot be lowered; names it and carries the graph text.
     """
     with uncollected(), undivided, headroom():
-        return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {}, lasting)
+        return _compile(graph, donated, fixed_inputs or {}, fixed_outputs or {}, lasting, forms)
 
 
 def _compile(
@@ -60,13 +63,14 @@ def _compile(
     fixed_inputs: Mapping[int, int],
     fixed_outputs: Mapping[int, int],
     lasting: Collection[int] | None,
+    forms: KnownForms | None,
 ) -> Compiled:
     kept = tuple(fixed_outputs if lasting is None else lasting)
     times = [time.perf_counter()]
     optimized = optimize(graph)
     begin_products(product_dtypes(optimized))
     times.append(time.perf_counter())
-    plan = schedule(optimized, donated, kept)
+    plan = schedule(optimized, donated, kept, forms)
     times.append(time.perf_counter())
     lowered = lower(plan, cached_host_target())
     times.append(time.perf_counter())

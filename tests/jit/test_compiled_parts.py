@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import autojit as aj
+from autojit.codegen.cpu import lower
 from autojit.jit import graph_call, segment
 
 
@@ -18,9 +19,9 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     for module in (segment, graph_call):
         compile = module.compile
 
-        def noted(graph: Any, *rest: Any, compile: Any = compile) -> Any:
+        def noted(graph: Any, *rest: Any, compile: Any = compile, **named: Any) -> Any:
             seen.append(graph)
-            return compile(graph, *rest)
+            return compile(graph, *rest, **named)
 
         monkeypatch.setattr(module, "compile", noted)
     yield seen
@@ -69,3 +70,42 @@ def test_a_step_shown_late_follows_memory_that_was_replaced_before() -> None:
     weight.grad = aj.ones(3)
     step(aj.ones(3)).backward()
     assert aj.allclose(weight.grad, aj.full((3,), 4.0)) and aj.allclose(count, aj.full((3,), 4.0))
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every loop kernel whose text is written meanwhile."""
+    seen: list[Any] = []
+    write = lower.print_loops
+
+    def noted(program: Any, *rest: Any) -> Any:
+        seen.append(program)
+        return write(program, *rest)
+
+    monkeypatch.setattr(lower, "print_loops", noted)
+    return seen
+
+
+def test_captures_of_one_function_write_the_kernels_that_they_have_in_common_once(printed: list[Any]) -> None:
+    settings = {"gain": 2.0, "unread by the graph": 0}
+    left, right = aj.rand(4, 3), aj.rand(3, 3)
+
+    def step(x: aj.Tensor) -> aj.Tensor:
+        kept = settings["unread by the graph"]
+        return (aj.softmax(x @ right, 1).T @ left).sum(0) * settings["gain"] + 0 * kept
+
+    compiled = aj.jit(step)
+    assert aj.allclose(compiled(left), step(left))
+    first = len(printed)
+    assert first > 1
+    settings["gain"] = 3.0
+    assert aj.allclose(compiled(left), step(left))
+    assert 0 < len(printed) - first < first, "only what reads the gain is new"
+    assert compiled.stats()["captures"] == 2
+
+
+def test_a_function_of_its_own_shares_nothing(printed: list[Any]) -> None:
+    for _ in range(2):
+        before = len(printed)
+        aj.jit(lambda x: aj.softmax(x, 1).sum(0))(aj.ones(4, 3))
+        assert len(printed) > before

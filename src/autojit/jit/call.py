@@ -214,6 +214,7 @@ class CompiledCall(GraphOp):
             call = CompiledCall(self.trace, [*self._inputs, *((b._value, b) for b in bars)], made, first)  # type: ignore[list-item]
             call.reached = [k for k, g in grads.items() if g is not None]
             call.lay_out(layouts_of(self.trace, call.graph))
+            call.forms = self.forms
         return call
 
     def culprit(self, primals: Sequence[Tensor], bars: Sequence[Any]) -> tuple[HistoryNode, int] | None:

@@ -13,6 +13,7 @@ from autojit.jit.call_layouts import in_orders
 from autojit.jit.histories import history_of
 from autojit.jit.lasting_histories import identity, keeps_nothing, make_lasting, memory_kept
 from autojit.jit.trace import Trace
+from autojit.schedule.forms import KnownForms
 from autojit.tensor.dispatch import apply
 from autojit.tensor.op_node import OpNode
 from autojit.tensor.recording import edge_of, take_view_node, view_node
@@ -105,8 +106,10 @@ class CallOfCapture:
             stage.op.memory = memory
         return {v for v, known in memory.items() if known in kept}
 
-    def compiled(self) -> list[Compiled]:
-        """Every stage of the native code of the ops."""
+    def compiled(self, forms: KnownForms | None = None) -> list[Compiled]:
+        """Every stage of the native code of the ops; ``forms`` are those of the function's other captures."""
+        for stage in self.stages:
+            stage.op.forms = forms
         return [stage.op.compiled for stage in self.stages]
 
     def apply(self, operands: Sequence[Tensor], leaves: Sequence[Any], sizes: Mapping[str, int]) -> Applied:

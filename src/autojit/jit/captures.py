@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from autojit.core.errors import TraceError
 from autojit.core.source import UNKNOWN, SourceLocation, here
 from autojit.jit.step import Capture, CompiledStep, Decision
+from autojit.schedule.forms import KnownForms
 
 REASONS_KEPT = 20
 
@@ -54,6 +55,7 @@ class Captures:
 
     branch: Branch = field(default_factory=list)
     captures: int = 0
+    forms: KnownForms = field(default_factory=KnownForms)
     used_at: int = 0  # which call through Python used it last, as far as is known (see ``forgetting.py``)
     native_calls: int = 0  # by the entries of its steps, when they were looked at last
 

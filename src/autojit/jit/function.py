@@ -367,7 +367,7 @@ class JitFunction:
             capture.trace.finish()
             raise Conflict(set())
         try:
-            made = build_path(capture, branch, call.path)
+            made = build_path(capture, branch, call.path, root.forms)
             step = made[-1]
             assert isinstance(step, CompiledStep)
         except (UndecidedSizeError, SpecializeSize) as error:

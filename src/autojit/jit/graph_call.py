@@ -13,6 +13,7 @@ from autojit.core.types import TensorType
 from autojit.ir.concrete import concrete, is_open, take_sizes
 from autojit.ir.graph import Graph
 from autojit.ir.op import Op, Operands, bind
+from autojit.schedule.forms import KnownForms
 from autojit.tensor.state import state
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.batch import vmap
@@ -23,13 +24,14 @@ class GraphOp(Op, abstract=True):
     """``outputs = graph(*inputs)`` by native code; compared by identity of the graph. Subclasses set ``graph``."""
 
     graph: Graph
+    forms: KnownForms | None = None  # of related graphs
     _compiled: Compiled | None = None
 
     @property
     def compiled(self) -> Compiled:
         """Every stage of the native code; made when it is first asked for."""
         if self._compiled is None:
-            self._compiled = compile(self._laid_out_graph())
+            self._compiled = compile(self._laid_out_graph(), forms=self.forms)
         return self._compiled
 
     def _laid_out_graph(self) -> Graph:

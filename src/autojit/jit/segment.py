@@ -21,6 +21,7 @@ from autojit.runtime.executable import data_address
 from autojit.runtime.gate import Gate
 from autojit.runtime.memory import allocate_array
 from autojit.runtime.plan import build_executable, move_fixed
+from autojit.schedule.forms import KnownForms
 from autojit.tensor.memory_orders import order_of
 from autojit.tensor.tensor import storage_of
 
@@ -72,6 +73,7 @@ class Segment:
         moving: outputs whose address ``move`` sets.
         fixed: outputs with a lasting place.
         runs: whether calls run it; else it follows the state's memory, and is compiled when somebody asks for that.
+        forms: kernels of related graphs.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Segment:
         moving: Sequence[Value] = (),
         fixed: Sequence[Write] = (),
         runs: bool = True,
+        forms: KnownForms | None = None,
     ) -> None:
         outputs = (*free, *moving, *(w.value for w in fixed))
         kept = needed_nodes(nodes, outputs, carried)
@@ -100,6 +103,7 @@ class Segment:
         self.moved: dict[int, Any] = {}
         self.scratch: dict[int, Any] = {}  # where a careful segment writes moving outputs
         self.bindings = np.ones(1, np.int64)  # how often memory was bound
+        self.forms = forms
         self.gate = Gate()  # the right to run the segment and to touch its memory
         self._made: tuple[Compiled, Any] | None = None
         if runs:
@@ -168,7 +172,7 @@ class Segment:
 
     def _compile(self) -> Compiled:
         donated, inputs, outputs = self._places()
-        return compile(self.graph, donated, inputs, outputs, self._lasting())
+        return compile(self.graph, donated, inputs, outputs, self._lasting(), self.forms)
 
     def _needs_care(self, compiled: Compiled) -> bool:
         """Whether something may go wrong outside native code: what lasts is then written when all has succeeded.

@@ -33,6 +33,7 @@ from autojit.jit.segment import Segment, Write, allocate, needed_nodes, overlapp
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import Split
 from autojit.ops.shape import Permute
+from autojit.schedule.forms import KnownForms
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.inplace import check_writable, rebase
 from autojit.tensor.memory import storage_offset
@@ -62,6 +63,7 @@ class Capture:
     apart: list[tuple[int, Any]] = field(init=False, default_factory=list)  # arguments that are asked not to be these
     modes_left: tuple[bool, int] | None = field(init=False, default=None)  # (grad, inference), if they were set
     following: Following = field(init=False)
+    forms: KnownForms | None = field(init=False, default=None)  # of the function's captures
     unguarded: list[str] = field(init=False, default_factory=list)  # what was read and is not compared, for `explain`
 
     def __post_init__(self) -> None:
@@ -152,7 +154,9 @@ class Decision:
         self.exports = {v: allocate(v.type) for v in computed if v in read and not is_open(v.type.shape)}
         self.outcome = allocate(split.value.type)
         writes = [Write(split.value, self.outcome), *(Write(v, array) for v, array in self.exports.items())]
-        self.segment = Segment(nodes, capture.inputs, carried, list(trace.state.values()), (), (), writes)
+        self.segment = Segment(
+            nodes, capture.inputs, carried, list(trace.state.values()), (), (), writes, forms=capture.forms
+        )
         self.parts = [self.segment.compiled]
         self.children: dict[bytes, list[Decision | CompiledStep]] = {}
         self.calls = 0
@@ -200,8 +204,9 @@ class CompiledStep:
             self.effects.moving,
             [Write(v, entry=e) for e, v in self.effects.written],
             runs=self.call is None,
+            forms=capture.forms,
         )
-        self.parts = [self.segment.compiled] if self.call is None else self.call.compiled()  # what a call runs
+        self.parts = [self.segment.compiled] if self.call is None else self.call.compiled(capture.forms)
         self.entries = self.segment.entries
         # arguments that a later call may give as the very tensor that the function reads or gives a gradient outside
         outside = [(e.array, e.input.type) for e in entries if e.requires_grad]
@@ -384,10 +389,11 @@ def _kept(t: Tensor, is_counted: bool = False) -> Tensor:
 
 
 def build_path(
-    capture: Capture, branch: list[Decision | CompiledStep], path: Sequence[Decision]
+    capture: Capture, branch: list[Decision | CompiledStep], path: Sequence[Decision], forms: KnownForms | None = None
 ) -> list[Decision | CompiledStep]:
     """Compile what follows ``path`` (the decisions this call has passed) and add it to ``branch``; the new nodes."""
     trace = capture.trace
+    capture.forms = forms
     carried: dict[Value, Any] = {}
     for decision in path:
         carried.update(_matching_exports(decision, capture))

@@ -474,10 +474,10 @@ class _Before:
 
 def source_of(value: Value) -> SourceLocation | None:
     """Where a value of a finished capture was made, if its step still exists."""
-    for trace in tuple(_finished):
-        for node in trace.builder.nodes:
+    for trace in filter(None, (state.trace, *tuple(_finished))):  # nearly always it is of the step being captured
+        for node in reversed(trace.builder.nodes):
             if value in node.outputs:
-                return node.source
+                return node.source if trace in _finished else None
         if value in trace.builder.inputs:
             return None
     return None

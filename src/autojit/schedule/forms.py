@@ -2,7 +2,8 @@
 
 Layers of a network and the updates of its parameters repeat. Two groups are of one form when their members, and what
 the members read through, are the same ops wired in the same way on values of the same types; then one's program is the
-other's with the values exchanged.
+other's with the values exchanged. A function that is captured again gives mostly the same groups: its captures have
+one ``KnownForms``.
 """
 
 from __future__ import annotations
@@ -16,14 +17,23 @@ from autojit.schedule.groups import Group
 from autojit.schedule.loops import LoopProgram, build_program
 from autojit.schedule.refine import settle
 
+MOST_FORMS = 2000  # kept for captures to come: some hundred bytes each, and texts that the process keeps anyway
+
+
+class KnownForms(dict[Any, tuple[LoopProgram, list[Value]]]):
+    """Programs by form, with the values they were built for; of one schedule, or of several with fixed sizes.
+
+    Open sizes are compared by name alone, which means another size in another capture.
+    """
+
 
 class Forms:
-    """The programs of one schedule by form."""
+    """The programs of one schedule by form; ``known`` has those of earlier ones as well."""
 
-    def __init__(self, definitions: Mapping[Value, Node], inline: set[Value]) -> None:
+    def __init__(self, definitions: Mapping[Value, Node], inline: set[Value], known: KnownForms | None = None) -> None:
         self.definitions = definitions
         self.inline = inline
-        self.known: dict[Any, tuple[LoopProgram, list[Value]]] = {}
+        self.known = KnownForms() if known is None else known
 
     def program(self, group: Group, stored: AbstractSet[Value]) -> LoopProgram:
         """The loops of a group that stores those of its values which are in ``stored``."""
@@ -32,6 +42,8 @@ class Forms:
         if found is None:
             program = build_program(group, [v for v in group.level if v in stored], self.definitions, self.inline)
             settle(program)
+            if len(self.known) >= MOST_FORMS:
+                self.known.clear()
             self.known[form] = program, values
             return program
         program, names = found

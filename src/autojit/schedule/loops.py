@@ -90,11 +90,21 @@ class Store:
     index: Index
 
 
+class Form:
+    """What programs that differ in their values only have in common; ``texts`` is what was printed for them."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self) -> None:
+        self.texts: dict[Any, Any] = {}
+
+
 @dataclass
 class LoopProgram:
     """Everything a target needs to print one kernel.
 
-    Programs that differ in their values only are of one ``form`` and share their expressions.
+    Programs that differ in their values only are of one ``form`` and share their expressions: when it is settled, none
+    changes any more but for what is overwritten in place.
     """
 
     rows: list[LoopVariable]
@@ -109,7 +119,7 @@ class LoopProgram:
     lookup_nodes: dict[str, Node] = field(default_factory=dict)  # opaque index name -> the gather that looks up
     exprs: list[Expr] = field(default_factory=list)
     in_place: dict[Value, int] = field(default_factory=dict)  # stored value -> the load whose buffer it overwrites
-    form: object = field(default_factory=object)
+    form: Form = field(default_factory=Form)
 
     @property
     def row_count(self) -> int:

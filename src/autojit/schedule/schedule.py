@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 
+from autojit.ir.concrete import is_open
 from autojit.ir.graph import Graph, Node, Value
 from autojit.ops.scattering import Scattering
 from autojit.ops.shape import Reshape
@@ -23,7 +24,7 @@ from autojit.schedule.bands import Band, form_bands
 from autojit.schedule.batches import Batch, form_batches
 from autojit.schedule.commits import failing_nodes, failing_units, order_commits, sure_nodes, with_checks
 from autojit.schedule.counts import after_counting
-from autojit.schedule.forms import Forms
+from autojit.schedule.forms import Forms, KnownForms
 from autojit.schedule.fusion import Fuser, execution_order
 from autojit.schedule.groups import OUT, Group
 from autojit.schedule.inlining import inline_values
@@ -79,6 +80,7 @@ class Scheduler:
         donated: output position -> position of the input whose memory it takes.
         lasting: positions of outputs in memory that outlives a step that fails.
         checked: nodes that cannot fail though their code reports errors.
+        forms: programs of earlier schedules.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Scheduler:
         donated: Mapping[int, int],
         lasting: Collection[int] = (),
         checked: AbstractSet[Node] = frozenset(),
+        forms: KnownForms | None = None,
     ) -> None:
         self.graph = graph
         self.donated = donated
@@ -100,7 +103,8 @@ class Scheduler:
         self.open = set(self.inline)  # those that are not forced
         self.outputs: list[Value] = []
         self.copies: list[CopyKernel] = []
-        self.forms = Forms(self.definitions, self.open)
+        self.known_forms = forms
+        self.forms = Forms(self.definitions, self.open, forms)
 
     def run(self) -> Schedule:
         self._operand_needs()
@@ -247,7 +251,7 @@ class Scheduler:
             return LoopKernel(self.forms.program(unit, stored), unit.members)
         if unit.op.name in NESTED:
             operands = tuple(self._reshape_root_of(x, fuser) for x in unit.inputs)
-            return NestedKernel(unit, operands, tuple(schedule(g) for g in unit.op.graphs()))  # type: ignore[attr-defined]
+            return NestedKernel(unit, operands, tuple(schedule(g, forms=self.known_forms) for g in unit.op.graphs()))  # type: ignore[attr-defined]
         if self.kinds[unit] is Kind.PRODUCT:
             a, b = (self._access(x, fuser) for x in unit.inputs[:2])
             init = self._reshape_root_of(unit.inputs[2], fuser) if len(unit.inputs) == 3 else None
@@ -330,14 +334,22 @@ def _same_positions(kernel: LoopKernel, output: Value, old: Value) -> bool:
     return all(e.index[0] == store.index and e.phase <= store.expr.phase for e in reads) and not program.reductions
 
 
-def schedule(graph: Graph, donated: Mapping[int, int] | None = None, lasting: Collection[int] = ()) -> Schedule:
+def schedule(
+    graph: Graph,
+    donated: Mapping[int, int] | None = None,
+    lasting: Collection[int] = (),
+    forms: KnownForms | None = None,
+) -> Schedule:
     """Schedule a simplified graph.
 
     Args:
         donated: output position -> position of the input whose memory it takes.
         lasting: positions of outputs in memory that must not have changed when the step fails.
+        forms: programs of schedules for related graphs, and from now on of this one; unused where sizes are open.
     """
+    if forms is not None and any(is_open(v.type.shape) for v in (*graph.inputs, *graph.definitions())):
+        forms = None
     graph = after_counting(graph)
     sure = sure_nodes(graph)
     graph, checked = with_checks(graph, lasting, sure)
-    return Scheduler(graph, donated or {}, lasting, checked | sure).run()
+    return Scheduler(graph, donated or {}, lasting, checked | sure, forms).run()

@@ -77,7 +77,6 @@ class _Lowering:
         self.fallbacks: list[str] = []
         self.reporters: list[Reporter] = []
         self.printed: dict[Any, KernelText] = {}
-        self.printed_forms: dict[Any, KernelText] = {}
         self.kept_loops: dict[int, Kept] = {}
         self.worker_scratch = 0  # per worker, in a band: its kernels run side by side in different slices
 
@@ -128,7 +127,7 @@ class _Lowering:
         """A schedule inside this one, which shares its kernels and reports."""
         inner = _Lowering(schedule, self.target)
         inner.gemms, inner.fallbacks, inner.reporters = self.gemms, self.fallbacks, self.reporters
-        inner.printed, inner.printed_forms = self.printed, self.printed_forms
+        inner.printed = self.printed
         return inner.run()
 
     def _band(self, band: Band) -> None:
@@ -190,14 +189,15 @@ class _Lowering:
 
     def _kernel_text(self, program: LoopProgram, slices: Slices | None) -> KernelText:
         """What is printed for equal programs; those of one form are known to be equal without comparing them."""
-        form = program.form, slices, tuple(program.in_place.get(s.value) for s in program.stores)
-        text = self.printed_forms.get(form)
+        known: dict[Any, KernelText] = program.form.texts
+        way = config.check, slices, tuple(program.in_place.get(s.value) for s in program.stores)
+        text = known.get(way)
         if text is None:
             key = program_key(program), slices
             text = self.printed.get(key)
             if text is None:
                 text = self.printed[key] = print_loops(program, "kernel", slices)
-            self.printed_forms[form] = text
+            known[way] = text
         return text
 
     def _contraction(self, kernel: MatmulKernel, band: Band) -> Entry:
