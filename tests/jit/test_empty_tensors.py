@@ -29,6 +29,8 @@ MADE: dict[str, Callable[[], Any]] = {
     "a row expanded to none": lambda: aj.ones(1, 4).expand(0, 4),
     "a column expanded to none": lambda: aj.ones(3, 1).expand(3, 0),
     "a slice": lambda: aj.ones(3, 4)[:, 2:2],
+    "nothing expanded": lambda: aj.zeros(0, 1).expand(0, 4),
+    "nothing several times": lambda: aj.zeros(1, 0).expand(3, 0),
 }
 
 
@@ -55,3 +57,18 @@ def test_two_views_of_nothing(made: Callable[[], Any], is_written: bool) -> None
                 assert (ours.shape, ours.tolist()) == (theirs.shape, theirs.tolist()), (first, second)
             else:
                 assert ours == theirs, (first, second)
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE.keys())
+@pytest.mark.parametrize("is_given", [False, True], ids=["outside", "given"])
+def test_gradients_of_nothing_are_accumulated(made: Callable[[], Any], is_given: bool) -> None:
+    def seen(jit: Callable[[Any], Any]) -> list[Any]:
+        x = made().requires_grad_()
+        step = jit(lambda y: ((y if is_given else x).tanh() ** 2).sum().backward())
+        found: list[Any] = []
+        for _ in range(3):
+            step(x)
+            found.append((x.grad.tolist(), x.grad.shape, x.grad.stride()))
+        return found
+
+    assert seen(aj.jit) == seen(lambda f: f)

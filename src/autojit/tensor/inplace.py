@@ -263,7 +263,7 @@ _FILLING = ("fill_", "zero_", "setitem")
 
 def _write_array(x: Tensor, new: Tensor, method: str, old: Tensor | None, mark: int) -> None:
     array = x._array
-    if 0 in array.strides and array.size > 1 and _overlaps(array) and not _fills(new, method):
+    if 0 in array.strides and _overlaps(array) and not _fills(new, method):
         raise _shared_memory(x)
     if not (array.flags.writeable or array.size == 0):
         array = _writable(x)
@@ -282,7 +282,7 @@ def _shared_memory(x: Tensor) -> ShapeError:
 
 
 def _overlaps(array: Any) -> bool:
-    return any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
+    return array.size > 1 and any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
 
 
 def _protect_saved(node: Node, old: Tensor, mark: int) -> None:
@@ -332,7 +332,7 @@ def _write_value(x: Tensor, new: Tensor, method: str) -> None:
     value = piece
     if (_may_overlap(x, chain) and _overlaps(layout_of(x))) and not _fills(new, method):
         raise _shared_memory(x)
-    if storage.array is not None and not storage.array.flags.writeable:
+    if storage.array is not None and not storage.array.flags.writeable and storage.array.size:
         raise _read_only(x)
     before = root_value(x)
     if chain:
