@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
@@ -27,7 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the run one empty object cache; xdist's workers inherit it, so shared kernels compile once."""
+    """Give the run one empty object cache; xdist's workers inherit it, so shared kernels compile once.
+
+    Interrupts are heard also where the shell that began the run ignores them, as in its background jobs.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "AUTOJIT_TEST_CACHE" not in os.environ:
         directory = tempfile.mkdtemp(prefix="autojit-tests-")
         os.environ["AUTOJIT_TEST_CACHE"] = directory

@@ -308,7 +308,17 @@ _DONE_CALLS = frozenset(OP[name] for name in ("CALL", "CALL_KW", "CALL_FUNCTION_
 
 
 def _call_unpacked(w: _Writer, i: Instruction, place: int) -> Site:
-    return Site(_call_shown(w, 1 + (i.arg & 1), UNPACKED | _use_of(w, place))) if _NULL_FIRST else UNTOUCHED
+    if _VERSION < (3, 14):
+        return Site(_call_shown(w, 1 + (i.arg & 1), UNPACKED | _use_of(w, place)))
+    if w.instructions[place - 1].op == OP["PUSH_NULL"]:
+        return UNTOUCHED  # shown already, before nothing was put in the place of the keywords
+    return Site(_call_shown(w, 2, UNPACKED | _use_of(w, place)))
+
+
+def _null(w: _Writer, i: Instruction, place: int) -> Site:
+    if _VERSION < (3, 14) or w.instructions[place + 1].op != OP["CALL_FUNCTION_EX"]:
+        return UNTOUCHED
+    return Site(_call_shown(w, 1, UNPACKED | _use_of(w, place)))
 
 
 def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
@@ -340,6 +350,7 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "CALL": _call,
         "CALL_KW": _call,
         "CALL_FUNCTION_EX": _call_unpacked,
+        "PUSH_NULL": _null,
         "TO_BOOL": _truth,
         "UNARY_NOT": _truth,
     }
