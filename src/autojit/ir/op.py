@@ -107,10 +107,9 @@ class Op:
     of_pair: ClassVar[Callable[..., Any] | None] = None  # what dispatch calls of an elementwise op with two arrays
     masks_cotangents: ClassVar[bool] = True  # the VJP rule may zero elements of a cotangent that is not 0 there
     reads_operands: ClassVar[bool] = False  # the VJP rule reads every operand and no result, and may raise
-    is_call: ClassVar[bool] = (
-        False  # of a captured function, whose ops were asked what they save: no gradient is no zero
-        # and ``operands_read(y_bars)`` says which operands its derivative reads
-    )
+    # of a captured function, whose ops were asked what they save: ``operands_read(y_bars)`` tells which operands the
+    # derivative reads, and an operand without a cotangent has none, where another op's is zero
+    is_call: ClassVar[bool] = False
     fast_paths: ClassVar[dict[str, tuple[int, Callable[..., Any]]]] = {}  # by name: ``fast_from`` and ``fast``
     fast_from: ClassVar[int] = 0  # elements of the first operand, below which ``fast`` need not be asked
     fast: ClassVar[Callable[..., Any] | None] = None
