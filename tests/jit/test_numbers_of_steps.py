@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import math
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -200,7 +201,9 @@ def test_the_sign_of_an_argument_is_known_to_its_step() -> None:
     before = step.stats()["captures"]
     assert step(aj.ones(1), 4.0, 0).item() == pytest.approx(3 + 8 / math.log(5.0), rel=1e-6)
     assert step.stats()["captures"] == before
-    with pytest.raises(ValueError, match="math domain error"):
+    with pytest.raises(ValueError) as by_python:
+        math.sqrt(-4.0)
+    with pytest.raises(ValueError, match=re.escape(str(by_python.value))):  # versions of Python word it in their way
         step(aj.ones(1), -4.0, 0)
 
 
