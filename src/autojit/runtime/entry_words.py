@@ -80,7 +80,7 @@ KINDS = ("object", "array", "tensor", "float", "equal_int", "int")
 REASONS = ("none", "busy", "arity", "keyword", "argument", "word", "dict", "ring", "sizes")
 
 TUPLE_SIZE_OFFSET = 16
-TUPLE_ITEMS_OFFSET = 24
+TUPLE_ITEMS_OFFSET = tuple.__basicsize__  # from Python 3.14 on a tuple keeps its hash in front of its items
 CAPSULE_POINTER_OFFSET = 16
 FLOAT_VALUE_OFFSET = 16
 DICT_SIZE_OFFSET = 16
