@@ -257,6 +257,9 @@ DIFFERENTIABLE: dict[str, Case] = {
     "geomspace": lambda x, y: np.geomspace(np.abs(x[0]) + 1, 9.0, 4),
     "logspace": lambda x, y: np.logspace(x[0], 2.0, 4, base=2.0),
 }
+for _name in ("matvec", "vecmat"):  # since NumPy 2.2
+    if not hasattr(np, _name):
+        del DIFFERENTIABLE[_name]
 """Functions whose result has a derivative by ``x`` or ``y``."""
 
 OF_VALUES: dict[str, Case] = {

@@ -21,8 +21,8 @@ def test_memory_is_shared_with_numpy(dtype: Any) -> None:
     assert np.shares_memory(array, x.numpy())
     back = aj.from_dlpack(array)
     assert back.stride() == x.stride()
-    back.zero_()
-    assert not x.any()
+    x.zero_()  # NumPy 2.1 gives memory of others out read-only
+    assert not back.any()
 
 
 def test_bfloat16_goes_through_a_capsule() -> None:
