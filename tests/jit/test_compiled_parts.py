@@ -9,6 +9,7 @@ import pytest
 
 import autojit as aj
 from autojit.codegen.cpu import lower
+from autojit.core.config import config
 from autojit.jit import graph_call, segment
 
 
@@ -109,3 +110,21 @@ def test_a_function_of_its_own_shares_nothing(printed: list[Any]) -> None:
         before = len(printed)
         aj.jit(lambda x: aj.softmax(x, 1).sum(0))(aj.ones(4, 3))
         assert len(printed) > before
+
+
+def test_a_part_defines_no_value_that_an_earlier_part_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "check", True)  # the verifier looks at every part
+
+    @aj.jit
+    def step(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+        final, parts = aj.scan(lambda c, v: ((c + v).tanh(), c * v), aj.zeros(2), x)
+        scale = 2.0 if final.sum() > 0 else 3.0  # the last state is given to what follows, the open rest is not
+        return parts * scale, final * scale
+
+    for n in (3, 5, 4, 7):
+        for value in (0.5, -0.5):
+            x = aj.full((n, 2), value)
+            with aj.eager():
+                wanted = step(x)
+            for a, b in zip(step(x), wanted, strict=True):
+                assert aj.allclose(a, b)

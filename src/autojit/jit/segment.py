@@ -48,7 +48,8 @@ def needed_nodes(
 ) -> tuple[Node, ...]:
     """The nodes that ``wanted`` needs when the values in ``given`` are there already, and those that stay unread.
 
-    Nodes before the one of number ``first`` have run: what they may refuse they have not refused.
+    Nodes before the one of number ``first`` have run: what they may refuse they have not refused. A node of which only
+    some values are given runs again for the others, which have names of their own then.
     """
     live = {v for v in wanted if v not in given}
     kept: list[Node] = []
@@ -56,9 +57,15 @@ def needed_nodes(
         node = nodes[number]
         is_done = (number < first or node.outputs[0] in given) and not node.op.has_effect
         if (node.is_asked and not is_done) or not live.isdisjoint(node.outputs):
-            kept.append(node)
+            kept.append(_for_the_others(node, given))
             live.update(v for v in node.inputs if v not in given)
     return tuple(reversed(kept))
+
+
+def _for_the_others(node: Node, given: Mapping[Value, Any]) -> Node:
+    if not any(v in given for v in node.outputs):
+        return node
+    return Node(node.op, node.inputs, tuple([Value(v.type) if v in given else v for v in node.outputs]), node.source)
 
 
 class Segment:
