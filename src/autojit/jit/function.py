@@ -191,7 +191,7 @@ class JitFunction:
             return now["layers"][-1].around_compiled(self, args, kwargs)
         try:
             with alone(self._lock, self.natives):
-                return self._rebound(args, kwargs, carried())
+                return self._rebound(args, kwargs, carried(self.function))
         except Reentered:
             pass
         except LineByLine as reason:

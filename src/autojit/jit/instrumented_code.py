@@ -316,7 +316,7 @@ def _call_unpacked(w: _Writer, i: Instruction, place: int) -> Site:
 
 
 def _null(w: _Writer, i: Instruction, place: int) -> Site:
-    if _VERSION < (3, 14) or w.instructions[place + 1].op != OP["CALL_FUNCTION_EX"]:
+    if w.instructions[place + 1].op != OP["CALL_FUNCTION_EX"]:
         return UNTOUCHED
     return Site(_call_shown(w, 1, UNPACKED | _use_of(w, place)))
 
@@ -350,7 +350,6 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
         "CALL": _call,
         "CALL_KW": _call,
         "CALL_FUNCTION_EX": _call_unpacked,
-        "PUSH_NULL": _null,
         "TO_BOOL": _truth,
         "UNARY_NOT": _truth,
     }
@@ -361,6 +360,8 @@ def _sites() -> dict[int, Callable[[_Writer, Instruction, int], Site]]:
     by_name |= dict.fromkeys(("GET_YIELD_FROM_ITER", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN"), _before("iterated"))
     by_name |= dict.fromkeys(("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"), _format)
     by_name["BUILD_STRING"] = _join
+    if _VERSION >= (3, 14):
+        by_name["PUSH_NULL"] = _null
     if "TO_BOOL" not in OP:
         jumps = (name for name in OP if "JUMP" in name and ("IF_TRUE" in name or "IF_FALSE" in name))
         by_name |= dict.fromkeys(jumps, _truth)

@@ -242,9 +242,9 @@ class Rebinding:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             epoch = int(guard_epoch[0])
-            made = carried()
+            made = carried(self.function)
             try:
-                with carrying(made) as drawn:
+                with carrying(made, self.function) as drawn:
                     found = native.call(*self.values(drawn, args, kwargs), args, kwargs)
             except DrawnOtherwise as otherwise:
                 return self.line_by_line(otherwise.given(made), args, kwargs)
@@ -284,28 +284,32 @@ def rebound(
 
 
 class _Carried(threading.local):
-    """What this thread has drawn for a call that a native step may refuse."""
+    """What this thread has drawn for a call of ``function`` that a native step may refuse."""
 
     drawn: Drawn | None = None
+    function: Callable[..., Any] | None = None
 
 
 _carried = _Carried()
 
 
 @contextmanager
-def carrying(drawn: Drawn) -> Iterator[Drawn]:
-    """``drawn`` belongs to the call inside, whoever runs it in the end."""
-    before, _carried.drawn = _carried.drawn, drawn
+def carrying(drawn: Drawn, function: Callable[..., Any]) -> Iterator[Drawn]:
+    """``drawn`` belongs to the call of ``function`` inside, whoever runs it in the end."""
+    before = _carried.drawn, _carried.function
+    _carried.drawn, _carried.function = drawn, function
     try:
         yield drawn
     finally:
-        _carried.drawn = before
+        _carried.drawn, _carried.function = before
 
 
-def carried() -> Drawn:
-    """What has been drawn for the call that begins, which takes it over."""
+def carried(function: Callable[..., Any]) -> Drawn:
+    """What has been drawn for the call of ``function`` that begins, which takes it over."""
+    if _carried.drawn is None or _carried.function is not function:
+        return Drawn()
     drawn, _carried.drawn = _carried.drawn, None
-    return Drawn() if drawn is None else drawn
+    return drawn
 
 
 def _are_the_same_tensors(old: Any, new: Any) -> bool:

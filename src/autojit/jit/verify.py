@@ -95,7 +95,7 @@ class Comparison:
             return rebinding.store(rebinding(*rebinding.values(drawn.copy(), args, kwargs), args, kwargs))
 
         def compiled(*args: Any, **kwargs: Any) -> Any:
-            with carrying(drawn.copy()):
+            with carrying(drawn.copy(), self.owner.function):
                 return self._compiled(*args, **kwargs)
 
         has_draws = rebinding is not None and drawn.plan is not None and drawn.plan.draws
