@@ -73,6 +73,7 @@ class Comparison:
             except Exception:
                 if not self.is_due:
                     raise
+                self.is_due = False  # it is compared from here: eager mode may raise the same
                 return self._compared(self.owner.function, self._compiled, args, kwargs)
             finally:
                 self.is_due = False
