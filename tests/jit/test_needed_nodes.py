@@ -66,4 +66,8 @@ def test_a_segment_has_the_nodes_that_its_outputs_need_and_those_that_must_be_as
             for k, node in enumerate(nodes)
             if node.op.has_effect or (node.is_asked and k >= first and node.outputs[0] not in given)
         ]
-        assert [nodes.index(node) for node in kept] == sorted(reached(nodes, wanted, given, must))
+        chosen = [nodes[k] for k in sorted(reached(nodes, wanted, given, must))]
+        assert [(node.op, node.inputs) for node in kept] == [(node.op, node.inputs) for node in chosen]
+        for node, as_recorded in zip(kept, chosen, strict=True):
+            assert given.keys().isdisjoint(node.outputs), "what is given is defined a second time"
+            assert all(a is b for a, b in zip(node.outputs, as_recorded.outputs, strict=True) if b not in given)
