@@ -1,4 +1,4 @@
-"""What may notice a planted error: laws over the samples of ops, random graphs, random programs.
+"""What may notice a planted error: laws over the samples of ops, random graphs, random programs and what they tell.
 
 Each killer raises, or names what differs from the unmutated product. They run in the mutant's own process. The tests of
 a source checkout, which notice too, are run by ``suite.py``.
@@ -6,7 +6,9 @@ a source checkout, which notice too, are run by ``suite.py``.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,12 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import autojit.ops  # noqa: F401 - fills the registry
+import autojit as aj
 from autojit.compiler import compile
 from autojit.core.dtypes import complex128, dtype_of_numpy, float32, float64, int64
 from autojit.core.types import TensorType
 from autojit.ir import Graph, GraphBuilder, Op, evaluate, verify
 from autojit.testing.fuzz.campaign import judge_seed
+from autojit.testing.fuzz.generate import generate
+from autojit.testing.fuzz.running import forget, load, run
 from autojit.transforms.adjoint import adjoint
 from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
@@ -28,6 +32,8 @@ from autojit.transforms.jvp import jvp
 Arrays = Sequence[NDArray[Any]]
 STEP = 1e-3  # of the five-point difference: its error is STEP**4 times the fifth derivative
 PROMISED = 2e-6  # relative: what such a difference of float64 numbers is good for
+# of what steps tell: times, addresses, numbers of hooks
+_VARYING = r"[\d.]+ (ns|us|ms|s)\b|0x[0-9a-f]+|\b\d{12,}|(?<=== \(\()[\d, ]+(?=\))"
 CHECKOUT = Path(__file__).resolve().parents[4]
 IS_CHECKOUT = (CHECKOUT / "tests" / "ops" / "laws.py").is_file()  # the tests are there
 
@@ -178,11 +184,43 @@ def check_program(seed: int, kind: str) -> None:
         raise Killed(f"program {seed}: {verdict.kind} instead of {kind}")
 
 
+def told_of(seed: int) -> str:
+    """A digest of what the steps of a program say of themselves: captures and their causes, guards, kernels, memory.
+
+    A guard that is lost, a capture too many or a kernel more changes it where no value does.
+    """
+    name = f"told {seed}"
+    steps: list[Any] = []
+
+    def noted(function: Any) -> Any:
+        steps.append(aj.jit(function))
+        return steps[-1]
+
+    try:
+        aj.set_default_dtype(aj.get_default_dtype())  # what somebody has set once is guarded from then on
+        aj.use_deterministic_algorithms(False)
+        program = load(generate(seed).script(), name)
+        seen = run(lambda _, see: program(noted, see), "compiled")
+    finally:
+        forget(name)
+    texts = [step.explain(verbose=True) for step in steps]
+    texts += [f"{type(error).__name__}: {error}" for error in (seen.error, seen.broken) if error is not None]
+    return hashlib.sha256(re.sub(_VARYING, "", "\n".join(texts)).encode()).hexdigest()[:16]
+
+
+def check_told(seed: int, digest: str) -> None:
+    """What a program's steps tell, against what the unmutated product's tell."""
+    if told_of(seed) != digest:
+        raise Killed(f"steps of program {seed} tell something else")
+
+
 def check(kind: str, name: str, verdict: str) -> None:
-    """One check of the three kinds that need no pytest."""
+    """One check of the kinds that need no pytest."""
     if kind == "op":
         check_op(name)
     elif kind == "graph":
         check_graph(int(name))
+    elif kind == "told":
+        check_told(int(name), verdict)
     else:
         check_program(int(name), verdict)

@@ -91,7 +91,7 @@ class Reach:
             if self.checks[row].elapsed_s <= left:
                 left -= self.checks[row].elapsed_s
                 found.append(self.checks[row])
-        kinds = ("op", "graph", "test", "program")
+        kinds = ("op", "graph", "test", "told", "program")
         return sorted(found, key=lambda check: kinds.index(check.kind))
 
     def reaches(self, path: str, line: int) -> int:
