@@ -25,6 +25,7 @@ from autojit.core.source import SourceLocation, here
 from autojit.core.types import TensorType
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
+from autojit.jit.body_effects import effects_refused
 from autojit.jit.histories import has_history
 from autojit.jit.trace import Trace
 from autojit.jit.trace_entries import StateEntry
@@ -360,10 +361,14 @@ class Body:
         return laid_out(result, before) if is_kept and before is not None else result
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """Run the function; what it did to memory outside is taken back."""
+        """Run the function; what it did to memory outside is taken back.
+
+        Raises:
+            TraceError: it has changed Python state.
+        """
         self.changed = []
         try:
-            with self.entered():
+            with effects_refused(self.name), self.entered():
                 found = function(*arguments)
                 entries = [entry for entry in self.trace.state.values() if entry.is_modified]
                 self.changed = [_with_history(entry) for entry in entries]

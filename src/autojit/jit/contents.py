@@ -364,6 +364,11 @@ class Contents:
         self._check_size(container)
         self._before.setdefault(id(container), (container, _snapshot(container, frozenset())))
 
+    def changes(self) -> dict[int, tuple[str, Any, Any]]:
+        """The containers that code may have changed, by id: name, what they held and what they hold now."""
+        kept = self._before.items()
+        return {key: (self.observer.name_of(c), was, _snapshot(c, frozenset())) for key, (c, was) in kept}
+
     def settle(self) -> None:
         """Give the containers that the step has changed back what they held; every call changes them as this one did.
 

@@ -391,6 +391,7 @@ class ObservedCalls(ObservedDraws):
 
     def defer(self, function: Any, *args: Any, **kwargs: Any) -> None:
         """Make a call after every run of the step, not now."""
+        self.refuse_in_body(f"by calling {own(function, '__name__', 'a function')}")
         self.deferred.append(Deferred(function, args, kwargs))
 
     def _add(self, function: Any, *args: Any) -> Any:

@@ -26,10 +26,23 @@ class ObservedDraws:
         self.places: dict[int, Place] = {}  # by id: iterators and generators, and where the function found them
         self.draws_by_values = False  # whether something was drawn after Python had decided on a value of the step
         self._position = 0
+        self.body = ""  # what messages call the body that runs: of a loop, or a branch
+
+    def refuse_in_body(self, what: str) -> None:
+        """TraceError in a body: eager mode runs it as often as it is taken, and a capture once."""
+        if self.body:
+            raise TraceError(
+                f"{self.body}: the body changes Python state outside it, and may run any number of times or never",
+                {"changed": what, "at": here()},
+                "let the body return what is to be stored and store it after the call; draw random numbers with "
+                "autojit's own functions",
+            )
 
     def draw(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Fetch a hidden input: the step's argument for it, or a value that makes it one."""
         draw = self._draw_of(function, args, kwargs)
+        if not draw.is_free:
+            self.refuse_in_body(f"what {draw.name} gives")
         if any(is_a(value, Tensor) and value._array is None for value in (*args, *kwargs.values())):
             raise TraceError(
                 "jit: random numbers that depend on what the step computes",
@@ -54,6 +67,7 @@ class ObservedDraws:
         draw = self._draw_of(function, args, kwargs)
         known = self._next_given()
         if known is not None and known[0].is_as(draw):
+            self.refuse_in_body(f"what {draw.name} gives")
             return self._taken(known)
         value = self._fetched(draw)
         leaves, _ = flatten(value)
@@ -61,6 +75,7 @@ class ObservedDraws:
             return value
         if known is not None:
             raise another_draw(known[0], draw)
+        self.refuse_in_body(f"what {draw.name} gives")
         return self._drawn(draw, value)
 
     def _draw_of(self, function: Any, args: Any, kwargs: Any) -> Draw:

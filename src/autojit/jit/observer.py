@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import (
     BuiltinFunctionType,
@@ -67,6 +67,7 @@ class Observer(ObservedCalls):
         self.outside: dict[int, Any] = {}  # by id: what existed before; kept, so that no other object gets the id
         self.names: dict[int, str] = {}  # what messages call them
         self.on_tensor: Callable[[Tensor], None] = lambda t: None  # told of every concrete tensor when it is first met
+        self.changes: Callable[[], Iterable[tuple[Location, Any]]] = lambda: ()  # places, and what they held before
         self.told_apart: list[tuple[Tensor, Tensor | None]] = []  # see ``identified``
         self.counted = CountedReads(rebound)
         self.contents = Contents(self)
@@ -232,7 +233,8 @@ class Observer(ObservedCalls):
             raise
         if self.is_of_step(obj if table is None else table, name):
             return value
-        if table is not None and before is MISSING and table.get(name, MISSING) is not MISSING:
+        is_made = table is not None and before is MISSING and table.get(name, MISSING) is not MISSING
+        if is_made and not is_a(obj, ModuleType):  # a module imports what it is asked for, once
             self.note_write(Location(f"{self.name_of(obj)}.{name}", table, name), MISSING)  # a cached property
             return value
         return self._note_attribute(obj, name, before, value)

@@ -34,7 +34,7 @@ class Snapshot:
         self.observer = observer
         self._hooks: list[tuple[Tensor, Any]] = []
         self._flags: list[tuple[Tensor, bool]] = []
-        observer.on_tensor = self._keep
+        observer.on_tensor, observer.changes = self._keep, self._changes
 
     def _keep(self, t: Tensor) -> None:
         hooks = t._leaf_hooks
