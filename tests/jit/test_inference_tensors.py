@@ -6,7 +6,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pytest
+
 import autojit as aj
+from autojit.ir import Op
+from autojit.tensor.dispatch import apply
 
 
 def _seen(found: list[Any], *tensors: Any) -> None:
@@ -92,3 +97,93 @@ def test_a_gradient_of_inference_mode_is_refused_by_a_later_step_outside_it() ->
         return found
 
     assert len(set(_agree(program))) == 2
+
+
+def _samples() -> list[tuple[Op, tuple[Any, ...]]]:
+    """A small sample of every op of the registry."""
+    found = []
+    for cls in Op.registry.load().values():
+        if cls.__module__.split(".")[1] == "ops":
+            samples = [s for dtype in (aj.float64, aj.int64, aj.bool) for s in cls.samples(dtype)]  # type: ignore[attr-defined]
+            small = [(op, arrays) for op, arrays in samples if all(a.size <= 64 for a in arrays)]
+            found += small[:1]
+    return found
+
+
+def _inside(function: Callable[..., Any]) -> Callable[..., Any]:
+    def step(*args: Any) -> Any:
+        with aj.inference_mode():
+            return function(*args)
+
+    return step
+
+
+@pytest.mark.parametrize("entering", [aj.inference_mode(), _inside], ids=["decorator", "inside"])
+def test_the_results_of_every_op_are_inference_tensors_with_what_is_made_of_them(entering: Any) -> None:
+    """Of ops with several results (sort, qr, scan) as of those with one (seeds 2004794 and 3001325)."""
+    samples = _samples()
+    for start in range(0, len(samples), 50):
+        group = samples[start : start + 50]
+
+        def program(jit: Callable[..., Any], group: Any = group) -> list[Any]:
+            def function(*given: Any) -> list[Any]:
+                made: list[Any] = []
+                rest = iter(given)
+                for op, arrays in group:
+                    results = apply(op, *[next(rest) for _ in arrays])
+                    for t in results if isinstance(results, tuple) else (results,):
+                        made += [t, t.data, t.detach(), t[...], t.reshape(-1)]
+                return made
+
+            given = [aj.tensor(np.array(a)) for _, arrays in group for a in arrays]
+            return [t.is_inference() for t in jit(entering(function))(*given)]
+
+        _agree(program)
+
+
+def test_what_is_taken_of_an_inference_tensor_outside_the_step_is_one() -> None:
+    def program(jit: Callable[..., Any]) -> list[Any]:
+        found: list[Any] = []
+        with aj.inference_mode():
+            outside = aj.ones(100)
+
+        @jit
+        def step() -> Any:
+            with aj.inference_mode():
+                return outside[1:], outside.detach(), outside.detach()[1:], outside.data[:2], outside.view(10, 10).T
+
+        for _ in range(3):
+            _seen(found, *step())
+        return found
+
+    assert set(_agree(program)[::2]) == {True}
+
+
+def test_transforms_make_inference_tensors_in_inference_mode() -> None:
+    def program(jit: Callable[..., Any]) -> list[Any]:
+        @jit
+        @aj.inference_mode()
+        def step(x: Any) -> Any:
+            found = [aj.func.vmap(lambda row: row.sort())(x), aj.func.jvp(aj.sin, (x,), (x,))]
+            pair = aj.autograd.functional.jvp(lambda z: z * 2, x, x)
+            return [*found[0], *found[1], *pair]
+
+        return [t.is_inference() for t in step(aj.ones(2, 3))]
+
+    assert True in _agree(program)
+
+
+@pytest.mark.parametrize("layer", [aj.nn.BatchNorm1d(4), aj.nn.LayerNorm(4), aj.nn.Linear(4, 2)], ids=str)
+def test_what_a_layer_keeps_of_inference_mode_is_refused(layer: Any) -> None:
+    def program(jit: Callable[..., Any]) -> list[Any]:
+        @jit
+        def step(x: Any) -> Any:
+            with aj.inference_mode():
+                x = x * 1
+            return layer(x)
+
+        with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+            step(aj.ones(3, 4))
+        return []
+
+    _agree(program)

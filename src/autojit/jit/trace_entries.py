@@ -8,8 +8,8 @@ from typing import Any
 from autojit.core.source import SourceLocation
 from autojit.ir.graph import Value
 from autojit.jit.spent_results import SpentNode
-from autojit.tensor.storage import Storage
-from autojit.tensor.tensor import Tensor, wrap
+from autojit.tensor.storage import INFERENCE_VIEW, Storage
+from autojit.tensor.tensor import Tensor, storage_chain, wrap
 
 
 @dataclass(eq=False)
@@ -26,13 +26,20 @@ class StateEntry:
     entered: Tensor | None = None  # where in-place changes gave the root a new history: it with the old one, if any
     left: Tensor | None = None  # and with the new one
     spent: SpentNode | None = None  # or what is left of that, where the step has used it up
+    shown: Tensor | None = None  # the whole of the storage, where ``owner`` leads to no tensor that shows it
 
     def root_owner(self) -> Tensor:
         """A tensor that shows the whole storage, connected to the caller's history where there is one."""
         owner = self.owner
-        if owner is not None and owner._view is not None:
+        if owner is not None and owner._view is not None and owner._view.base is not None:
             owner = owner._view.base
-        return owner if owner is not None else wrap(self.array)
+        if owner is not None and owner._array is not None and not storage_chain(owner):
+            return owner  # else a view that was detached, or a view of one: the base of its views is a part, too
+        shown = self.shown
+        if shown is None or shown._storage is not self.storage or shown._array is not self.array:
+            shown = self.shown = wrap(self.array)
+            shown._storage, shown._view = self.storage, INFERENCE_VIEW if self.storage.inference else None
+        return shown
 
     @property
     def is_modified(self) -> bool:

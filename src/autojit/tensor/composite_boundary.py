@@ -24,6 +24,7 @@ from autojit.tensor.state import State, state
 from autojit.tensor.storage import ElsewhereArray
 from autojit.tensor.tensor import Tensor, made_in_inference, storage_of, type_of, wrap_value
 from autojit.tensor.view_history import ViewChain
+from autojit.tensor.view_rules import inference_saved
 
 _Kept = tuple[Tensor, int, int, object]
 """A tensor, its version when it was kept, its number among the results or -1, what its memory held (``_content``)."""
@@ -39,12 +40,21 @@ def composed(
         compute: gives a tensor or a tuple of them.
         name: the node's, as torch calls it.
         is_elementwise: the op's rule is, so that the cotangents of operands lie as these do.
+
+    Raises:
+        DifferentiationError: the rule would read an operand that was made in inference mode.
     """
     if not _is_recorded(operands):
         return None
     mask = sum(1 << k for k, t in enumerate(operands) if wants_grad(t))
     plan = residual_plan(op, operands, mask) if mask else None
     if plan is None:
+        return None
+    outside = [(t, keep) for t, keep in zip(operands, plan.primals, strict=True) if made_in_inference(t)]
+    if outside:
+        if not state.transforming:
+            for t in (t for t, keep in outside if keep):
+                raise inference_saved(t, op.name)
         return None
     found = compute(*[_entered(t, not is_elementwise) for t in operands])
     made = found if isinstance(found, tuple) else (found,)
@@ -67,7 +77,7 @@ def _is_recorded(operands: Sequence[Tensor]) -> bool:
     now = state.__dict__
     if now["divert"] is not State.capture or not now["grad_enabled"] or now["layers"] or now["recording_hooks"]:
         return False
-    return not any(type(t._array) is ElsewhereArray or made_in_inference(t) for t in operands)
+    return not any(type(t._array) is ElsewhereArray for t in operands)
 
 
 def _entered(t: Tensor, is_laid_out: bool) -> Tensor:

@@ -229,16 +229,18 @@ def _apply_traced(op: Op, operands: Sequence[Tensor]) -> Any:
     place = here_inside(2)
     results = trace.apply(op, values, place)
     if op.n_outputs != 1:
-        return _finish_many(op, operands, [wrap_value(v) for v in results])
+        several = _finish_many(op, operands, [wrap_value(v) for v in results])
+        for t in several if now["inference"] else ():
+            mark_inference(t)
+        return several
     result = wrap_value(results[0])
     if op.is_view:
         attach_view(op, operands[0], result)
-    if now["grad_enabled"]:
-        if wants_any(operands):
-            if not _all_inference(operands):
-                record(op, operands, (result,), for_history(place))
-            _follow_base(result)
-    elif now["inference"] and result._storage is None:
+    if now["grad_enabled"] and wants_any(operands):
+        if not _all_inference(operands):
+            record(op, operands, (result,), for_history(place))
+        _follow_base(result)
+    if now["inference"] and result._storage is None:
         mark_inference(result)
     return result
 
