@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import autojit as aj
-from autojit.core.dtypes import float32
+from autojit.compiler import compile
+from autojit.core.dtypes import float32, int64
 from autojit.core.types import TensorType
+from autojit.ir import GraphBuilder
 from autojit.ir.text import parse_graph
 from autojit.ops.elementwise_arithmetic import ADD, MUL, NEG, SUB
 from autojit.ops.formula import Formula, formulas
@@ -74,3 +77,15 @@ def test_parameters_of_one_type_share_a_kernel_and_get_what_eager_mode_gives() -
         np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), rtol=2e-6)
     assert jitted.show("graph").count("formula[") >= 4 * (len(start) - 2)  # from the third parameter on at the latest
     assert jitted.stats()["fallbacks"] == 0
+
+
+def test_a_step_of_a_formula_that_refuses_is_told_by_its_place() -> None:
+    wide = TensorType((3,), int64)
+    op = Formula(parse_graph("(a: i64[], b: i64[]) { c: i64[] = add(a, b); d: i64[] = trunc_divide(c, a); return d }"))
+    builder = GraphBuilder()
+    graph = builder.finish(builder.apply(op, [builder.input(wide), builder.input(wide)]))
+    run = compile(graph).executable.run
+    (found,) = run([np.array([1, 2, -3]), np.array([5, 6, 7])])
+    assert found.tolist() == [6, 4, -1]
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run([np.array([1, 0, -3]), np.array([5, 6, 7])])

@@ -208,3 +208,21 @@ def test_far_literals_stay_with_their_operands() -> None:
 def test_a_sign_moves_out_of_a_product_into_the_sum_that_reads_it() -> None:
     text = body("n: f32[4] = neg(x); b: f32[4] = mul(n, y); e: f32[4] = add(x, b); return e")
     assert ops_of(text) == {"mul": 1, "sub": 1}
+
+
+def test_a_product_that_was_collected_is_collected_further_by_each_of_its_readers() -> None:
+    """Every reader of ``b`` = 1.5 x multiplies it by a literal: each of them multiplies x itself."""
+    text = body(
+        "a: f32[4] = mul(x, c); b: f32[4] = mul(a, d); e: f32[4] = mul(b, c); f: f32[4] = mul(b, d); return e, f"
+    )
+    assert ops_of(text) == {"full": 2, "mul": 2}
+    assert "value=4.5" in text
+    assert "value=0.75" in text
+
+
+def test_a_multiple_that_is_read_by_products_of_values_is_made_once() -> None:
+    """A literal that moved on to each product would be multiplied twice."""
+    text = body(
+        "a: f32[4] = mul(x, c); b: f32[4] = mul(a, y); e: f32[4] = mul(y, y); f: f32[4] = mul(a, e); return b, f"
+    )
+    assert ops_of(text) == {"full": 1, "mul": 4}

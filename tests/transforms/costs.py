@@ -17,8 +17,10 @@ from autojit.transforms.batch import vmap
 from autojit.transforms.jvp import jvp
 from tests.ops.laws import graph_of
 from tests.passes.costs import Cost, cost_of
+from tests.passes.drawn_graphs import KINDS, drawn
 
 RECORDED = Path(__file__).parent / "recorded" / "costs.json"
+CHAINS = "drawn graphs"
 Made = Callable[[Graph], list[Graph]]
 
 
@@ -64,6 +66,17 @@ def measured(name: str) -> dict[str, list[int]]:
     return {form: list(cost[:4]) for form, cost in totals.items()}
 
 
+def measured_chains() -> dict[str, list[int]]:
+    """Of drawn graphs by each input alone: what does not lead to it is not differentiated."""
+    totals = {"adjoint": Cost(), "jvp": Cost()}
+    for kind in KINDS:
+        for graph in drawn(kind, 3)[:1]:
+            for k in _one_by_one(graph):
+                totals["adjoint"] = totals["adjoint"].plus(cost_of(adjoint(graph, [k])))
+                totals["jvp"] = totals["jvp"].plus(cost_of(jvp(graph, [k])))
+    return {form: list(cost[:4]) for form, cost in totals.items()}
+
+
 def recorded() -> dict[str, dict[str, list[int]]]:
     """What was written by ``main``."""
     kept: dict[str, dict[str, list[int]]] = json.loads(RECORDED.read_text())
@@ -74,6 +87,7 @@ def main() -> None:
     """Write what the ops' forms cost today."""
     RECORDED.parent.mkdir(exist_ok=True)
     rows = [f'"{name}": {json.dumps(measured(name))}' for name in names()]
+    rows.append(f'"{CHAINS}": {json.dumps(measured_chains())}')
     RECORDED.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 

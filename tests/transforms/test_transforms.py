@@ -101,6 +101,14 @@ def test_unwanted_cotangents_are_not_built() -> None:
     assert len(builder.nodes) == before
 
 
+def test_an_op_without_a_derivative_passes_nothing_on_to_any_operand() -> None:
+    builder = GraphBuilder()
+    x = builder.tracer(builder.input(TensorType((2,), float64)))
+    for name in ("floor_divide", "eq"):
+        op = Op.registry[name]()
+        assert accumulate(op, [x, x], [x], [x], [True, True]) == [None, None], op
+
+
 def test_a_cotangent_of_the_wrong_type_is_refused() -> None:
     builder = GraphBuilder()
     x = builder.tracer(builder.input(TensorType((2,), float64)))

@@ -20,7 +20,7 @@ from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
 from autojit.jit.guards import PRIMITIVES, same
-from autojit.jit.observed_functions import is_module, is_own_class, is_user_class
+from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
 from autojit.jit.places import Location, attributes_of, is_a
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
@@ -202,7 +202,7 @@ class Contents:
 
     def object(self, value: Any, depth: int = 0) -> None:
         """Everything an instance of a user's class has, or of one that is a bag of attributes."""
-        if not is_module(value) and (is_user_class(type(value)) or type(value).__name__ in _BAGS):
+        if not is_module(value) and (is_user_class(type(value)) or type(value).__name__ in BAGS):
             table = attributes_of(value)
             if table is not None:
                 observer, keys = self.observer, tuple(table)
@@ -450,7 +450,6 @@ def _refill(container: Any, places: list[int], items: list[Any]) -> None:
     (container.update if is_a(container, set) else container.extend)(items)
 
 
-_BAGS = ("SimpleNamespace", "Namespace")
 _NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known
 _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
 

@@ -31,6 +31,7 @@ class CountedReads:
         self.tables: dict[int, tuple[str, dict[Any, Any], dict[Any, Any]]] = {}
         self.hooks: list[tuple[str, dict[Any, Any], dict[Any, Any]]] = []  # tables of hooks, and what each held
         self.of_own: set[int] = set()  # ids of the tables of autojit's own layers
+        self.assigned: set[tuple[int, str]] = set()  # (id of one of these, name): what the user's code assigns there
         self._options: list[Guard] = []  # of optimisers: what they hold is known when all that is read is known
 
     def module(self, module: Any, name: str, observer: Observer) -> None:
@@ -79,6 +80,11 @@ class CountedReads:
             observer.note_key(vars(optimizer), "state", f"{name}.state", optimizer.state)
             observer.outside.setdefault(id(optimizer.state), optimizer.state)
             observer.names.setdefault(id(optimizer.state), f"{name}.state")
+
+    def note_assigned(self, module: Any, name: str) -> None:
+        """The user's code assigns to an attribute of a module, wherever that keeps it."""
+        tables = (vars(module), module._parameters, module._buffers, module._modules)
+        self.assigned.update((id(table), name) for table in tables)
 
     def settle(self) -> None:
         """When the function has run: which options of optimisers the capture has read."""

@@ -44,13 +44,13 @@ from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
 from autojit.jit.guards import broken_guard, history_guards, hook_guards
+from autojit.jit.made_objects import let_out
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
 from autojit.jit.open_numbers import OpenNumbers
 from autojit.jit.open_sizes import OpenSizes
 from autojit.jit.overlaps import told_apart
 from autojit.jit.places import with_more
-from autojit.jit.pytree import flatten
 from autojit.jit.rebinding import Rebinding, Rebinds, Releases, carried, rebound, take_changing_numbers
 from autojit.jit.report import explain_function, memory_of, show_stage, statistics
 from autojit.jit.results import with_plain_keys
@@ -401,7 +401,7 @@ class JitFunction:
                     result = (rebinding or self.function)(*args, **kwargs)
                 snapshot.check(rebinding)
                 check_nests(args, kwargs, call.tree, given)
-                outputs, output_tree = flatten(result)
+                outputs, output_tree = let_out(result, observer.outside)
                 output_tree = with_plain_keys(output_tree)
                 capture = Capture(trace, made, call.tree, outputs, output_tree, observer.all_guards(), [])
             capture.unguarded = observer.unguarded

@@ -39,6 +39,9 @@ def is_own_class(cls: type) -> bool:
     return isinstance(module, str) and module.partition(".")[0] == "autojit"
 
 
+BAGS = ("SimpleNamespace", "Namespace")  # classes of libraries whose instances are what users put there
+
+
 def is_module(value: Any) -> bool:
     """Whether an object is an ``nn.Module``; asks its class only, for objects may answer any attribute."""
     bases = type(value).__mro__

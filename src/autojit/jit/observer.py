@@ -68,6 +68,7 @@ class Observer(ObservedCalls):
         self.names: dict[int, str] = {}  # what messages call them
         self.on_tensor: Callable[[Tensor], None] = lambda t: None  # told of every concrete tensor when it is first met
         self.changes: Callable[[], Iterable[tuple[Location, Any]]] = lambda: ()  # places, and what they held before
+        self.settle: Callable[[], None] = lambda: None  # what the function has assigned is assigned at every call
         self.told_apart: list[tuple[Tensor, Tensor | None]] = []  # see ``identified``
         self.counted = CountedReads(rebound)
         self.contents = Contents(self)
@@ -388,7 +389,8 @@ class Observer(ObservedCalls):
             change()
             return
         if is_module(obj) and id(vars(obj)) in self.counted.tables:
-            change()  # its tables are compared as a whole
+            self.counted.note_assigned(obj, name)  # its tables are compared as a whole
+            change()
             return
         holder = obj if is_class else attributes_of(obj)
         if holder is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -71,20 +71,28 @@ def flatten(tree: Any) -> tuple[list[Any], TreeSpec]:
 
 
 def _flatten(tree: Any, add: Callable[[Any], None]) -> TreeSpec:
+    found = taken_apart(tree)
+    if found is None:
+        add(tree)
+        return LEAF
+    kind, parts, keys = found
+    return TreeSpec(kind, tuple([_flatten(part, add) for part in parts]), keys)
+
+
+def taken_apart(tree: Any) -> tuple[Any, Iterable[Any], tuple[Any, ...]] | None:
+    """(kind, parts, keys) of the ``TreeSpec`` of a nest; None: it is a leaf."""
     kind = type(tree)
     if kind is tuple or kind is list or (isinstance(tree, tuple) and hasattr(tree, "_fields")):
-        return TreeSpec(kind, tuple([_flatten(item, add) for item in tree]))
+        return kind, tree, ()
     if kind is dict or kind is OrderedDict:
-        return TreeSpec(kind, tuple([_flatten(item, add) for item in tree.values()]), tuple(tree))
+        return kind, tree.values(), tuple(tree)
     registered = _REGISTERED.get(kind)
     if registered is not None:
-        parts, rest = registered.flatten(tree)
-        return TreeSpec(kind, tuple([_flatten(item, add) for item in parts]), rest)
+        return kind, *registered.flatten(tree)
     if is_dataclass(kind) and _is_record(tree):
         names = tuple(f.name for f in fields(kind))
-        return TreeSpec(kind, tuple([_flatten(getattr(tree, name), add) for name in names]), names)
-    add(tree)
-    return LEAF
+        return kind, [getattr(tree, name) for name in names], names
+    return None
 
 
 def _is_record(tree: Any) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import PRIMITIVES
+from autojit.jit.observed_functions import BAGS
 from autojit.tensor.random import default_generator
 from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
 
@@ -165,7 +166,7 @@ class Walk:
         if cls.__name__ == "JitFunction" and cls.__module__.startswith("autojit."):
             self._visit(path, value.function, depth)
             return
-        if not (cls.__module__.startswith(_OWN_STATE) or _is_users(cls.__module__)):
+        if not (cls.__module__.startswith(_OWN_STATE) or _is_users(cls.__module__) or cls.__name__ in BAGS):
             return
         self._visit(cls.__name__, cls, depth)
         table = getattr(value, "__dict__", None)

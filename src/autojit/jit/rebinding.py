@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -112,6 +113,16 @@ class Remade(NamedTuple):
     value: Any
 
 
+class Assigned:
+    """A call that assigns an object to a place."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+
+    def __call__(self, value: Any) -> None:
+        self.location.write(value)
+
+
 class Finished(NamedTuple):
     """A result whose places have been stored already."""
 
@@ -196,6 +207,7 @@ class Rebinding:
             for location, value in zip(self.locations, before, strict=True):
                 location.write(value)
                 _note_flag(location)
+        observer.settle()
         observer.contents.settle()
         results = tuple(_leaving(value, old) for value, old in zip(held, given, strict=True))
         return result, results, tuple(observer.deferred)
@@ -211,6 +223,8 @@ class Rebinding:
             if not same(location.read(), value):
                 location.write(value)
                 is_counted |= location.is_counted
+        for call in deferred:
+            is_counted |= type(call.function) is Assigned and call.function.location.is_counted
         if is_counted:
             bump_guard_epoch()  # other steps may have baked the old ones in; this one has them as arguments
             if self.installed is not None and int(guard_epoch[0]) == epoch + 1:
@@ -334,12 +348,14 @@ def _note_flag(location: Location) -> None:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A nest of tuples, lists and dictionaries with other leaves."""
+    """A nest of tuples, lists and dictionaries with other leaves; the same one where none is another."""
     kind = type(value)
     if kind is tuple or kind is list:
-        return kind([_mapped(item, change) for item in value])
+        items = [_mapped(item, change) for item in value]
+        return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
-        return {key: _mapped(item, change) for key, item in value.items()}
+        held = {key: _mapped(item, change) for key, item in value.items()}
+        return value if all(map(is_, held.values(), value.values())) else held
     return change(value)
 
 

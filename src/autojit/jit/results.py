@@ -24,6 +24,7 @@ from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf
 from autojit.jit.histories import has_history, history_of
+from autojit.jit.made_objects import put_together
 from autojit.jit.pytree import TreeSpec
 from autojit.jit.spent_results import InnerNode, SpentNode
 from autojit.jit.trace import Trace, foreign_error
@@ -106,6 +107,7 @@ class Results:
                 place.grad = self._place(leaf._grad, arguments) if at is None else Place("same", at)
             self.places.append(place)
         self.is_plain = _is_plain(tree, self.places)
+        self._put_together = put_together(tree)
         self._live_gradients: set[int] = set()
 
     def _note_gradients(self, outputs: Sequence[Any], arguments: Sequence[ArgumentLeaf]) -> None:
@@ -318,7 +320,7 @@ class Results:
         for place, t in zip(self.places, found, strict=True):
             if place.grad is not None and place.grad.kind == "same":
                 t._grad, t._retains_grad = found[place.grad.index], True
-        return self.tree.unflatten(found)
+        return self._put_together(found)
 
     def _leaf(self, place: Place, tensors: Sequence[Tensor], leaves: Sequence[Any], found: list[Any]) -> Any:
         kind = place.kind
@@ -461,7 +463,7 @@ def check_outputs(outputs: Sequence[Any], trace: Trace) -> None:
     for leaf in outputs:
         if hasattr(type(leaf), "__next__"):
             raise TraceError(
-                "jit: the function returned a generator or iterator, which can be walked only once",
+                "jit: the function returned or stored a generator or iterator, which can be walked only once",
                 {"returned": type(leaf).__name__},
                 "return a list or a tuple",
             )

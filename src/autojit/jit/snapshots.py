@@ -18,10 +18,11 @@ from autojit.core.errors import TraceError
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED
 from autojit.jit.guards import same
+from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
 from autojit.jit.places import Location
 from autojit.jit.pytree import flatten
-from autojit.jit.rebinding import Rebinding, Rebinds, Releases
+from autojit.jit.rebinding import Assigned, Rebinding, Rebinds, Releases
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING
 from autojit.tensor.tensor import Tensor, type_of
@@ -34,7 +35,7 @@ class Snapshot:
         self.observer = observer
         self._hooks: list[tuple[Tensor, Any]] = []
         self._flags: list[tuple[Tensor, bool]] = []
-        observer.on_tensor, observer.changes = self._keep, self._changes
+        observer.on_tensor, observer.changes, observer.settle = self._keep, self._changes, self.settle
 
     def _keep(self, t: Tensor) -> None:
         hooks = t._leaf_hooks
@@ -54,6 +55,7 @@ class Snapshot:
         observer = self.observer
         self._refuse_hooks()
         observer.check_draws()
+        self.settle()
         changed = self.take_back()
         observer.contents.settle()
         if changed or observer.drawn:
@@ -78,13 +80,23 @@ class Snapshot:
                     "do it outside the step, or remove in the step what it registers",
                 )
 
+    def settle(self) -> None:
+        """Objects that the function has assigned, or replaced by others, are assigned after every call."""
+        for location, before in list(self._changes()):
+            value = location.read()
+            if not (_is_data(value) and _is_data(before)) and not _is_made_layer(value, self.observer):
+                location.write(before)
+                self.observer.defer(Assigned(self._counted(location)), value)
+
+    def _counted(self, location: Location) -> Location:
+        return replace(location, is_counted=id(location.holder) in self.observer.counted.tables)
+
     def take_back(self) -> list[Location]:
         """Put back what the function has changed; the places that a step can take over."""
         found: dict[tuple[int, Any], Location] = {}
-        counted = self.observer.counted.tables
-        for location, before in self._changes():
-            if location.identity not in found and _is_data(location.read()) and (before is MISSING or _is_data(before)):
-                found[location.identity] = replace(location, is_counted=id(location.holder) in counted)
+        for location, before in list(self._changes()):
+            if location.identity not in found and not _is_made_layer(location.read(), self.observer):
+                found[location.identity] = self._counted(location)
                 location.write(before)
         return list(found.values())
 
@@ -121,7 +133,8 @@ class Snapshot:
                 if (id(table), key) in self.observer.rebound:
                     continue  # the step's own argument, put there for the capture
                 old, new = before.get(key, MISSING), table.get(key, MISSING)
-                if not same(new, old) and (id(table) not in counted.of_own or key == "training" or _is_traced(new)):
+                is_own = id(table) in counted.of_own and (id(table), key) not in counted.assigned
+                if not same(new, old) and (not is_own or key == "training" or _is_traced(new)):
                     yield Location(f"{name}.{key}" if isinstance(key, str | int) else name, table, key), old
 
 
@@ -147,6 +160,11 @@ def _is_untouched(table: Mapping[Any, Any], before: Mapping[Any, Any]) -> bool:
 
 def _is_traced(value: Any) -> bool:
     return any(isinstance(leaf, Tensor) and leaf._array is None for leaf in flatten(value)[0])
+
+
+def _is_made_layer(value: Any, observer: Observer) -> bool:
+    """Whether a value is a layer that the capture has made, as a lazy one does: it stays for good."""
+    return is_module(value) and id(value) not in observer.outside
 
 
 def _is_data(value: Any) -> bool:

@@ -124,4 +124,5 @@ class Fused(Elementwise):
         if dtype.kind != "float":
             return []
         x, y = draws((2, 3), dtype, 1), draws((2, 3), dtype, 2)
-        return [(Fused("silu", ()), (x,)), (Fused("elu", (1.5,)), (x,)), (Fused("silu", (), 1), (x, y))]
+        adjoint = Fused("silu", (), 1)
+        return [(Fused("silu", ()), (x,)), (Fused("elu", (1.5,)), (x,)), (adjoint, (x, y)), (adjoint, (x[:1], y))]
