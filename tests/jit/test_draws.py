@@ -237,3 +237,23 @@ def test_a_step_whose_generator_was_replaced_is_not_captured_again() -> None:
     holder.rng = random.Random(0)
     assert step(aj.ones(1)).item() == pytest.approx(1 + random.Random(0).random())
     assert step.stats()["captures"] == 2
+
+
+MADE = {
+    "default_rng": lambda *seed: np.random.default_rng(*seed).random(),
+    "RandomState": lambda *seed: np.random.RandomState(*seed).rand(),
+    "bit generator": lambda *seed: np.random.Generator(np.random.PCG64(*seed)).random(),
+    "seed sequence": lambda *seed: np.random.default_rng(np.random.SeedSequence(*seed)).random(),
+    "Random": lambda *seed: random.Random(*seed).random(),
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_a_generator_made_in_a_step_needs_a_seed(made: Callable[..., float]) -> None:
+    for seed in ((), (None,)):
+        with pytest.raises(aj.core.errors.TraceError, match="without a seed"):
+            aj.jit(lambda x, seed=seed: x + made(*seed))(aj.ones(1))
+    step = aj.jit(lambda x: x + made(3))
+    assert [step(aj.ones(1)).item() for _ in range(3)] == [(aj.ones(1) + made(3)).item()] * 3
+    with pytest.raises(aj.core.errors.TraceError, match="without a seed"):
+        aj.jit(lambda x: x + random.SystemRandom(3).random())(aj.ones(1))

@@ -91,12 +91,38 @@ def _given_to_the_gradient(x: Any, w: Any, v: Any) -> Any:
     return w.grad * 1
 
 
+def _a_handle_leaves(x: Any, w: Any, v: Any) -> Any:
+    d, e = v.data, v.detach()
+    kept = e[1:]
+    d.data = x * 2
+    d.add_(1)
+    kept.add_(1)  # and with it v
+    e.data = e.data * x
+    return d * 1, e + v
+
+
+def _a_handle_made_before(x: Any, w: Any, v: Any) -> Any:
+    v.detach().add_(1)  # it is gone when v gets other memory
+    v.data = v * x
+    return v + x
+
+
 def _several(result: Any) -> list[Any]:
     return [t.tolist() for t in (result if isinstance(result, tuple) else (result,))]
 
 
 @pytest.mark.parametrize(
-    "step", [_two_handles, _shared_from_then_on, _intermediate, _of_another_form, _again, _given_to_the_gradient]
+    "step",
+    [
+        _two_handles,
+        _shared_from_then_on,
+        _intermediate,
+        _of_another_form,
+        _again,
+        _given_to_the_gradient,
+        _a_handle_leaves,
+        _a_handle_made_before,
+    ],
 )
 def test_who_looked_at_the_old_memory_goes_on_looking_at_it(step: Step) -> None:
     def run(jit: Callable[[Any], Any]) -> list[Any]:
@@ -145,6 +171,11 @@ def _shown_too(x: Any, w: Any, v: Any) -> Any:
     return s
 
 
+def _that_of_a_detached_alias(x: Any, w: Any, v: Any) -> Any:
+    v.data = w.detach()
+    return v * 1
+
+
 def _that_of_an_argument(x: Any, w: Any, v: Any) -> Any:
     v.data = x
     return v * 1
@@ -163,6 +194,7 @@ def _an_argument_that_of_another(x: Any, w: Any, v: Any) -> Any:
         _changed_later,
         _changed_itself_later,
         _shown_too,
+        _that_of_a_detached_alias,
         _that_of_an_argument,
         _an_argument_that_of_another,
     ],
@@ -172,6 +204,21 @@ def test_memory_that_the_step_cannot_share_is_refused(step: Step) -> None:
     with pytest.raises(aj.core.errors.TraceError, match=r"clone\(\)"):
         aj.jit(lambda x: step(x, w, v))(aj.arange(4.0))
     assert v.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("other", [lambda w: w, lambda w: w.detach(), lambda w: w.data])
+def test_a_handle_does_not_take_the_memory_of_another_tensor(other: Callable[[Any], Any]) -> None:
+    w, v = aj.ones(4), aj.zeros(4)
+
+    def step(x: Any) -> Any:
+        handle = v.data
+        handle.data = other(w)
+        handle.add_(x)
+        return handle * 1
+
+    with pytest.raises(aj.core.errors.TraceError, match="make another handle"):
+        aj.jit(step)(aj.arange(4.0))
+    assert (w.tolist(), v.tolist()) == ([1.0] * 4, [0.0] * 4)
 
 
 def _set(x: Any, w: Any, v: Any) -> Any:

@@ -49,6 +49,16 @@ def _slope(x: aj.Tensor, a: float) -> aj.Tensor:
     return aj.autograd.grad((z**2 * a).sum() * a, z)[0]
 
 
+@pytest.mark.parametrize("dtype", [aj.bool, aj.int32, aj.float16, aj.float64, aj.complex64], ids=str)
+@pytest.mark.parametrize("taken", [2, 0.5])
+def test_a_number_taken_from_a_tensor_widens_others_as_a_plain_one(taken: float, dtype: aj.dtype) -> None:
+    def step(x: aj.Tensor, t: aj.Tensor) -> Any:
+        n = t.item()
+        return x + n, n * x, n / (x + 2), x == n
+
+    agree(lambda: Program(step, [(aj.tensor([0, 1, 3]).to(dtype), aj.tensor(taken * k)) for k in (1, 2, 3)]))
+
+
 @pytest.mark.parametrize(
     "function",
     [

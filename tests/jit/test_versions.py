@@ -67,6 +67,19 @@ def _run(jit: Wrap, body: Callable[..., Any]) -> list[Any]:
     return found
 
 
+def test_a_version_counts_the_calls_of_every_step_that_writes_the_tensor() -> None:
+    def run(jit: Wrap) -> list[int]:
+        w = aj.ones(3)
+        once, twice = jit(lambda: w.add_(1)), jit(lambda: w.mul_(2).add_(1))
+        seen = []
+        for step in (*[once] * 4, *[twice] * 4, *[once, twice] * 2):  # by then both have native entries
+            step()
+            seen.append(w._version)
+        return seen
+
+    assert run(aj.jit) == run(lambda f: f)
+
+
 @pytest.mark.parametrize("body", BODIES)
 def test_versions_move_as_in_eager_mode(body: Callable[..., Any]) -> None:
     assert _run(aj.jit, body) == _run(lambda f: f, body)

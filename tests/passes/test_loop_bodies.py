@@ -172,3 +172,21 @@ def test_of_what_a_step_reads_in_part_the_part_is_handed_over() -> None:
     forward, backward = (node for node in found.nodes if node.op.name == "scan")
     handed = {v.type.shape for v in forward.outputs[1:] if v in backward.inputs}
     assert handed == {(4, 3)}  # the carries and the part
+
+
+OUTER = (
+    "(c: f64[10, 1], w: f64[1, 10], xs: f64[4, 10, 1]) {{ last: f64[10, 1] = scan[body=(c: f64[10, 1], x: f64[10, 1], "
+    "w: f64[1, 10]) {{ p: f64[10, 10] = {}(c, w); s: f64[10, 10] = sin(p); e: f64[10] = sum[axes=(1,)](s); "
+    "d: f64[10, 1] = reshape[shape=(10, 1)](e); return d }}, carries=1, stacks=1, length=4, reverse=False](c, xs, w); "
+    "return last }}"
+)
+
+
+@pytest.mark.parametrize(("name", "is_handed_over"), [("mul", False), ("matmul", True)])
+def test_what_is_larger_than_its_operands_is_computed_again_unless_it_is_a_matrix_product(
+    name: str, is_handed_over: bool
+) -> None:
+    graph = prune_bodies(merge_scans(adjoint(parse_graph(OUTER.format(name)))))
+    found = verify(prune_bodies(share_steps(graph)))
+    forward, _ = (node for node in found.nodes if node.op.name == "scan")
+    assert ((4, 10, 10) in [v.type.shape for v in forward.outputs]) is is_handed_over

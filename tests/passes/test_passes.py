@@ -86,3 +86,10 @@ def test_folds_over_nothing_are_their_identity() -> None:
 def test_folding_one_element_rearranges() -> None:
     text = simplified("(x: f32[4, 1]) { y: f32[4] = amax[axes=(1,)](x); return y }")
     assert "reshape[shape=(4,)](x)" in text and "amax" not in text
+
+
+def test_a_literal_padded_with_its_own_number_is_a_literal_and_with_another_one_none() -> None:
+    text = "() {{ c: f32[2] = full[value=2.0, dtype=f32, shape=(2,)](); "
+    text += "y: f32[4] = pad[low=(1,), high=(1,), interior=(0,), value={}](c); return y }}"
+    assert "pad" not in simplified(text.format("2.0"))
+    assert "pad" in simplified(text.format("0.0"))

@@ -138,10 +138,6 @@ class Trace(Protocol):
         """An error for ``tensor.data = other`` where the concrete ``other`` looks at memory from outside."""
         ...
 
-    def begin_handle(self, made: Any, of: Any) -> None:
-        """A concrete tensor was made during the capture which looks at the memory of another."""
-        ...
-
     def leave_memory(self, tensor: Any) -> None:
         """A concrete tensor is to look at other memory; an error where another one goes on looking at its own."""
         ...
@@ -167,7 +163,7 @@ class Trace(Protocol):
         ...
 
     def begin(self, tensor: Any) -> None:
-        """A concrete tensor is made during the capture (``detach``): its ``.grad`` ends with the step."""
+        """A handle (``detach()``, ``.data``) of a concrete tensor is made: its ``.grad`` ends with the step."""
         ...
 
     def has_begun(self, tensor: Any) -> bool:

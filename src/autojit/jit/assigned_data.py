@@ -34,14 +34,12 @@ class TraceData:
 
     if TYPE_CHECKING:
 
-        def begin(self, tensor: Tensor) -> None: ...
         def has_begun(self, tensor: Tensor) -> bool: ...
 
     def __init__(self) -> None:
         self.arguments: list[Tensor] = []  # what stands for the tensors that the step is given
         self.gradients_given: list[Tensor] = []  # and for their gradients
         self._copied: list[tuple[Any, weakref.ref[Storage]]] = []  # arrays that got a copy of what they should share
-        self._handles: dict[int, weakref.ref[Tensor]] = {}  # made in the step, by id, at memory from outside
 
     def is_given(self, t: Tensor) -> bool:
         return any(t is x for x in (*self.arguments, *self.gradients_given))
@@ -60,17 +58,8 @@ class TraceData:
                 "copy_() if both are to change; else clone() the old values instead of a view, detach() or .data",
             )
 
-    def begin_handle(self, made: Tensor, of: Tensor) -> None:
-        self.begin(made)
-        if self._is_outside(of):
-            self._handles[id(made)] = weakref.ref(made)
-
-    def _is_outside(self, t: Tensor) -> bool:
-        handle = self._handles.get(id(t))
-        return t._array is not None and (not self.has_begun(t) or (handle is not None and handle() is t))
-
     def require_made(self, t: Tensor, other: Tensor) -> None:
-        if self._is_outside(other):
+        if other._array is not None:  # from outside, or a handle
             raise _shared(t, "a tensor from outside")
 
     def note_copy(self, t: Tensor, other: Tensor) -> None:
@@ -98,7 +87,7 @@ class TraceData:
         """Another tensor, held by the user, that looks at the memory of ``t``."""
         array = storage_of(t).array
         for is_last in (False, True):
-            found = [made for made in (ref() for ref in self.begun.values()) if made is not None and made is not t]
+            found = [made for made in (ref() for ref in self.begun.values()) if made is not None]
             found = [made for made in found if made._storage is not None and made._storage.array is array]
             kept = 1 + sum(s is t._storage for s in (*self._targets(), *(e.storage for e in self.state.values())))
             if _holders([t._storage], 0) > kept:  # to look at everything that there is takes long

@@ -53,9 +53,14 @@ def outside_of_capture(function: Callable[..., Any], args: tuple[Any, ...], kwar
         active.observer = before
 
 
+_SEEDED = (random.Random, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
+
+
 def refuse_unseeded(function: Any, arguments: Sequence[Any]) -> None:
-    """A generator made in the step would be another one at every call."""
-    if function is np.random.default_rng and not arguments:
+    """A generator made in the step, or what seeds one, would be another one at every call."""
+    is_one = type(function) is type and issubclass(function, _SEEDED) and not is_user_class(function)
+    is_seeded = any(given is not None for given in arguments)
+    if function is random.SystemRandom or ((is_one or function is np.random.default_rng) and not is_seeded):
         raise TraceError(
             "jit: a random number generator without a seed in a captured step",
             {"at": here()},

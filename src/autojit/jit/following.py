@@ -56,7 +56,7 @@ class Holder:
         reason = self._difference(tensors, others)
         if reason is not None and may_begin:
             may_change(self.holder)
-            self.holder.catch_up([key for key in self.tensors if key not in tensors and len(key) == 3], self.moves)
+            self.holder.catch_up([key for key in self.tensors if key not in tensors], self.moves)
             tensors, others = self.holder.followed()
             reason = self._difference(tensors, others)
         if reason is not None:

@@ -83,16 +83,6 @@ class GraphOp(Op, abstract=True):
         given = [contiguous(a) for a in arrays]
         return self._one_or_all(self.compiled.executable.run(given))
 
-    def expand(self, *operands: Any) -> Any:
-        """Apply the graph's own nodes instead: how a trace inlines a compiled function."""
-        environment = dict(zip(self.graph.inputs, operands, strict=True))
-        for node in self.graph.nodes:
-            like = environment[node.inputs[0]] if node.inputs else operands[0]
-            results = like._bind(node.op, [environment[v] for v in node.inputs])
-            results = (results,) if node.op.n_outputs == 1 else results
-            environment.update(zip(node.outputs, results, strict=True))
-        return self._one_or_all(environment[v] for v in self.graph.outputs)
-
 
 class GraphCall(GraphOp):
     """A graph whose derivatives are graph transforms."""

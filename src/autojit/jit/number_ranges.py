@@ -93,7 +93,7 @@ def combined(name: str, a: Range, b: Range) -> Range:
 
 def power(base: Range, exponent: Range) -> Range:
     """The range of ``base ** exponent`` for a positive base, or a base of any sign and a fixed even exponent."""
-    has_nan = base.has_nan or exponent.has_nan or not (base.is_finite and exponent.is_finite)
+    has_nan = base.has_nan or exponent.has_nan  # no power of such bases is NaN, not even of infinite numbers
     if base.low < 0:
         is_even = exponent.low == exponent.high and exponent.low % 2 == 0 and exponent.low >= 0
         return Range(0.0, math.inf, has_nan) if is_even else ANY

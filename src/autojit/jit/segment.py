@@ -164,9 +164,7 @@ class Segment:
         if self._made is None:
             with self.gate.held():
                 if self._made is None:  # no other thread was faster
-                    self._made = self._make()
-                    for index, array in self.moved.items():
-                        self.move(index, array)
+                    self._made = self._make()  # to be shown: who did not compile it at once does not run it
         return self._made
 
     def _make(self) -> tuple[Compiled, Any]:

@@ -96,7 +96,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.definition: dict[Value, Node] = {}
         self.indexed = 0
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
-        self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture
+        self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture: handles of others
         self.lent: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the array: whose memory it is, the array
         self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
         self.flags: list[tuple[Tensor, bool]] = []  # leaves among them, and whether they required gradients

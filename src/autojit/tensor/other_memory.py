@@ -47,7 +47,7 @@ def get_data(self: Tensor) -> Tensor:
     if state.layers:
         carry(self, made, with_history=False)
     if state.trace is not None and made._array is not None:
-        state.trace.begin_handle(made, self)
+        state.trace.begin(made)
     return made
 
 
@@ -68,8 +68,14 @@ def set_data(self: Tensor, other: Tensor) -> None:
         )
     if state.trace is None or (self._array is None and other._array is not None and not state.trace.is_given(self)):
         _look_at(self, other)
-    elif self._array is not None:
+    elif self._array is not None and not state.trace.has_begun(self):
         _write_instead(self, other)
+    elif self._array is not None and other._array is not None:
+        raise TraceError(
+            "data: a step cannot let a handle that it has made look at the memory of another tensor from outside",
+            {"handle": self, "data": other, "at": here()},
+            "make another handle: w.detach() or w.data",
+        )
     else:
         _look_at_traced(self, other)
 
@@ -106,7 +112,7 @@ def _look_at_traced(self: Tensor, other: Tensor) -> None:
             )
     made = alias(other)
     assert made._storage is not None
-    self._value, self._type, self._view = made._value, None, made._view
+    self._array, self._value, self._type, self._view = None, made._value, None, made._view
     self._storage = SameMemory(made._storage, counter)
 
 
