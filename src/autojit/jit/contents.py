@@ -20,6 +20,7 @@ from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
 from autojit.jit.guards import PRIMITIVES, same
+from autojit.jit.held_contents import refill, restore, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
 from autojit.jit.places import Location, attributes_of, is_a
 from autojit.jit.traced_number import TracedNumber
@@ -227,10 +228,10 @@ class Contents:
                 keys = self._own_keys(value)
                 self._check_size(value)
                 known = self._before.get(id(value))
-                expected = _snapshot(value, keys) if known is None else _without(known[1], keys)
+                expected = snapshot(value, keys) if known is None else without_keys(known[1], keys)
                 self.keep(value)
                 name = f"contents of {observer.name_of(value)}"
-                observer.note(value, _ALL, name, lambda: _snapshot(value, keys), expected)
+                observer.note(value, _ALL, name, lambda: snapshot(value, keys), expected)
         if id(value) not in self.refilled:
             self._parts_of(value, deep, depth)
 
@@ -304,7 +305,7 @@ class Contents:
 
     def _change_list(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
         """Assign to an item or a part of a list, or delete it: item by item where none of them moves."""
-        held, items = _snapshot(container, frozenset()), list(container)
+        held, items = snapshot(container, frozenset()), list(container)
         is_added_to = id(container) in self._before
         change(key)
         if len(container) != len(items):  # all behind what was deleted have other places
@@ -326,8 +327,10 @@ class Contents:
             "setdefault": self._setdefault,
             "pop": self._pop,
         }
-        is_plain = not is_user_class(type(table)) and getattr(type(table), name, None) is getattr(dict, name)
-        return partial(changes[name], table) if is_plain and name in changes else None
+        is_plain = (
+            name in changes and not is_user_class(type(table)) and getattr(type(table), name) is getattr(dict, name)
+        )
+        return partial(changes[name], table) if is_plain else None
 
     def _set(self, table: Any, key: Any, value: Any) -> None:
         self.changing(table, key, lambda k: table.__setitem__(k, value))
@@ -362,12 +365,12 @@ class Contents:
     def keep(self, container: Any) -> None:
         """Remember what is in a container before code that may change it runs."""
         self._check_size(container)
-        self._before.setdefault(id(container), (container, _snapshot(container, frozenset())))
+        self._before.setdefault(id(container), (container, snapshot(container, frozenset())))
 
     def changes(self) -> dict[int, tuple[str, Any, Any]]:
         """The containers that code may have changed, by id: name, what they held and what they hold now."""
         kept = self._before.items()
-        return {key: (self.observer.name_of(c), was, _snapshot(c, frozenset())) for key, (c, was) in kept}
+        return {key: (self.observer.name_of(c), was, snapshot(c, frozenset())) for key, (c, was) in kept}
 
     def settle(self) -> None:
         """Give the containers that the step has changed back what they held; every call changes them as this one did.
@@ -378,19 +381,22 @@ class Contents:
         observer = self.observer
         for container, before in list(self._before.values()):
             keys = self._own_keys(container)
-            now = _snapshot(container, keys)
+            now = snapshot(container, keys)
             is_refilled = id(container) in self.refilled
             added = [call for call in observer.deferred if getattr(call.function, "__self__", None) is container]
-            left = list(container) if is_a(container, list | deque | set) else None
-            if same(now, before) or same(now, _without(before, keys)):
+            left = self._left_in(container)
+            if same(now, before) or same(now, without_keys(before, keys)):
                 if not is_refilled or left is None:
                     continue
                 if id(container) in self._whole:  # it holds this before every call, and what was added is gone again
                     for call in added:
                         observer.deferred.remove(call)
                     continue
-            self.restore(container, before, keys)
-            if added and not is_refilled:
+            if is_a(container, dict) and not is_refilled:
+                self.refilled.add(id(container))
+                self.whole(container)  # every call leaves all of it as this one did
+            restore(container, before, keys)
+            if added and not is_refilled and not is_a(container, dict):
                 continue
             if left is None:
                 raise TraceError(
@@ -401,35 +407,25 @@ class Contents:
                 )
             for call in added:
                 observer.deferred.remove(call)
-            places = sorted(keys) if is_a(container, list) else []
-            observer.defer(partial(_refill, container, places), left)
+            places = sorted(keys) if is_a(container, list) else keys if is_a(container, dict) else ()
+            observer.defer(partial(refill, container, places), left)
         self._is_settled = True
+
+    def _left_in(self, container: Any) -> Any:
+        """What every call leaves in a container that the step has changed as a whole; None: nobody could tell.
+
+        In a dictionary items are read and assigned one by one, and then nothing is known of the order.
+        """
+        if is_a(container, dict):
+            of_items = [key for holder, key in self.observer.places_read if holder == id(container) and key is not _ALL]
+            return None if of_items or self._own_keys(container) else dict(container)
+        return list(container) if is_a(container, _REFILLED) else None
 
     def put_back(self) -> None:
         """Give all containers that code may have changed back what they held, if the capture has come to nothing."""
         for container, before in () if self._is_settled else self._before.values():
-            if not same(_snapshot(container, frozenset()), before):
-                self.restore(container, before, self._own_keys(container))
-
-    @staticmethod
-    def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
-        """Give a list, dictionary or set back what it held; what it has under ``keys`` has been put back already."""
-        if is_a(container, dict):
-            kept = dict(zip(before[0], before[1], strict=True))
-            kept.update({key: container[key] for key in keys if key in container and key in kept})
-            container.clear()
-            container.update(kept)
-        elif is_a(container, list | deque):
-            items = list(before)
-            for key in keys if is_a(container, list) else ():
-                items[key] = container[key]
-            container.clear()
-            container.extend(items)
-        elif is_a(container, set):
-            container.clear()
-            container.update(before)
-        elif is_a(container, np.ndarray) and container.flags.writeable:
-            container[...] = before
+            if not same(snapshot(container, frozenset()), before):
+                restore(container, before, self._own_keys(container))
 
 
 def _digits(key: Any) -> Any:
@@ -439,43 +435,9 @@ def _digits(key: Any) -> Any:
     return operator.index(key) if is_a(key, SymbolicSize) else key.concrete() if is_a(key, TracedNumber) else key
 
 
-def _refill(container: Any, places: list[int], items: list[Any]) -> None:
-    """What a step does to a list, deque or set that it has changed in other ways than by adding to it.
-
-    ``places``: what the step has assigned to is there already.
-    """
-    for place in places:
-        items[place] = container[place]
-    container.clear()
-    (container.update if is_a(container, set) else container.extend)(items)
-
-
+_REFILLED = (list, deque, set)
 _NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known
 _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
-
-
-def _snapshot(value: Any, without: frozenset[Any]) -> Any:
-    """What is in a container, for ``same``; ``without`` some keys."""
-    if is_a(value, dict | MappingProxyType):
-        pairs = [(k, v) for k, v in value.items() if not without or k not in without]
-        return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
-    if is_a(value, np.ndarray):
-        return value.copy() if type(value) is np.ndarray else np.array(value)
-    if is_a(value, set):
-        return frozenset(value)
-    if is_a(value, memoryview | bytearray | array):
-        return bytes(value)
-    items = tuple(value)
-    return (len(items), *(x for k, x in enumerate(items) if k not in without)) if without else items
-
-
-def _without(before: Any, keys: frozenset[Any]) -> Any:
-    if not keys or is_a(before, np.ndarray | frozenset | bytes):
-        return before
-    if len(before) == 2 and is_a(before[0], tuple) and is_a(before[1], tuple):
-        pairs = [(k, v) for k, v in zip(*before, strict=True) if k not in keys]
-        return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
-    return (len(before), *(x for k, x in enumerate(before) if k not in keys))
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]]:

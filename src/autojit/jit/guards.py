@@ -175,6 +175,11 @@ def same(a: Any, b: Any) -> bool:
     return False
 
 
+def stays(now: Any, before: Any) -> bool:
+    """Whether a place holds what it held; an equal list or array is another one, which somebody may change."""
+    return now is before or (not isinstance(now, list | np.ndarray) and same(now, before))
+
+
 def is_value(obj: Any) -> bool:
     """Whether an object of the standard library never changes and is equal to others that mean the same."""
     return type(obj).__module__ in _OF_VALUES and type(obj).__hash__ is not None and not hasattr(obj, "__next__")

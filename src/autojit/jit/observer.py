@@ -73,7 +73,7 @@ class Observer(ObservedCalls):
         self.counted = CountedReads(rebound)
         self.contents = Contents(self)
         self.foreign = ForeignCalls(self)
-        self._read: set[Any] = set()
+        self.places_read: set[Any] = set()
         self._switches = switches()
         self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
         self._functions = ObservedFunctions(HOOKS)
@@ -203,9 +203,9 @@ class Observer(ObservedCalls):
     ) -> None:
         """A place outside was read and held ``value``; what it holds is outside too."""
         identity = id(holder), key
-        if identity in self._read or self.is_of_step(holder, key):
+        if identity in self.places_read or self.is_of_step(holder, key):
             return
-        self._read.add(identity)
+        self.places_read.add(identity)
         guard = Guard(name, read, value, native, source=here())
         if held:
             guard.held_by = holder, key
@@ -328,7 +328,7 @@ class Observer(ObservedCalls):
         table = frame.f_globals
         if self.is_of_step(table, name) or name in _class_body(frame):
             return value
-        if (id(table), name) not in self._read and (name in table or is_user_names(table)):
+        if (id(table), name) not in self.places_read and (name in table or is_user_names(table)):
             self.note_key(table, name, f"global {name}", table.get(name, MISSING))
         return self.enter(value, name)
 
@@ -392,19 +392,17 @@ class Observer(ObservedCalls):
             self.counted.note_assigned(obj, name)  # its tables are compared as a whole
             change()
             return
-        holder = obj if is_class else attributes_of(obj)
-        if holder is not None:
-            before = vars(obj).get(name, MISSING)
+        member = MISSING if is_class else _static(type(obj), name)
+        is_slot = is_a(member, MemberDescriptorType)
+        holder = obj if is_class or is_slot else attributes_of(obj)
+        if holder is None:
             change()
-            if vars(obj).get(name, MISSING) is not before:
-                self.note_write(Location(f"{self.name_of(obj)}.{name}", holder, name), before)
-                return
-        elif is_a(_static(type(obj), name), MemberDescriptorType):
-            before = getattr(obj, name, MISSING)
-            change()
-            self.note_write(Location(f"{self.name_of(obj)}.{name}", obj, name), before)
-        else:
-            change()
+            return
+        place = Location(f"{self.name_of(obj)}.{name}", holder, name)
+        before = place.read()
+        change()
+        if is_slot or place.read() is not before or not hasattr(type(member), "__set__"):
+            self.note_write(place, before)
 
     def set_item(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value``."""
@@ -440,7 +438,7 @@ class Observer(ObservedCalls):
     def all_guards(self) -> list[Guard]:
         """What the capture has read, in the order in which it was read; what is counted last."""
         self.counted.settle()
-        looked_into = {identity[0] for identity in self._read}
+        looked_into = {identity[0] for identity in self.places_read}
         for place in self.places.values():
             if place.is_asked and id(place.owner) not in looked_into:
                 place.relax()

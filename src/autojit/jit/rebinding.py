@@ -20,7 +20,7 @@ from autojit.core.errors import TraceError
 from autojit.jit.arguments import leaf_names, with_tensors
 from autojit.jit.draws import Draw, Drawn, DrawnOtherwise, Plans
 from autojit.jit.eager_mode import eager
-from autojit.jit.guards import same
+from autojit.jit.guards import stays
 from autojit.jit.observed_calls import Deferred
 from autojit.jit.observer import Observer, active
 from autojit.jit.open_numbers import number_kind
@@ -220,7 +220,7 @@ class Rebinding:
         for location, value in zip(self.locations, values, strict=True):
             if type(value) is Remade:
                 value = value.kind(value.value, value.requires_grad)
-            if not same(location.read(), value):
+            if not stays(location.read(), value):
                 location.write(value)
                 is_counted |= location.is_counted
         for call in deferred:

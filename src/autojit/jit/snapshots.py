@@ -15,16 +15,17 @@ from typing import Any
 import numpy as np
 
 from autojit.core.errors import TraceError
+from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED
-from autojit.jit.guards import same
+from autojit.jit.guards import Guard, same, stays
 from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
 from autojit.jit.places import Location
 from autojit.jit.pytree import flatten
 from autojit.jit.rebinding import Assigned, Rebinding, Rebinds, Releases
 from autojit.jit.traced_number import TracedNumber
-from autojit.runtime.entry_spec import MISSING
+from autojit.runtime.entry_spec import MISSING, DictGuard
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -35,6 +36,7 @@ class Snapshot:
         self.observer = observer
         self._hooks: list[tuple[Tensor, Any]] = []
         self._flags: list[tuple[Tensor, bool]] = []
+        self._assigned: set[tuple[int, Any]] = set()  # places to which every call assigns an object
         observer.on_tensor, observer.changes, observer.settle = self._keep, self._changes, self.settle
 
     def _keep(self, t: Tensor) -> None:
@@ -56,6 +58,7 @@ class Snapshot:
         self._refuse_hooks()
         observer.check_draws()
         self.settle()
+        self._guard_what_stayed()
         changed = self.take_back()
         observer.contents.settle()
         if changed or observer.drawn:
@@ -85,8 +88,27 @@ class Snapshot:
         for location, before in list(self._changes()):
             value = location.read()
             if not (_is_data(value) and _is_data(before)) and not _is_made_layer(value, self.observer):
+                if isinstance(before, np.ndarray) and location.identity in self.observer.places_read:
+                    raise _array_replaced(location)
                 location.write(before)
+                self._assigned.add(location.identity)
                 self.observer.defer(Assigned(self._counted(location)), value)
+
+    def _guard_what_stayed(self) -> None:
+        """Places that hold what the function has assigned to them, as they did before it: the step assigns nothing."""
+        observer, counted = self.observer, self.observer.counted
+        kept = [(place, before) for place, before in observer.written.values() if stays(place.read(), before)]
+        for name, table, before in counted.tables.values():
+            keys = [key for key in before if (id(table), key) in counted.assigned and same(table.get(key), before[key])]
+            kept += [(Location(f"{name}.{key}", table, key), before[key]) for key in keys]
+        known = self._assigned | observer.places_read | observer.rebound
+        for place, before in kept:
+            if place.identity not in known:
+                is_plain = type(place.holder) is dict and type(place.key) is str
+                native = DictGuard(place.holder, place.key, before) if is_plain else None
+                guard = Guard(place.name, place.read, before, native, source=here())
+                guard.held_by = None if is_plain else (place.holder, place.key)
+                observer.guards.append(guard)
 
     def _counted(self, location: Location) -> Location:
         return replace(location, is_counted=id(location.holder) in self.observer.counted.tables)
@@ -123,7 +145,7 @@ class Snapshot:
             if t.is_leaf and t._requires_grad is not flag:  # else an in-place change gave it a history
                 yield Location("requires_grad of a tensor", t), flag
         for location, before in list(self.observer.written.values()):
-            if not same(location.read(), before):
+            if not stays(location.read(), before):
                 yield location, before
         counted = self.observer.counted
         for name, table, before in counted.tables.values():
@@ -162,6 +184,14 @@ def _is_traced(value: Any) -> bool:
     return any(isinstance(leaf, Tensor) and leaf._array is None for leaf in flatten(value)[0])
 
 
+def _array_replaced(location: Location) -> TraceError:
+    return TraceError(
+        "jit: the step reads a NumPy array and assigns another one to its place",
+        {"place": location.name},
+        "keep it in a tensor, or pass it as an argument and return what it becomes",
+    )
+
+
 def _is_made_layer(value: Any, observer: Observer) -> bool:
     """Whether a value is a layer that the capture has made, as a lazy one does: it stays for good."""
     return is_module(value) and id(value) not in observer.outside
@@ -170,4 +200,4 @@ def _is_made_layer(value: Any, observer: Observer) -> bool:
 def _is_data(value: Any) -> bool:
     """Whether a step can take a value in and give it out: nests of tensors, numbers and constants."""
     leaves, _ = flatten(value)
-    return value is MISSING or all(isinstance(leaf, (Tensor, TracedNumber, np.ndarray, *BAKED)) for leaf in leaves)
+    return value is MISSING or all(isinstance(leaf, (Tensor, TracedNumber, *BAKED)) for leaf in leaves)

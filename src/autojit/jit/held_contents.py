@@ -1,0 +1,69 @@
+"""What a container holds: noted for a comparison, put back, and filled in again."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Collection
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from autojit.jit.places import is_a
+
+
+def snapshot(value: Any, without: frozenset[Any]) -> Any:
+    """What is in a container, for ``same``; ``without`` some keys."""
+    if is_a(value, dict | MappingProxyType):
+        pairs = [(k, v) for k, v in value.items() if not without or k not in without]
+        return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
+    if is_a(value, np.ndarray):
+        return value.copy() if type(value) is np.ndarray else np.array(value)
+    if is_a(value, set):
+        return frozenset(value)
+    if is_a(value, memoryview | bytearray | array):
+        return bytes(value)
+    items = tuple(value)
+    return (len(items), *(x for k, x in enumerate(items) if k not in without)) if without else items
+
+
+def without_keys(before: Any, keys: frozenset[Any]) -> Any:
+    """A snapshot as it is without some keys."""
+    if not keys or is_a(before, np.ndarray | frozenset | bytes):
+        return before
+    if len(before) == 2 and is_a(before[0], tuple) and is_a(before[1], tuple):
+        pairs = [(k, v) for k, v in zip(*before, strict=True) if k not in keys]
+        return tuple([k for k, _ in pairs]), tuple([v for _, v in pairs])
+    return (len(before), *(x for k, x in enumerate(before) if k not in keys))
+
+
+def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
+    """Give a list, dictionary or set back what it held; what it has under ``keys`` has been put back already."""
+    if is_a(container, dict):
+        kept = dict(zip(before[0], before[1], strict=True))
+        kept.update({key: container[key] for key in keys if key in container and key in kept})
+        container.clear()
+        container.update(kept)
+    elif is_a(container, list | deque):
+        items = list(before)
+        for key in keys if is_a(container, list) else ():
+            items[key] = container[key]
+        container.clear()
+        container.extend(items)
+    elif is_a(container, set):
+        container.clear()
+        container.update(before)
+    elif is_a(container, np.ndarray) and container.flags.writeable:
+        container[...] = before
+
+
+def refill(container: Any, places: Collection[Any], items: Any) -> None:
+    """What a step does to a list, deque, set or dictionary that it has changed in other ways than by adding to it.
+
+    ``places``: what the step has assigned to is there already.
+    """
+    for place in places:
+        items[place] = container[place]
+    container.clear()
+    (container.update if is_a(container, set | dict) else container.extend)(items)

@@ -1,0 +1,148 @@
+"""What a function assigns is there after every call, also where the capture found it there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import autojit as aj
+from autojit import nn
+
+shared = 3
+
+
+class Holder:
+    """Every kind of place that Python code can assign to."""
+
+    of_class = 3
+    __slots__ = ("__dict__", "slot")
+
+    def __init__(self) -> None:
+        self.slot = 3
+        self.attribute = 3
+        self.table = {"k": 3, (1, 2): 3}
+        self.items = [3, 3]
+        self.net = nn.Linear(1, 1)
+        self.own = Layer()
+        self.inner = SimpleNamespace(value=3)
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = 3
+
+    def forward(self, x: aj.Tensor) -> aj.Tensor:
+        self.value = 3
+        return x
+
+
+def _places() -> dict[str, tuple[Callable[[Any], None], Callable[[Any, int], None], Callable[[Any], Any]]]:
+    """Per kind: what the step does, what the world does, and what is there."""
+    cell = 3
+
+    def in_cell(h: Any) -> None:
+        nonlocal cell
+        cell = 3
+
+    def other_cell(h: Any, value: int) -> None:
+        nonlocal cell
+        cell = value
+
+    def in_globals(h: Any) -> None:
+        global shared
+        shared = 3
+
+    def simple(name: str) -> Any:
+        return (
+            lambda h: setattr(h, name, 3),
+            lambda h, value: setattr(h, name, value),
+            lambda h: getattr(h, name),
+        )
+
+    def of(path: Callable[[Any], Any], key: Any) -> Any:
+        return (
+            lambda h: path(h).__setitem__(key, 3),
+            lambda h, value: path(h).__setitem__(key, value),
+            lambda h: path(h)[key],
+        )
+
+    def within(path: Callable[[Any], Any], name: str) -> Any:
+        return (
+            lambda h: setattr(path(h), name, 3),
+            lambda h, value: setattr(path(h), name, value),
+            lambda h: getattr(path(h), name),
+        )
+
+    return {
+        "attribute": simple("attribute"),
+        "slot": simple("slot"),
+        "class": within(type, "of_class"),
+        "item": of(lambda h: h.table, "k"),
+        "item of a tuple": of(lambda h: h.table, (1, 2)),
+        "element": of(lambda h: h.items, 1),
+        "vars": of(vars, "attribute"),
+        "namespace": within(lambda h: h.inner, "value"),
+        "module of autojit's": within(lambda h: h.net, "value"),
+        "option of a layer": within(lambda h: h.net, "in_features"),
+        "module of the user's": (
+            lambda h: h.own(aj.ones(1)),
+            lambda h, value: setattr(h.own, "value", value),
+            lambda h: h.own.value,
+        ),
+        "training": (
+            lambda h: h.net.train(False),
+            lambda h, value: h.net.train(bool(value % 2)),
+            lambda h: h.net.training,
+        ),
+        "cell": (in_cell, other_cell, lambda h: cell),
+        "global": (in_globals, lambda h, value: globals().__setitem__("shared", value), lambda h: shared),
+    }
+
+
+@pytest.mark.parametrize("name", _places())
+@pytest.mark.parametrize("is_there", [True, False], ids=["there already", "something else"])
+def test_what_is_assigned_is_there_after_every_call(name: str, is_there: bool) -> None:
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        assign, change, look = _places()[name]
+        held = Holder()
+        change(held, 3 if is_there else 4)
+        if name == "training":
+            held.net.train(not is_there)
+
+        def function(x: aj.Tensor) -> aj.Tensor:
+            assign(held)
+            return x * 2
+
+        step = wrap(function)
+        found = []
+        for k in (4, 3, 5, 7, 3):
+            result = step(aj.ones(2) * k).tolist()
+            found.append((result, look(held)))
+            change(held, k)
+        return found
+
+    try:
+        assert run(aj.jit) == run(lambda f: f)
+    finally:
+        Holder.of_class = 3
+        globals()["shared"] = 3
+
+
+def test_an_equal_list_is_another_list() -> None:
+    held = SimpleNamespace(items=[1, 2])
+
+    @aj.jit
+    def step(x: aj.Tensor) -> aj.Tensor:
+        held.items = [1, 2]
+        return x
+
+    for _ in range(4):
+        before = held.items
+        step(aj.ones(1))
+        assert held.items == [1, 2]
+        assert held.items is not before
+        held.items.append(3)
