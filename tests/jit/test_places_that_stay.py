@@ -146,3 +146,116 @@ def test_an_equal_list_is_another_list() -> None:
         assert held.items == [1, 2]
         assert held.items is not before
         held.items.append(3)
+
+
+class World:
+    """What a training script may reset in every step."""
+
+    def __init__(self) -> None:
+        aj.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.1)))
+        self.w = aj.ones(2, requires_grad=True)
+        self.weight = self.net[0].weight
+        self.last = self.net[2]
+        self.saved = {name: v.clone() for name, v in self.net.state_dict().items()}
+        self.opt = aj.optim.SGD(self.net.parameters(), lr=0.1)
+        self.members = {1}
+        self.queue: list[int] = []
+
+
+def _restored(s: World) -> None:
+    s.w.grad = None
+
+
+def _rate(s: World) -> None:
+    for group in s.opt.param_groups:
+        group["lr"] = 0.1
+
+
+def _same_weight(s: World) -> None:
+    s.net[0].weight = s.weight
+
+
+def _same_layer(s: World) -> None:
+    s.net[2] = s.last
+
+
+def _filled(s: World) -> None:
+    with aj.no_grad():
+        s.w.fill_(1.0)
+
+
+RESETS: dict[str, tuple[Callable[[World], Any], Callable[[World], Any], Callable[[World], Any]]] = {
+    "grad": (_restored, lambda s: setattr(s.w, "grad", aj.ones(2)), lambda s: s.w.grad is None),
+    "zero_grad": (
+        lambda s: s.opt.zero_grad(),
+        lambda s: setattr(s.weight, "grad", aj.ones(2, 2)),
+        lambda s: s.weight.grad is None,
+    ),
+    "lr": (_rate, lambda s: s.opt.param_groups[0].update(lr=5.0), lambda s: s.opt.param_groups[0]["lr"]),
+    "train": (lambda s: s.net.train(), lambda s: s.net.eval(), lambda s: [m.training for m in s.net.modules()]),
+    "part": (
+        lambda s: s.net[2][0].train(),
+        lambda s: s.net[2].eval(),
+        lambda s: [m.training for m in s.net.modules()],
+    ),
+    "frozen": (
+        lambda s: s.net.requires_grad_(True),
+        lambda s: s.net.requires_grad_(False),
+        lambda s: [p.requires_grad for p in s.net.parameters()],
+    ),
+    "flag": (lambda s: s.w.requires_grad_(), lambda s: s.w.requires_grad_(False), lambda s: s.w.requires_grad),
+    "weight": (
+        _same_weight,
+        lambda s: setattr(s.net[0], "weight", nn.Parameter(aj.zeros(2, 2))),
+        lambda s: s.net[0].weight is s.weight,
+    ),
+    "layer": (_same_layer, lambda s: s.net.__setitem__(2, nn.Tanh()), lambda s: s.net[2] is s.last),
+    "values": (_filled, lambda s: s.w.data.mul_(3), lambda s: s.w.tolist()),
+    "checkpoint": (
+        lambda s: s.net.load_state_dict(s.saved),
+        lambda s: s.weight.data.zero_(),
+        lambda s: s.weight.tolist(),
+    ),
+    "default dtype": (
+        lambda s: aj.set_default_dtype(aj.float32),
+        lambda s: aj.set_default_dtype(aj.float64),
+        lambda s: aj.get_default_dtype(),
+    ),
+    "deterministic": (
+        lambda s: aj.use_deterministic_algorithms(False),
+        lambda s: aj.use_deterministic_algorithms(True),
+        lambda s: aj.are_deterministic_algorithms_enabled(),
+    ),
+    "added": (lambda s: s.members.add(1), lambda s: s.members.discard(1), lambda s: s.members),
+    "cleared": (lambda s: s.queue.clear(), lambda s: s.queue.append(1), lambda s: s.queue),
+}
+
+
+@pytest.mark.parametrize("starts_there", [True, False], ids=["there already", "something else"])
+@pytest.mark.parametrize("name", RESETS)
+def test_what_is_reset_is_reset_at_every_call(name: str, starts_there: bool) -> None:
+    reset, disturb, look = RESETS[name]
+
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        s = World()
+        if not starts_there:
+            disturb(s)
+
+        def function(x: aj.Tensor) -> aj.Tensor:
+            reset(s)
+            return x * 2
+
+        step = wrap(function)
+        found = []
+        for k in range(7):
+            found.append((step(aj.ones(2) * k).tolist(), repr(look(s))))
+            if k % 3 != 1:
+                disturb(s)
+        return found
+
+    try:
+        assert run(aj.jit) == run(lambda f: f)
+    finally:
+        aj.set_default_dtype(aj.float32)
+        aj.use_deterministic_algorithms(False)

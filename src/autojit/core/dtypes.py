@@ -190,8 +190,8 @@ def set_default_dtype(d: DType) -> None:
     """Set the dtype of floating-point literals; only floating dtypes are allowed (TypeError)."""
     if not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, not {d}")
-    _Default.dtype = d
-    note_switch("default dtype", d)
+    before, _Default.dtype = _Default.dtype, d
+    note_switch("default dtype", d, before, set_default_dtype)
 
 
 def dtype_of_number(value: object) -> DType:

@@ -5,11 +5,16 @@ Native code compares the number by its address. What counts its changes here nee
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 guard_epoch = np.zeros(1, np.int64)
 """Counts changes of anything a trace may have baked in; native code compares it by address."""
 _switches: dict[str, object] = {}
+_first: dict[str, object] = {}  # what they were before anybody set them
+_setters: dict[str, Callable[[Any], None]] = {}
 
 
 def bump_guard_epoch() -> None:
@@ -17,11 +22,28 @@ def bump_guard_epoch() -> None:
     guard_epoch[0] += 1
 
 
-def note_switch(name: str, value: object) -> None:
-    """Say that a switch of the whole process (the default dtype, say) has a new value."""
+def note_switch(name: str, value: object, before: object, put: Callable[[Any], None]) -> None:
+    """Say that a switch of the whole process (the default dtype, say) has a new value; ``put`` sets it to one."""
+    _setters[name] = put
+    _first.setdefault(name, before)
     if _switches.get(name) != value:
         _switches[name] = value
         bump_guard_epoch()
+
+
+def switch_values() -> dict[str, object]:
+    """The switches that have ever been set, by name."""
+    return {**_first, **_switches}
+
+
+def first_values() -> dict[str, object]:
+    """What they were before anybody set them."""
+    return dict(_first)
+
+
+def put_switch(name: str, value: object) -> None:
+    """Set a switch again that has been set before."""
+    _setters[name](value)
 
 
 def switches() -> tuple[object, ...]:

@@ -166,6 +166,9 @@ class Trace(Protocol):
         """A handle (``detach()``, ``.data``) of a concrete tensor is made: its ``.grad`` ends with the step."""
         ...
 
+    def note_flag(self, tensor: Any, flag: bool) -> None:
+        """A leaf is told whether it requires gradients; ``flag``: whether it did before."""
+
     def has_begun(self, tensor: Any) -> bool:
         """Whether a concrete tensor was made during the capture."""
         ...

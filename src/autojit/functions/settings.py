@@ -55,8 +55,8 @@ def set_float32_matmul_precision(precision: str) -> None:
             UserWarning,
         )
         return
-    _precision = precision
-    note_switch("float32 matmul precision", precision)
+    before, _precision = _precision, precision
+    note_switch("float32 matmul precision", precision, before, set_float32_matmul_precision)
 
 
 def get_deterministic_debug_mode() -> int:

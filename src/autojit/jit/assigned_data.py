@@ -48,6 +48,11 @@ class TraceData:
         given = [x._storage for x in (*self.arguments, *self.gradients_given)]
         return any(s is not None and s.memory is storage.memory for s in given)
 
+    def note_flag(self, t: Tensor, flag: bool) -> None:
+        """The step tells a leaf outside whether it requires gradients: that it did, or did not, is a guard."""
+        if not any(known is t for known, _ in self.flags):
+            self.flags.append((t, flag))
+
     def leave_memory(self, t: Tensor) -> None:
         left = None if t._storage is None else self._other_at(t)
         if left is not None:

@@ -374,6 +374,7 @@ def _entered(value: Any) -> Any:
 
 
 def _leaving(value: Any, given: Any) -> Any:
-    if isinstance(value, Tensor) and type(value) is not Tensor and value is not given:
+    is_made = isinstance(value, Tensor) and value._array is None
+    if is_made and type(value) is not Tensor and value is not given:
         return Remade(type(value), value._requires_grad, value.detach())
     return value

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from operator import is_
 from types import MethodType
 from typing import Any
 
 import numpy as np
 
+from autojit.core.epoch import first_values, put_switch, switch_values
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
@@ -36,6 +38,7 @@ class Snapshot:
         self.observer = observer
         self._hooks: list[tuple[Tensor, Any]] = []
         self._flags: list[tuple[Tensor, bool]] = []
+        self._switches = switch_values()
         self._assigned: set[tuple[int, Any]] = set()  # places to which every call assigns an object
         observer.on_tensor, observer.changes, observer.settle = self._keep, self._changes, self.settle
 
@@ -93,6 +96,9 @@ class Snapshot:
                 location.write(before)
                 self._assigned.add(location.identity)
                 self.observer.defer(Assigned(self._counted(location)), value)
+        for name, value, _ in self._other_switches():
+            self.observer.defer(partial(put_switch, name), value)
+        self._put_switches()
 
     def _guard_what_stayed(self) -> None:
         """Places that hold what the function has assigned to them, as they did before it: the step assigns nothing."""
@@ -110,6 +116,15 @@ class Snapshot:
                 guard.held_by = None if is_plain else (place.holder, place.key)
                 observer.guards.append(guard)
 
+    def _other_switches(self) -> list[tuple[str, object, object]]:
+        """Switches of the whole process that the function has set otherwise: name, value, and what it was before."""
+        before = {**first_values(), **self._switches}
+        return [(name, value, before[name]) for name, value in switch_values().items() if before[name] != value]
+
+    def _put_switches(self) -> None:
+        for name, _, before in self._other_switches():
+            put_switch(name, before)
+
     def _counted(self, location: Location) -> Location:
         return replace(location, is_counted=id(location.holder) in self.observer.counted.tables)
 
@@ -125,6 +140,7 @@ class Snapshot:
     def put_back(self) -> None:
         """What the function has changed is as it was before, whatever came up."""
         self.take_back()
+        self._put_switches()
         self.observer.contents.put_back()
 
     def restore_hooks(self) -> None:

@@ -100,8 +100,8 @@ def set_warn_always(b: bool) -> None:
     global _warns_always
     if not isinstance(b, bool):
         raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
-    _warns_always = b
-    note_switch("warn always", b)
+    before, _warns_always = _warns_always, b
+    note_switch("warn always", b, before, set_warn_always)
 
 
 def is_warn_always_enabled() -> bool:
@@ -123,8 +123,10 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
         >>> aj.use_deterministic_algorithms(False)
     """
     global _deterministic, _only_warns
+    before = _deterministic, _only_warns
     _deterministic, _only_warns = bool(mode), bool(warn_only)
-    note_switch("deterministic algorithms", (_deterministic, _only_warns))
+    put = lambda both: use_deterministic_algorithms(both[0], warn_only=both[1])
+    note_switch("deterministic algorithms", (_deterministic, _only_warns), before, put)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
