@@ -155,7 +155,7 @@ def _runs_line_by_line(function: Any) -> bool:
 
 
 def _is_float(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "fc"
+    return isinstance(value, float | complex) or (isinstance(value, np.ndarray) and value.dtype.kind in "fc")
 
 
 def _gradients(loss: aj.Tensor | None, wanted: list[aj.Tensor]) -> list[aj.Tensor | None]:
