@@ -53,6 +53,7 @@ class BodyTrace(Trace):
         self.outer_layers = state.layers
         if self.outer is not None:
             self.numbers, self.sizes = self.outer.numbers, self.outer.sizes
+            self.met_outside = self.outer.met_outside
 
     def owns(self, t: Tensor) -> bool:
         """Whether a tensor was made in this capture."""

@@ -162,8 +162,8 @@ class Trace(Protocol):
         """Make a call after every run, which changes options of an optimiser; False where that cannot be."""
         ...
 
-    def begin(self, tensor: Any) -> None:
-        """A handle (``detach()``, ``.data``) of a concrete tensor is made: its ``.grad`` ends with the step."""
+    def begin(self, tensor: Any, of: Any = None) -> None:
+        """A handle of a concrete tensor is made (``detach()``, ``.data``): its ``.grad`` ends with the step."""
         ...
 
     def note_flag(self, tensor: Any, flag: bool) -> None:
@@ -171,6 +171,18 @@ class Trace(Protocol):
 
     def has_begun(self, tensor: Any) -> bool:
         """Whether a concrete tensor was made during the capture."""
+        ...
+
+    def begin_with(self, array: Any) -> Any:
+        """The IR value of an array that the function makes, and that nobody else has: the same at every call."""
+        ...
+
+    def begins(self, array: Any) -> bool:
+        """Whether the function has made an array, so that every call makes one like it."""
+        ...
+
+    def begin_on(self, array: Any) -> Any:
+        """A traced tensor that begins with what such an array holds; changes that the other would show are refused."""
         ...
 
     def lend(self, tensor: Any, owner: object) -> None:

@@ -13,6 +13,7 @@ from autojit.core.user_warnings import warn
 from autojit.tensor import Tensor
 from autojit.tensor.factories import finish, zeros
 from autojit.tensor.functions_shape import permute
+from autojit.tensor.of_arrays import on_memory_of
 from autojit.tensor.out_arguments import with_layout
 from autojit.tensor.tensor import wrap
 
@@ -62,7 +63,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
             UserWarning,
         )
     array = np.frombuffer(memory.cast("B"), dtype.numpy, wanted, offset)
-    return finish(wrap(array), requires_grad)
+    return finish(on_memory_of(array), requires_grad)
 
 
 @with_layout

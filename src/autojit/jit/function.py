@@ -392,6 +392,7 @@ class JitFunction:
         first = 0 if rebinding is None else rebinding.first_argument(call.tree)
         baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
         observer, snapshot = observed(self.function, rebinding, baked)
+        trace.met_outside = lambda: (*observer.outside.values(), *trace.reached)
         modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
             set_trace(trace)
@@ -401,9 +402,8 @@ class JitFunction:
                     result = (rebinding or self.function)(*args, **kwargs)
                 snapshot.check(rebinding)
                 check_nests(args, kwargs, call.tree, given)
-                outputs, output_tree = let_out(result, observer.outside)
-                output_tree = with_plain_keys(output_tree)
-                capture = Capture(trace, made, call.tree, outputs, output_tree, observer.all_guards(), [])
+                outputs, tree = let_out(result, observer.outside)
+                capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
             capture.unguarded = observer.unguarded
             capture.apart = told_apart(made, call.leaves, observer.told_apart)
             if rebinding is not None:

@@ -58,8 +58,9 @@ class Place:
     carries history; ``aliases``: another leaf has this output;
     ``grad``: where the ``.grad`` comes from that a result kept (``retain_grad``); ``spent``: its history, which the
     step has used up, and ``ends``: the arguments that it leads to; ``is_leaf``: it is a leaf that the step has made;
-    "detached" is memory of the tensor ``what`` outside, without history; ``is_stale``: a view that has no
-    history any more, as its memory has changed since it was made.
+    "detached" is memory of the tensor ``what`` outside, without history, and with ``is_counted_apart`` with a version
+    counter of its own (``data``); ``is_stale``: a view that has no history any more, as its memory has changed since it
+    was made.
     """
 
     kind: str
@@ -75,6 +76,7 @@ class Place:
     ends: tuple[int, ...] = ()
     is_leaf: bool = False
     is_stale: bool = False
+    is_counted_apart: bool = False
 
 
 class Results:
@@ -166,14 +168,14 @@ class Results:
     def rename(self, renamed: Mapping[int, Tensor]) -> None:
         """Other tensors have taken the place of those that are shown as they are, by id."""
         for k, place in enumerate(self.places):
-            if place.kind == "constant" and id(place.what) in renamed:
+            if place.kind in ("constant", "detached") and id(place.what) in renamed:
                 self.places[k] = replace(place, what=renamed[id(place.what)])
 
     def _place(self, leaf: Any, arguments: Sequence[ArgumentLeaf]) -> Place:
         if isinstance(leaf, TracedNumber):
             return Place("number", self._result(leaf.tensor)[0], number=leaf.kind)
         if not isinstance(leaf, Tensor) or leaf._array is not None:
-            return Place("constant", what=leaf)
+            return self._as_it_is(leaf)
         if id(leaf) in self._shells:
             k = self._shells[id(leaf)]
             if arguments[k].kind == "tensor":
@@ -190,7 +192,8 @@ class Results:
             if behind is not None:
                 return replace(behind, chain=(*behind.chain, *relative_chain(leaf)), creation=made)
             if base._array is not None:
-                return Place("constant", what=base, chain=view.chain, creation=made)
+                is_leaf = leaf._requires_grad and leaf._grad_fn is None
+                return replace(self._as_it_is(base), chain=view.chain, creation=made, is_leaf=is_leaf)
             if self._is_shared(leaf) or id(base) in self._gradients or self._has_gaps(leaf):
                 form = () if base._requires_grad or base._view is None else base._view.chain  # of a detached view
                 index, known = self._result(_whole(leaf) if form else base)
@@ -203,7 +206,9 @@ class Results:
             entry = None if storage.array is None else self._trace.state.get(id(storage.array))
             if entry is not None and leaf._grad_fn is None:
                 what, is_leaf = self._outside.setdefault(id(entry), entry.root_owner()), leaf._requires_grad
-                return Place("detached", what=what, chain=view.chain, creation=view.creation, is_leaf=is_leaf)
+                place = Place("detached", what=what, chain=view.chain, creation=view.creation, is_leaf=is_leaf)
+                place.is_counted_apart = storage is not what._storage
+                return place
             if storage.value is not None and (self._is_shared(leaf) or self._has_gaps(leaf)):
                 index, known = self._result(_whole(leaf))
                 return Place("result", index, chain=view.chain, aliases=known, creation=view.creation or NO_GRAD)
@@ -211,6 +216,14 @@ class Results:
         is_second = known or id(leaf) in self._second
         place = Place("result", index, aliases=is_second)
         return self._with_history(place, leaf, arguments)
+
+    def _as_it_is(self, leaf: Any) -> Place:
+        """The place of what the graph does not compute: it itself, or another tensor that shows the memory it shows."""
+        of = self._trace.origin(leaf) if type(leaf) is Tensor else leaf
+        if of is leaf or leaf._grad is not None or leaf._leaf_hooks is not None or leaf.__dict__:
+            return Place("constant", what=leaf)
+        is_counted_apart = leaf._storage is not of._storage
+        return Place("detached", what=of, is_leaf=leaf._requires_grad, is_counted_apart=is_counted_apart)
 
     def _with_history(self, place: Place, t: Tensor, arguments: Sequence[ArgumentLeaf]) -> Place:
         """The place of a result, with the history that ``t`` has now: one to differentiate, or what is left of it."""
@@ -336,7 +349,7 @@ class Results:
         elif kind == "alias":
             t = alias(leaves[place.index])
         elif kind == "detached":
-            t = alias(place.what)
+            t = alias(place.what, own_version=place.is_counted_apart)
         else:
             t = place.what
         if place.chain:

@@ -13,7 +13,6 @@ only.
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,11 +36,11 @@ from autojit.jit.assigned_options import TraceOptions
 from autojit.jit.failed_calls import may_change
 from autojit.jit.trace_entries import GradEntry, Split, StateEntry
 from autojit.jit.trace_forms import TraceForms
+from autojit.jit.trace_memory import TraceMemory
 from autojit.jit.trace_orders import TraceOrders
 from autojit.jit.trace_sizes import TraceSizes
 from autojit.jit.traced_number import TracedNumber
 from autojit.jit.versions import TraceVersions
-from autojit.ops.sources import Full
 from autojit.tensor.gradients import accumulating
 from autojit.tensor.node import Edge
 from autojit.tensor.node import Node as HistoryNode
@@ -63,12 +62,12 @@ class OtherQuestion(BaseException):
     """A capture that continues a compiled path came to ask something else than the path decides: it begins anew."""
 
 
-class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, TraceOptions):
+class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, TraceOptions, TraceMemory):
     """What ``tensor`` talks to while a step is captured (``core.ports.Trace``).
 
     ``forced`` holds the first splits whose outcomes are known already: a compiled prefix has computed them.
     For the others see ``TraceSizes``; how values lie, ``TraceOrders``; which versions move, ``TraceVersions``; what
-    ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``.
+    ``x.data = y`` may do, ``TraceData``; options of optimisers, ``TraceOptions``; memory it makes, ``TraceMemory``.
     """
 
     runs_often = False
@@ -85,6 +84,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         TraceForms.__init__(self)
         TraceData.__init__(self)
         TraceOptions.__init__(self)
+        TraceMemory.__init__(self)
         self.builder = GraphBuilder()
         self.state: dict[int, StateEntry] = {}
         self.grads: dict[int, GradEntry] = {}
@@ -96,8 +96,6 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.definition: dict[Value, Node] = {}
         self.indexed = 0
         self.asked: dict[Value, Any] = {}  # outcomes given once are given again
-        self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture: handles of others
-        self.lent: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the array: whose memory it is, the array
         self.holders: dict[int, tuple[Any, dict[frozenset[int], None]]] = {}  # optimisers, what their steps update
         self.flags: list[tuple[Tensor, bool]] = []  # leaves among them, and whether they required gradients
         self.onward: list[Any] = []  # where gradients go on through the histories of arguments
@@ -122,6 +120,9 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
     def lift(self, storage: Storage, owner: Tensor | None = None) -> Value:
         array = storage.array
         assert array is not None
+        if owner is not None and (of := self.origin(owner)) is not owner:
+            self._remember(storage, owner)
+            owner, storage = of, storage_of(of)
         found = self.state.get(id(array))  # tensors that share memory without sharing a version share their state
         if found is None:
             value = self.builder.input(TensorType(array.shape, dtype_of_numpy(array.dtype)))
@@ -161,18 +162,6 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
             number = wrap_value(value).reshape(()).to(float64 if kind is float else int64)
         return TracedNumber(self, number, kind)
 
-    def begin(self, tensor: Tensor) -> None:
-        self.begun[id(tensor)] = weakref.ref(tensor)
-
-    def has_begun(self, tensor: Tensor) -> bool:
-        """Whether a concrete tensor was made during the capture."""
-        ref = self.begun.get(id(tensor))
-        return ref is not None and ref() is tensor
-
-    def lend(self, tensor: Tensor, owner: object) -> None:
-        array = storage_of(tensor).array
-        self.lent[id(array)] = weakref.ref(owner), array
-
     def follow(self, holder: Any, moved: frozenset[int] | None = None) -> None:
         if holder.is_made_in(self):
             return  # it may be gone when the capture ends, and begins anew at every call
@@ -184,20 +173,6 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
 
     def begin_again(self) -> None:
         raise BeginAgain
-
-    def settle(self) -> None:
-        """Take memory whose owner is gone out of the state: every call begins with the values that it began with."""
-        if any(owner() is not None for owner, _ in self.lent.values()):
-            gc.collect()  # an owner may be left in a cycle
-        lost = [self.state.pop(key) for key, (owner, _) in self.lent.items() if key in self.state and owner() is None]
-        if not lost:
-            return
-        inputs = {entry.input for entry in lost}
-        self.builder.inputs = [v for v in self.builder.inputs if v not in inputs]
-        self.builder.nodes[:0] = [Node(_begun_with(e.array), (), (e.input,), e.source) for e in lost]
-        self.splits = [replace(split, position=split.position + len(lost)) for split in self.splits]
-        self.definition.clear()
-        self.indexed = 0
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         entry = self._grad_entry(leaf)
@@ -403,7 +378,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
     def _sources(self, value: Value) -> tuple[bool, set[Expression]]:
         """(whether a value hangs on inputs, the open sizes that it hangs on if it does not)."""
         self._index()
-        inputs = set(self.builder.inputs)
+        inputs = set(self.builder.inputs) - self.constants
         seen: set[Value] = set()
         sizes: set[Expression] = set()
         stack = [value]
@@ -424,8 +399,13 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
                 sizes.update(symbol(name) for name in names - self.counted.keys())
         return False, sizes
 
+    def note_change(self, storage: Storage) -> None:
+        super().note_change(storage)
+        self.note_written(storage)
+
     def check(self) -> None:
-        """TraceError if a node reads a value of another capture."""
+        """TraceError if a node reads a value of another capture, or an array that a tensor shows was changed."""
+        self.check_shared()
         nodes = self.builder.nodes
         known = set(self.builder.inputs).union(*[node.outputs for node in nodes])
         if known.issuperset(set().union(*[node.inputs for node in nodes])):
@@ -436,11 +416,6 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
                 if value not in known:
                     raise foreign_error(value, self, node)
             known.update(node.outputs)
-
-
-def _begun_with(array: Any) -> Op:
-    """A source of what an array holds; memory is lent filled with one number."""
-    return Full(array.flat[0].item() if array.size else 0, dtype_of_numpy(array.dtype), array.shape)
 
 
 @dataclass(eq=False)

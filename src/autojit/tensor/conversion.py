@@ -266,7 +266,7 @@ def detach(self: Tensor) -> Tensor:
     if state.layers:
         carry(self, made, with_history=False)
     if state.trace is not None and made._array is not None:
-        state.trace.begin(made)
+        state.trace.begin(made, self)
     return made
 
 

@@ -21,6 +21,7 @@ from autojit.core.ports import numpy_port
 from autojit.tensor.conversion import array_of
 from autojit.tensor.device_layer import moved
 from autojit.tensor.functions_elementwise import clone
+from autojit.tensor.of_arrays import on_memory_of
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.tensor import Tensor, type_of, wrap
@@ -133,8 +134,16 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     dtype_of_numpy(array.dtype)
     if any(step < 0 for step in array.strides):
         raise ArgumentError("from_dlpack: the array lies backwards in memory (a negative stride); copy the array first")
-    made = wrap(array.copy() if copy and capsule is ext_tensor else array)
+    if isinstance(ext_tensor, np.ndarray) and not copy:
+        made = on_memory_of(ext_tensor)
+    else:
+        made = wrap(array.copy() if copy and capsule is ext_tensor else array)
     return made if device is None else moved(made, device)
+
+
+def may_share(array: Any, data: Any) -> bool:
+    """Whether an array may be memory of the object that it was made of."""
+    return np.may_share_memory(array, data) if isinstance(data, np.ndarray) else is_foreign_array(data)
 
 
 def _exported(source: Any, copy: bool | None) -> Any:

@@ -13,18 +13,17 @@ from autojit.core.dtypes import DType, default_dtype, dtype_of_number, dtype_of_
 from autojit.core.errors import ArgumentError, ArgumentKindError, UsageError
 from autojit.core.sizes import as_extent, is_symbolic, size_max
 from autojit.core.types import TensorType
-from autojit.ops.sources import Constant, Iota
+from autojit.ops.sources import Iota
 from autojit.tensor.device_layer import placed
 from autojit.tensor.dispatch import in_range, literal_of, mark_inference, number
-from autojit.tensor.exchange import array_of_foreign, array_of_numbers, is_foreign_array, require_numbers
+from autojit.tensor.exchange import array_of_foreign, array_of_numbers, is_foreign_array, may_share, require_numbers
 from autojit.tensor.functions_elementwise import clone, eq, floor_divide, where
 from autojit.tensor.functions_shape import sizes_of, stack
+from autojit.tensor.of_arrays import constant, on_memory_of
 from autojit.tensor.promotion import as_operand, cast
 from autojit.tensor.size import Size
 from autojit.tensor.state import made_like, quietly, state
 from autojit.tensor.tensor import Tensor, type_of, wrap, wrap_value
-
-_TABLE_LIMIT = 64  # elements; larger arrays inside a capture stay concrete and are lifted when used
 
 
 def finish(t: Tensor, requires_grad: bool, place: Any = None) -> Tensor:
@@ -65,7 +64,8 @@ def _from_data(data: Any, dtype: DType | None, copy: bool) -> Tensor:
     if isinstance(data, list | tuple) and _holds_tensors(data):
         parts = [_from_data(d, dtype, copy=False) for d in data]
         return stack(parts).detach()  # type: ignore[no-any-return]
-    return constant(array_from(data, dtype, copy))
+    found = array_from(data, dtype, copy)
+    return constant(found) if copy or not may_share(found, data) else on_memory_of(found)
 
 
 def _holds_tensors(data: Any) -> bool:
@@ -113,15 +113,6 @@ def _came_from_arrays(data: Any) -> bool:
     while isinstance(data, list | tuple) and data:
         data = data[0]
     return isinstance(data, np.ndarray | np.generic)
-
-
-def constant(array: Any) -> Tensor:
-    """A tensor of an array: inside a capture small ones are written into the graph."""
-    if state.trace is not None and array.size <= _TABLE_LIMIT:
-        table = np.ascontiguousarray(array)
-        op = Constant(table.tobytes().hex(), dtype_of_numpy(array.dtype), array.shape)
-        return wrap_value(state.trace.apply(op, ())[0])
-    return wrap(array)
 
 
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
@@ -173,7 +164,7 @@ def from_numpy(ndarray: Any) -> Tensor:
         )
     if any(s < 0 for s in ndarray.strides):
         raise ArgumentError("At least one stride in the given numpy array is negative; copy the array first")
-    return wrap(ndarray)
+    return on_memory_of(ndarray)
 
 
 def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:

@@ -43,6 +43,7 @@ from autojit.tensor.functions_reduction import norm
 from autojit.tensor.functions_shape import bmm, cat, diag_embed, matmul, meshgrid, outer, reshape, stack
 from autojit.tensor.functions_special import lgamma
 from autojit.tensor.kernels import in_one_pass, in_one_step
+from autojit.tensor.of_arrays import constant
 from autojit.tensor.op_node import rename_node
 from autojit.tensor.own_memory import own_memory
 from autojit.tensor.promotion import as_operand, cast, floating, refuse_numbers, together
@@ -452,7 +453,7 @@ def _places(
     layout: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    return finish(wrap(np.stack(found).astype((dtype or int64).numpy)), requires_grad, device)
+    return finish(constant(np.stack(found).astype((dtype or int64).numpy)), requires_grad, device)
 
 
 def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:

@@ -47,7 +47,7 @@ def get_data(self: Tensor) -> Tensor:
     if state.layers:
         carry(self, made, with_history=False)
     if state.trace is not None and made._array is not None:
-        state.trace.begin(made)
+        state.trace.begin(made, self)
     return made
 
 

@@ -26,12 +26,13 @@ from autojit.core.types import TensorType
 from autojit.ops import random as draws
 from autojit.tensor.dispatch import number
 from autojit.tensor.exchange import require_numbers
-from autojit.tensor.factories import constant, finish
+from autojit.tensor.factories import finish
 from autojit.tensor.fast_paths import drawn_by_kernel
 from autojit.tensor.functions_elementwise import add, ceil, clamp, exp, log1p, mul, neg, sub, tan, where
 from autojit.tensor.functions_shape import sizes_of
 from autojit.tensor.inplace import check_writable, copy_into
 from autojit.tensor.kernels import LARGE
+from autojit.tensor.of_arrays import constant
 from autojit.tensor.promotion import cast
 from autojit.tensor.recording import wants_grad
 from autojit.tensor.requirements import is_known, require

@@ -119,6 +119,8 @@ class Tensor:
         """A leaf of class ``cls`` that shares storage with ``data``."""
         made = alias(data, cls)
         made._requires_grad = bool(requires_grad)
+        if state.trace is not None and made._array is not None:
+            state.trace.begin(made, data)
         return made
 
     def _stand_in(self, made: Tensor) -> Tensor:

@@ -1,0 +1,194 @@
+"""Memory that a function makes while it is captured: every call begins with the values that it began with then.
+
+What the function makes of numbers is a constant of the capture. A tensor on the memory of an array that the function
+has made (``from_numpy(np.zeros(3))``) begins with what the array holds; from then on a capture cannot let one show the
+changes of the other, and refuses where somebody could see that.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from autojit.core.dtypes import dtype_of_numpy
+from autojit.core.errors import TraceError
+from autojit.core.source import UNKNOWN, SourceLocation, here
+from autojit.ir.builder import GraphBuilder
+from autojit.ir.graph import Node, Value
+from autojit.ir.op import Op
+from autojit.jit.places import is_a
+from autojit.jit.trace_entries import Split, StateEntry
+from autojit.ops.sources import Full
+from autojit.tensor.storage import Storage
+from autojit.tensor.tensor import Tensor, storage_of, wrap_value
+
+
+class _Shared(NamedTuple):
+    """An array that the function has made, and a tensor shows."""
+
+    owner: Any  # of its memory: the array, or what the array looks at
+    array: Any  # the same elements
+    held: Any  # what they were
+    storage: weakref.ref[Storage]  # the tensor's
+    source: SourceLocation
+
+
+class TraceMemory:
+    """The part of a trace that knows what memory the function has made."""
+
+    builder: GraphBuilder
+    state: dict[int, StateEntry]
+    known: dict[Value, Any]
+    definition: dict[Value, Node]
+    splits: list[Split]
+    indexed: int
+
+    if TYPE_CHECKING:
+
+        def lift(self, storage: Storage, owner: Tensor | None = None) -> Value: ...
+
+    def __init__(self) -> None:
+        self.constants: set[Value] = set()  # inputs that are the same at every call
+        self.lent: dict[int, tuple[weakref.ref[Any], Any]] = {}  # by id of the array: whose memory it is, the array
+        self.met_outside: Callable[[], Iterable[Any]] | None = None  # gives what the function has met that existed
+        self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture
+        self._shown: dict[int, weakref.ref[Tensor]] = {}  # by id: of which tensors they show the memory
+        self._shared: list[_Shared] = []
+
+    def begin(self, tensor: Tensor, of: Tensor | None = None) -> None:
+        self.begun[id(tensor)] = weakref.ref(tensor)
+        if of is not None:
+            self._shown[id(tensor)] = weakref.ref(self.origin(of))
+
+    def has_begun(self, tensor: Tensor) -> bool:
+        """Whether a concrete tensor was made during the capture."""
+        ref = self.begun.get(id(tensor))
+        return ref is not None and ref() is tensor
+
+    def origin(self, tensor: Tensor) -> Tensor:
+        """The tensor from outside that the step has made a concrete one of (``detach``, ``data``); others themselves.
+
+        That may get other memory before the next call, or another tensor may take its place.
+        """
+        found = self._shown[id(tensor)]() if self.has_begun(tensor) and id(tensor) in self._shown else None
+        return tensor if found is None or found._array is not tensor._array else found
+
+    def begins(self, array: Any) -> bool:
+        """Whether the function has made an array, so that every call makes one like it."""
+        if self.met_outside is None:
+            return False
+        met, owner = [*self.met_outside()], owner_of(array)
+        return not any(x is owner for x in met) and not any(np.may_share_memory(array, x) for x in _arrays_among(met))
+
+    def begin_on(self, array: Any) -> Tensor:
+        """A tensor on the memory of an array that the function has made."""
+        held = _copied(array)
+        made = wrap_value(self.begin_with(held))
+        self._shared.append(_Shared(owner_of(array), array.view(), held, weakref.ref(storage_of(made)), here()))
+        return made
+
+    def note_written(self, storage: Storage) -> None:
+        """TraceError if the elements of a traced storage have changed, and somebody may look at them by an array."""
+        memory = storage.memory
+        for shared in self._shared:
+            if shared.storage() is memory:
+                is_alone = sum(other.owner is shared.owner for other in self._shared) == 1
+                if not is_alone or _holders(shared) > _OWN:
+                    raise _seen_by_another(shared)
+
+    def check_shared(self) -> None:
+        """TraceError if an array was changed by NumPy after a tensor was made to show it."""
+        for shared in self._shared:
+            if shared.array.tobytes() != shared.held.tobytes():
+                raise _seen_by_another(shared)
+
+    def begin_with(self, array: Any) -> Value:
+        value = self.lift(Storage(array, None))
+        self.known[value] = array
+        self.constants.add(value)
+        return value
+
+    def lend(self, tensor: Tensor, owner: object) -> None:
+        array = storage_of(tensor).array
+        self.lent[id(array)] = weakref.ref(owner), array
+
+    def settle(self) -> None:
+        """Take memory whose owner is gone out of the state: every call begins with the values that it began with."""
+        if any(owner() is not None for owner, _ in self.lent.values()):
+            gc.collect()  # an owner may be left in a cycle
+        lost = [self.state.pop(key) for key, (owner, _) in self.lent.items() if key in self.state and owner() is None]
+        if not lost:
+            return
+        inputs = {entry.input for entry in lost}
+        self.builder.inputs = [v for v in self.builder.inputs if v not in inputs]
+        self.builder.nodes[:0] = [Node(_begun_with(e.array), (), (e.input,), e.source) for e in lost]
+        self.splits = [replace(split, position=split.position + len(lost)) for split in self.splits]
+        self.definition.clear()
+        self.indexed = 0
+
+
+def owner_of(array: Any) -> Any:
+    """What has the memory that an array shows: an array, or what offers its buffer."""
+    found = array
+    while True:
+        below = found.obj if isinstance(found, memoryview) else getattr(found, "base", None)
+        if below is None:
+            return found
+        found = below
+
+
+def _arrays_among(objects: Iterable[Any]) -> Iterator[Any]:
+    """The arrays among objects, and those of tensors."""
+    for found in objects:
+        if is_a(found, Tensor):
+            found = found._array
+        if is_a(found, np.ndarray):
+            yield found
+
+
+def _copied(array: Any) -> Any:
+    """A copy of an array that lies as it does in its memory."""
+    owner = owner_of(array)
+    if not isinstance(owner, np.ndarray) or not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        return array.copy(order="K")
+    flat = owner.ravel(order="K").view(np.uint8).copy()
+    offset = array.ctypes.data - owner.ctypes.data
+    return np.ndarray(array.shape, array.dtype, flat, offset, array.strides)
+
+
+def _holders(shared: _Shared) -> int:
+    return sys.getrefcount(shared.owner)
+
+
+def _own_references() -> int:
+    """How many references there are to an array that nobody has but a record of it."""
+    owner = np.zeros(1)
+    record = _Shared(owner, owner.view(), None, weakref.ref(Storage(owner, None)), UNKNOWN)
+    del owner
+    return _holders(record)
+
+
+_OWN = _own_references()
+
+
+def _seen_by_another(shared: _Shared) -> TraceError:
+    return TraceError(
+        "jit: a tensor and a NumPy array that the step makes share memory, and one is changed while the other can be "
+        "looked at",
+        {"array": f"{shared.array.dtype}{list(shared.array.shape)}", "at": shared.source},
+        "give the tensor memory of its own: aj.tensor(array)",
+    )
+
+
+def _begun_with(array: Any) -> Op:
+    """A source of what an array holds; memory is lent filled with one number."""
+    return Full(array.flat[0].item() if array.size else 0, dtype_of_numpy(array.dtype), array.shape)
+
+
+__all__ = ["TraceMemory"]
