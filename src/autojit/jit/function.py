@@ -43,7 +43,7 @@ from autojit.jit.failed_calls import undone_if_failed
 from autojit.jit.forgetting import Forgetting, forget_all, make_room
 from autojit.jit.gathering import Gathering
 from autojit.jit.generality import general_capture
-from autojit.jit.guards import broken_guard, history_guards, hook_guards
+from autojit.jit.guards import broken_guard, history_guards, hook_guards, mean_objects
 from autojit.jit.made_objects import let_out
 from autojit.jit.native import NativeStep, can_be_native
 from autojit.jit.native_calls import NativeCalls
@@ -404,8 +404,8 @@ class JitFunction:
                 check_nests(args, kwargs, call.tree, given)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])
-            capture.unguarded = observer.unguarded
-            capture.apart = told_apart(made, call.leaves, observer.told_apart)
+            mean_objects(capture.guards, outputs, () if rebinding is None else rebinding.locations)
+            capture.unguarded, capture.apart = observer.unguarded, told_apart(made, call.leaves, observer.told_apart)
             if rebinding is not None:
                 rebinding.plans.learn(capture.guards)
             if modes != (state.grad_enabled, state.inference):

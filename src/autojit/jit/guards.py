@@ -10,7 +10,7 @@ another object is no change.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import BuiltinMethodType, FunctionType, MethodType, MethodWrapperType
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from autojit.core.device import Device
 from autojit.core.dtypes import DType
 from autojit.core.source import SourceLocation
 from autojit.jit.histories import freed_node
+from autojit.jit.places import Location
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
 from autojit.runtime.object_layout import TYPE_OFFSET, function_words, layout_is_known, type_version, words_at
 from autojit.tensor.gradients import hook_keys
@@ -73,7 +74,7 @@ class Guard:
 
     ``native``: checked by the entry point; ``by_epoch``: its changes are counted in the guard epoch. A guard that is
     neither is read before every call. ``held_by``: the dictionary, list, object or cell, and the key in it, for places
-    that a step can take as an argument instead (``rebinding.py``).
+    that a step can take as an argument instead (``rebinding.py``). ``meant``: see ``mean_objects``.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Guard:
     by_epoch: bool = False
     source: SourceLocation | None = None
     held_by: tuple[Any, Any] | None = None
+    meant: Collection[int] = ()  # the ids of objects in ``expected`` for which no equal ones will do
 
     def __post_init__(self) -> None:
         if isinstance(self.native, CellGuard):
@@ -91,7 +93,7 @@ class Guard:
             self.held_by = self.native.mapping, self.native.key
 
     def holds(self) -> bool:
-        return same(self.read(), self.expected)
+        return _same_objects(self.read(), self.expected, self.meant) if self.meant else same(self.read(), self.expected)
 
     def describe(self) -> str:
         return f"{self.name}: {shown(self.expected)} -> {shown(self.read())}{self.place()}"
@@ -104,6 +106,34 @@ class Guard:
 def broken_guard(guards: Sequence[Guard]) -> str | None:
     """What has changed since a capture, or None."""
     return next((guard.describe() for guard in guards if not guard.holds()), None)
+
+
+def mean_objects(guards: Iterable[Guard], outputs: Iterable[Any], places: Iterable[Location]) -> None:
+    """Let guards hold for objects themselves, and for no equal ones, that a step hands on, tells something, or changes.
+
+    ``outputs``: what leaves the step, the calls among it that are made after every run; ``places``: what it writes to.
+    """
+    meant = {id(place.holder) for place in places}
+    for leaf in outputs:
+        if isinstance(leaf, BuiltinMethodType | MethodType):
+            meant.add(id(leaf.__self__))
+        elif isinstance(leaf, list | np.ndarray):
+            meant.add(id(leaf))
+    for guard in guards if meant else ():
+        if _reaches(guard.expected, meant):
+            guard.meant = meant
+
+
+def _reaches(value: Any, meant: Collection[int]) -> bool:
+    return id(value) in meant or (type(value) in (tuple, list) and any(_reaches(part, meant) for part in value))
+
+
+def _same_objects(a: Any, b: Any, meant: Collection[int]) -> bool:
+    if a is b or id(b) in meant:
+        return a is b
+    if type(a) is type(b) and type(a) in (tuple, list):
+        return len(a) == len(b) and all(_same_objects(x, y, meant) for x, y in zip(a, b, strict=True))
+    return same(a, b)
 
 
 def hook_guards(tensors: Iterable[Tensor]) -> list[Guard]:
@@ -205,6 +235,7 @@ __all__ = [
     "history_guards",
     "hook_guards",
     "is_value",
+    "mean_objects",
     "same",
     "shown",
 ]
