@@ -259,3 +259,23 @@ def test_what_is_reset_is_reset_at_every_call(name: str, starts_there: bool) -> 
     finally:
         aj.set_default_dtype(aj.float32)
         aj.use_deterministic_algorithms(False)
+
+
+def test_a_list_may_be_added_to_and_replaced() -> None:
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        held = SimpleNamespace(window=[], table={"last": []})
+
+        def function(x: aj.Tensor) -> aj.Tensor:
+            held.window.append(x.sum().item())
+            held.window = held.window[-2:]
+            held.table["last"] = [*held.table["last"], len(held.window)]
+            return x * 2
+
+        step = wrap(function)
+        found = []
+        for k in range(6):
+            step(aj.ones(2) * k)
+            found.append((list(held.window), list(held.table["last"])))
+        return found
+
+    assert run(aj.jit) == run(lambda f: f)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -348,14 +347,12 @@ def _note_flag(location: Location) -> None:
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A nest of tuples, lists and dictionaries with other leaves; the same one where none is another."""
+    """A nest of tuples, lists and dictionaries with other leaves."""
     kind = type(value)
     if kind is tuple or kind is list:
-        items = [_mapped(item, change) for item in value]
-        return value if all(map(is_, items, value)) else kind(items)
+        return kind([_mapped(item, change) for item in value])
     if kind is dict:
-        held = {key: _mapped(item, change) for key, item in value.items()}
-        return value if all(map(is_, held.values(), value.values())) else held
+        return {key: _mapped(item, change) for key, item in value.items()}
     return change(value)
 
 
