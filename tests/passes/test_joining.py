@@ -95,6 +95,13 @@ def test_a_sum_of_short_products_is_one_product_of_what_is_stacked_already() -> 
     check_compiled(found, drawn(found))
 
 
+def test_products_of_what_is_stacked_along_the_other_axis_keep_their_meaning() -> None:
+    text = products(5, 8).replace("matmul(t", "matmul(a")
+    graph = eliminate_dead_code(parse_graph(text))
+    found = eliminate_dead_code(eliminate_common_subexpressions(join_products(graph)))
+    check(graph, found)
+
+
 def two_sums(count: int, rows: int, narrow: int) -> str:
     """``sum of a_k.T @ b_k`` and ``sum of a_k.T @ c_k``."""
     names = range(count)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from autojit.ir import Graph, evaluate, parse_graph, verify
+from autojit.ir import Graph, Node, Value, evaluate, parse_graph, verify
 from autojit.passes.hoist_steps import hoist_steps
 from autojit.passes.loop_bodies import optimize_bodies
 from autojit.passes.open_bodies import open_bodies
@@ -190,3 +190,31 @@ def test_what_is_larger_than_its_operands_is_computed_again_unless_it_is_a_matri
     found = verify(prune_bodies(share_steps(graph)))
     forward, _ = (node for node in found.nodes if node.op.name == "scan")
     assert ((4, 10, 10) in [v.type.shape for v in forward.outputs]) is is_handed_over
+
+
+def test_what_a_tape_alone_is_computed_from_is_handed_to_the_sweeps() -> None:
+    graph = parse_graph(
+        "(x: f64[3], w: f64[3], u: f64[3], t: f64[3]) { go: bool[] = full[value=True, dtype=bool, shape=()](); "
+        "end: bool[], y: f64[3], r: f64[3] = while_loop[bodies=((go: bool[], y: f64[3], w: f64[3], u: f64[3], "
+        "t: f64[3]) { a: f64[3] = mul(y, w); b: f64[3] = square(a); c: f64[3] = add(b, y); "
+        "s: f64[] = sum[axes=(0,)](c); f: f64[3] = mul(y, u); limit: f64[] = full[value=7.0, dtype=f64, shape=()](); "
+        "more: bool[] = lt(s, limit); return more, c, a, f }, (z: f64[3], p: f64[3], q: f64[3], w: f64[3], u: f64[3], "
+        "t: f64[3]) { d: f64[3] = mul(z, p); e: f64[3] = add(d, q); return e }), carries=(2, 1), reads=((), (0, 1)), "
+        "reverse=(False, True)](go, x, x, w, u, t); return y, r }"
+    )
+    pruned = verify(prune_bodies(graph))
+    assert "](go, x, x, w, u)" in str(pruned)  # of the constants t alone is read nowhere
+    for a, b in zip(evaluate(pruned, arrays(graph)), evaluate(graph, arrays(graph)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_who_read_the_carries_of_merged_scans_reads_those_of_the_one() -> None:
+    graph = parse_graph(CELL)
+    (node,) = (node for node in graph.nodes if node.op.name == "scan")
+    others = [Node(node.op, node.inputs, tuple(Value(v.type) for v in node.outputs), node.source) for _ in range(2)]
+    outputs = tuple(v for each in (node, *others) for v in each.outputs)
+    graph = verify(Graph(graph.inputs, (*graph.nodes, *others), outputs))
+    merged = verify(merge_scans(graph))
+    assert len(scans(merged)) == 1
+    for a, b in zip(evaluate(merged, arrays(graph)), evaluate(graph, arrays(graph)), strict=True):
+        np.testing.assert_array_equal(a, b)

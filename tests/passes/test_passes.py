@@ -93,3 +93,17 @@ def test_a_literal_padded_with_its_own_number_is_a_literal_and_with_another_one_
     text += "y: f32[4] = pad[low=(1,), high=(1,), interior=(0,), value={}](c); return y }}"
     assert "pad" not in simplified(text.format("2.0"))
     assert "pad" in simplified(text.format("0.0"))
+
+
+@pytest.mark.parametrize(
+    ("rest", "checks"),
+    [
+        ("y: f64[2] = sin(g); return y", 0),
+        ("y: f64[2] = sin(g); z: f64[1] = slice[starts=(0,), stops=(1,), steps=(1,)](y); return z", 1),
+        ("y: f64[2] = sin(g); s: f64[] = sum[axes=(0,)](y); return s", 0),
+        ("return x", 1),
+    ],
+)
+def test_a_look_up_that_is_computed_as_a_whole_needs_no_check_of_its_places(rest: str, checks: int) -> None:
+    text = f"(x: f64[5], i: i64[2]) {{ g: f64[2] = index_select[axis=0](x, i); {rest} }}"
+    assert str(eliminate_dead_code(parse_graph(text))).count("in_range[") == checks

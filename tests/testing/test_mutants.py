@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autojit.testing.mutants import campaign
 from autojit.testing.mutants.equivalents import EQUIVALENT
 from autojit.testing.mutants.mutations import mutate, mutations
 from autojit.testing.mutants.reach import SEEN, Check, Reach, probed
@@ -71,6 +72,16 @@ def test_every_family_has_targets_whose_texts_compile() -> None:
             compile(target.text(), target.path, "exec")
 
 
+def test_what_another_version_of_python_runs_is_left_alone() -> None:
+    source = (
+        "import sys\n_VERSION = sys.version_info[:2]\n_OLD = _VERSION < (3, 0)\n"
+        "def rule(x):\n    y = x - 1 if _OLD else x * 2\n    if _VERSION < (3, 2):\n        y = y / 3\n    return y\n"
+    )
+    texts = {m.text for m in mutations(source, every)}
+    assert {"x * 2 -> x + 2", "2 -> 3"} < texts
+    assert texts.isdisjoint({"x - 1 -> x + 1", "1 -> 2", "y / 3 -> y * 3"})
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[subprocess.Popen[str]]:
     """A process that answers attempts; it collects the tests of two small files."""
@@ -80,6 +91,7 @@ def server() -> Iterator[subprocess.Popen[str]]:
         "autojit.testing.mutants.server",
         "tests/passes/test_loop_bodies.py",
         "tests/passes/test_constants.py",
+        "tests/jit/test_late_texts.py",
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
     pipe = subprocess.PIPE
@@ -123,6 +135,13 @@ def test_functions_made_while_modules_are_imported_are_changed_as_well(server: s
     assert changed != text
     name = "tests/passes/test_constants.py::test_a_literal_numerator_needs_no_guard"
     assert name in ask(server, target, [("test", name, "", 1.0)], changed)
+
+
+def test_tables_that_modules_compute_while_imported_are_computed_by_changed_code(server: subprocess.Popen[str]) -> None:
+    target = a_target("jit", "_sites", "FORMAT_VALUE")
+    name = "tests/jit/test_late_texts.py::test_a_hundred_losses_are_printed_with_one_capture"
+    assert ask(server, target, [("test", name, "", 1.0)], (ROOT / target.path).read_text()) == ""
+    assert name in ask(server, target, [("test", name, "", 1.0)])
 
 
 def test_a_check_that_fails_without_the_mutant_as_well_kills_nothing(server: subprocess.Popen[str]) -> None:
@@ -172,3 +191,28 @@ def test_known_equivalents_are_mutants_with_a_reason() -> None:
     every = {(t.path, t.mutation.function, t.mutation.text) for t in every_mutation()}
     assert EQUIVALENT.keys() <= every, "the source has changed: judge these again"
     assert all(len(reason) > 10 for reason in EQUIVALENT.values())
+
+
+def test_who_survives_is_looked_for_by_further_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    target = a_target("passes", "merge_scans", "if len(nodes) > 1:")
+    names = [f"{k}" for k in range(8)]
+    place = target.path, target.mutation.statement
+    reach = Reach([Check("op", name, "", 1.0) for name in names], {place: 0}, np.ones((8, 1), bool))
+    asked: list[list[str]] = []
+
+    class Servers:
+        def __init__(self, count: int, folder: Path) -> None: ...
+
+        def ask(self, attempt: Attempt) -> str:
+            asked.append([name for _, name, *_ in attempt.checks])
+            return "seen" if killer in asked[-1] else ""
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(campaign, "known_reach", lambda folder: reach)
+    monkeypatch.setattr(campaign, "_Servers", Servers)
+    for killer, rounds in (("1", 1), ("6", 2), ("none", 2)):
+        asked.clear()
+        outcome = campaign.run_mutants([target], 2.0, 1, tmp_path)
+        assert (len(outcome.killed), len(asked)) == (int(killer != "none"), rounds)
+        assert sorted(name for given in asked for name in given) == names[: 2 if rounds == 1 else 8]

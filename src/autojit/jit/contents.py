@@ -75,7 +75,7 @@ class Contents:
             return container[key]
         if is_a(container, list) and kind.__getitem__ is list.__getitem__ and is_a(key, int):
             value, place = container[key], operator.index(key)
-            if observer.is_of_step(container, place % max(len(container), 1)):
+            if observer.is_of_step(container, place % len(container)):
                 return value
             observer.note(container, place, where, lambda: _at(container, place), value, held=True)
             return observer.enter(value, where)

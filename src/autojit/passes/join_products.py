@@ -144,7 +144,7 @@ class _Joiner:
                 nodes.append(Node(Reshape(part.type.shape), (value,), (parts[-1],), stack.source))
         copy = Value(stack.outputs[0].type)
         nodes.append(Node(stack.op, tuple(parts), (copy,), stack.source))
-        shape = (sum(v.type.shape[0] for v in values), values[0].type.shape[1])
+        shape = (sum(v.type.shape[0] for v in values), copy.type.shape[-1])
         if copy.type.shape == shape:
             return copy
         flat = Value(copy.type.with_shape(shape))

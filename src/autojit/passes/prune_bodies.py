@@ -40,20 +40,19 @@ def merge_scans(graph: Graph) -> Graph:
 
 def _union(nodes: Sequence[Node], names: dict[Value, Value]) -> Node:
     """One scan with the results of all; ``names`` learns where those of the others are, and what a step gives twice."""
-    first: Any = nodes[0].op
-    carries = first.carries
+    first, *others = nodes
+    scan: Any = first.op
+    carries = scan.carries
     made: dict[Value, Value] = {}
+    for node in others:
+        names.update(zip(node.outputs[:carries], first.outputs[:carries], strict=True))
     for node in nodes:
         op: Any = node.op
-        if node is not nodes[0]:
-            names.update(zip(node.outputs[:carries], nodes[0].outputs[:carries], strict=True))
         for value, output in zip(op.body.outputs[carries:], node.outputs[carries:], strict=True):
             if made.setdefault(value, output) is not output:
                 names[output] = made[value]
-    body = replace(first.body, outputs=(*first.body.outputs[:carries], *made))
-    return Node(
-        first.with_graphs([body]), nodes[0].inputs, (*nodes[0].outputs[:carries], *made.values()), nodes[0].source
-    )
+    body = replace(scan.body, outputs=(*scan.body.outputs[:carries], *made))
+    return Node(scan.with_graphs([body]), first.inputs, (*first.outputs[:carries], *made.values()), first.source)
 
 
 def _reading(node: Node, names: dict[Value, Value]) -> Node:

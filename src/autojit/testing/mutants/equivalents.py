@@ -16,6 +16,22 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "transforms/adjoint.py", "accumulate",
         "x_bar is not None and x_bar.spec is not spec -> x_bar is not None",
     ): "the check of a type that is the very type wanted finds nothing",
+    (
+        "ops/composed.py", "MseLoss.batch", "sub(x, y) -> sub(y, x)",
+    ): "the difference is squared, and its sign is exact",
+    (
+        "jit/versions.py", "TraceVersions.moved",
+        "isinstance(t, Storage) and t.version != version -> isinstance(t, Storage)",
+    ): "a version that has moved by nothing is counted on by nothing",
+    (
+        "jit/trace.py", "_begun_with", "0 -> 1",
+    ): "no memory is filled with the number of an array without elements; of one with elements it is all the same",
+    (
+        "jit/instrumented_code.py", "_Writer.call", "_VERSION < (3, 12) -> not _VERSION < (3, 12)",
+    ): "PRECALL unpacks bound methods in advance; CALL unpacks them as well",
+    (
+        "jit/instrumented_code.py", "_Writer.call", "if _VERSION < (3, 12): -> if not _VERSION < (3, 12):",
+    ): "PRECALL unpacks bound methods in advance; CALL unpacks them as well",
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ TERMS = ("add", "sub", "mul", "div")  # calls of which one operand may be left o
 SYMMETRIC = (  # calls whose swapped operands mean the same, or are of two kinds and fail at once
     "add", "mul", "fadd", "fmul", "maximum", "minimum", "fmax", "fmin", "isinstance", "getattr", "hasattr", "zip",
     "range", "replace", "bind", "as_operand", "eq", "ne", "_is", "same", "surely_equal", "_meet",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "_plus",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "_plus", "_of_maximum", "_of_minimum", "_hull",
     "_different_derivative", "cast", "Graph", "full", "result_of", "sum", "permute", "reshape", "broadcast_to",
 )  # fmt: skip
 BINARY: dict[type[ast.operator], ast.operator] = {
@@ -92,7 +93,9 @@ class _Replacing(ast.NodeTransformer):
 
 
 def _sites(tree: ast.Module, wanted: Callable[[str], bool]) -> Iterator[_Site]:
+    known = _of_versions(tree)
     for function, name in functions(tree):
+        _mark_other_versions(function, known)
         if wanted(name):
             for statement in function.body:
                 for node in ast.walk(statement):
@@ -121,6 +124,31 @@ def _mark_messages(function: ast.FunctionDef) -> None:
         for part in parts:
             for inner in ast.walk(part):
                 inner.is_message = True  # type: ignore[attr-defined]
+
+
+def _of_versions(tree: ast.Module) -> dict[str, object]:
+    """The module's constants that say which version of Python runs, with ``sys`` itself."""
+    known: dict[str, object] = {"sys": sys}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name):
+            names = {n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)}
+            is_version = "sys.version_info" in ast.unparse(statement.value) or bool(names - {"sys"})
+            if names and names <= known.keys() and is_version:
+                known[target.id] = eval(ast.unparse(statement.value), dict(known))
+    return known
+
+
+def _mark_other_versions(function: ast.FunctionDef, known: dict[str, object]) -> None:
+    """What runs on another version of Python alone cannot be seen on this one."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.If | ast.IfExp):
+            names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+            if names and names <= known.keys():
+                other = node.orelse if eval(ast.unparse(node.test), dict(known)) else node.body
+                parts: list[ast.AST] = [*other] if isinstance(other, list) else [other]
+                for part in parts:
+                    for inner in ast.walk(part):
+                        inner.is_message = True  # type: ignore[attr-defined]
 
 
 def _mark_statements(node: ast.AST) -> None:

@@ -7,7 +7,9 @@ was killed ("" if it was not) a line each.
 
 from __future__ import annotations
 
+import ast
 import gc
+import importlib
 import json
 import os
 import resource
@@ -18,6 +20,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
@@ -25,9 +28,12 @@ import pytest
 
 from autojit.testing.mutants import killers
 from autojit.testing.mutants.suite import LEFT_OUT, PLAIN
+from autojit.testing.mutants.targets import FAMILIES, ROOT
 
 SLOWER, START_S = 2.0, 15.0  # of processor time, times and beside what the checks took: whoever needs more hangs
 WAITING = 10.0  # seconds of the clock for one of these: a mutant that waits for ever is ended
+
+TABLES = (dict, list, tuple, set, frozenset, int, str)  # what modules compute once and look things up in
 
 
 class Attempt(NamedTuple):
@@ -42,6 +48,10 @@ class Attempt(NamedTuple):
     def limit_s(self) -> float:
         """Of processor time."""
         return max(2.0, START_S + SLOWER * sum(elapsed_s for *_, elapsed_s in self.checks))
+
+    def harmless(self) -> Attempt:
+        """Without the mutant, but for that planted in the same way."""
+        return self._replace(text=ast.unparse(ast.parse(Path(self.path).read_text(encoding="utf-8"))))
 
 
 class Server:
@@ -58,6 +68,8 @@ class Server:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Answer until the input ends."""
         items = {item.nodeid: item for item in session.items}
+        for path in (path for family in FAMILIES for path in sorted((ROOT / family.folder).glob("*.py"))):
+            importlib.import_module(f"autojit.{path.parent.name}.{path.stem}")
         for found in gc.get_objects():
             if type(found) is FunctionType:
                 self.functions[found.__code__.co_filename, found.__code__.co_qualname].append(found)
@@ -113,8 +125,7 @@ class Server:
 
     def _seen(self, session: pytest.Session, items: dict[str, pytest.Item], attempt: Attempt, is_planted: bool) -> str:
         try:
-            if is_planted:
-                _plant(self.functions, attempt)
+            _plant(self.functions, attempt if is_planted else attempt.harmless())
             for place, (kind, name, verdict, _) in enumerate(attempt.checks):
                 self.place = place
                 if kind != "test":
@@ -145,6 +156,27 @@ def _plant(functions: Mapping[tuple[str, str], Sequence[FunctionType]], attempt:
                 planted = True
     if not planted:
         raise LookupError(f"no function {attempt.function}")
+    _make_tables_again(attempt)
+
+
+def _make_tables_again(attempt: Attempt) -> None:
+    """What the module has computed by the function while it was imported (tables) is computed by its changed code."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("autojit")]
+    names = next(vars(m) for m in modules if getattr(m, "__file__", None) == attempt.path)
+    callers = {attempt.function}
+    codes = {name: f.__code__ for name, f in names.items() if type(f) is FunctionType}
+    while more := {name for name, code in codes.items() if not callers.isdisjoint(code.co_names)} - callers:
+        callers |= more
+    for statement in ast.parse(attempt.text).body:
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
+            continue
+        calls = [node.func for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
+        old = names[target.id]
+        if type(old) in TABLES and any(isinstance(f, ast.Name) and f.id in callers for f in calls):
+            new = eval(compile(ast.Expression(statement.value), attempt.path, "eval"), names)
+            for holder in map(vars, modules):
+                holder.update({name: new for name, value in holder.items() if value is old})
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
