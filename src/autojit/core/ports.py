@@ -169,6 +169,10 @@ class Trace(Protocol):
     def note_flag(self, tensor: Any, flag: bool) -> None:
         """A leaf is told whether it requires gradients; ``flag``: whether it did before."""
 
+    def note_detached(self, tensor: Any) -> None:
+        """A concrete tensor is about to lose its history in place: it has it again if the capture fails."""
+        ...
+
     def has_begun(self, tensor: Any) -> bool:
         """Whether a concrete tensor was made during the capture."""
         ...

@@ -81,6 +81,7 @@ class Capture:
         self.is_differentiable = bool(
             self.results.carries_history or self.rebased or any(e.left is not None for e in self.effects.modified)
         )
+        self.trace.is_whole = True
 
     def as_op(self) -> CallOfCapture:
         """The capture as one op of the caller's history."""

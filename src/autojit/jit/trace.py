@@ -103,6 +103,7 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         self.touched: list[Tensor] = []  # leaves whose gradients the function looked at or replaced after one had
         self.reached: list[Tensor] = []  # outside tensors through which state was read or written
         self.has_passes = False  # whether the step differentiates
+        self.is_whole = False  # whether the function has come to its end, and what it left can be done at every call
         self.passed: list[tuple[Tensor, HistoryNode]] = []  # of those, histories that passes went through
         self._before: dict[int, _Before] = {}
         self._after: list[_Before] = []
@@ -286,6 +287,8 @@ class Trace(TraceSizes, TraceOrders, TraceForms, TraceVersions, TraceData, Trace
         """Take back what recording changed on tensors outside: version counters and histories."""
         self._after = [before.exchange() for before in self._before.values()]
         self._before.clear()
+        if not (self.is_whole or self.runs_often):
+            self.attach_again()
 
     @contextmanager
     def resumed(self) -> Iterator[None]:

@@ -60,11 +60,22 @@ class TraceMemory:
         self.begun: dict[int, weakref.ref[Tensor]] = {}  # concrete tensors made during the capture
         self._shown: dict[int, weakref.ref[Tensor]] = {}  # by id: of which tensors they show the memory
         self._shared: list[_Shared] = []
+        self._detached: list[tuple[Tensor, tuple[Any, ...]]] = []  # with the histories that they had
 
     def begin(self, tensor: Tensor, of: Tensor | None = None) -> None:
         self.begun[id(tensor)] = weakref.ref(tensor)
         if of is not None:
             self._shown[id(tensor)] = weakref.ref(self.origin(of))
+
+    def note_detached(self, tensor: Tensor) -> None:
+        had = tensor._requires_grad, tensor._grad_fn, tensor._output_nr, tensor._accumulator
+        self._detached.append((tensor, had))
+
+    def attach_again(self) -> None:
+        """Give tensors the histories that a capture which has failed took from them."""
+        for t, had in reversed(self._detached):
+            t._requires_grad, t._grad_fn, t._output_nr, t._accumulator = had
+        self._detached.clear()
 
     def has_begun(self, tensor: Tensor) -> bool:
         """Whether a concrete tensor was made during the capture."""
