@@ -7,6 +7,7 @@ import json
 import operator
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,3 +208,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, aj.Tensor):
         return value.tolist()
     return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def test_what_a_function_has_cached_is_read_like_everything_outside() -> None:
+    settings = SimpleNamespace(factor=2.0, rows=[1.0])
+
+    @functools.lru_cache
+    def cached() -> SimpleNamespace:
+        return settings
+
+    step = aj.jit(lambda x: x * cached().factor + cached().rows[0])
+    assert step(aj.ones(1)).item() == 3.0
+    settings.factor = 3.0
+    assert step(aj.ones(1)).item() == 4.0
+    settings.rows.insert(0, 5.0)
+    assert step(aj.ones(1)).item() == 8.0

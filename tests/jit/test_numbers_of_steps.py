@@ -346,3 +346,10 @@ def test_a_number_of_the_step_is_copied_and_pickled_as_a_number() -> None:
         return [(call(aj.tensor([1.0, k])).tolist(), options.rate) for k in range(3)]
 
     assert run(aj.jit) == run(lambda f: f)
+
+
+def test_a_power_of_what_is_surely_positive_needs_no_look_at_its_digits() -> None:
+    def step(x: aj.Tensor) -> aj.Tensor:
+        return x * (abs(x.sum().item()) + 0.5) ** -1.5
+
+    assert agree(lambda: Program(step, [(sample() * k,) for k in range(4)])).stats()["splits"] == 0

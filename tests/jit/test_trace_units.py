@@ -54,6 +54,8 @@ def test_sameness_for_guards() -> None:
     assert same([1, (2.0, "a")], [1, (2.0, "a")]) and not same([1], (1,))
     t = aj.ones(1)
     assert same(t, t) and not same(t, aj.ones(1))
+    items: list[int] = []
+    assert same(items.append, items.append) and not same(items.append, items.pop) and not same(items.append, [].append)
 
 
 def test_a_lent_gradient_is_a_plain_tensor_and_takes_its_place() -> None:

@@ -343,8 +343,9 @@ class _SavedTensor:
             _restore_dict(hooks, kept)
         if isinstance(t, StepGradient) and self.lent is not None:
             t.is_lent = self.lent
-        storage = t._storage
-        if storage is not None and self.storage is not None:
+        storage = t._storage  # the one that it had, which is put back with the slots
+        if storage is not None:
+            assert self.storage is not None
             storage.array, storage.version, storage.changed_by, storage.changed_at = self.storage
         if isinstance(t._array, np.ndarray) and t._array.flags.writeable and self.content is not None:
             t._array[...] = self.content

@@ -15,7 +15,7 @@ ROOT = Path(autojit.__file__).parent
 DERIVATIVES = ("partials", "vjp", "jvp", "batch", "pull_back")
 LOWERINGS = ("lower", "combine", "source_index", "source_index_at", "target_index_at")
 LEFT_OUT = {  # they tell, or they are themselves checks
-    "jit": ("report.py", "verify.py", "scripting.py", "__init__.py"),
+    "jit": ("report.py", "verify.py", "memory_check.py", "scripting.py", "__init__.py"),
     "passes": ("__init__.py",),
 }
 
