@@ -279,3 +279,34 @@ def test_a_list_may_be_added_to_and_replaced() -> None:
         return found
 
     assert run(aj.jit) == run(lambda f: f)
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["required", "not required"])
+@pytest.mark.parametrize("ends", [True, False, None], ids=["left on", "left off", "untouched"])
+@pytest.mark.parametrize("wanted", [True, False], ids=["on", "off"])
+def test_a_flag_that_a_step_sets_holds_for_what_it_computes(begins: bool, wanted: bool, ends: bool | None) -> None:
+    def run(wrap: Callable[..., Any]) -> list[Any]:
+        w = aj.ones(3, dtype=aj.float64, requires_grad=begins)
+
+        def function(x: aj.Tensor) -> tuple[aj.Tensor, aj.Tensor]:
+            first = (w * x).sum()
+            w.requires_grad_(wanted)
+            second = (w * w * x).sum()
+            if ends is not None:
+                w.requires_grad_(ends)
+            return first, second
+
+        step = wrap(function)
+        found: list[Any] = []
+        for k in range(5):
+            results = step(aj.ones(3, dtype=aj.float64) * (k + 1))
+            found.append((w.requires_grad, [y.requires_grad for y in results]))
+            w.requires_grad_(k % 3 != 1)
+            for y in results:
+                if y.requires_grad:
+                    w.grad = None
+                    y.backward(retain_graph=True)
+                    found.append(None if w.grad is None else w.grad.tolist())
+        return found
+
+    assert run(aj.jit) == run(lambda f: f)

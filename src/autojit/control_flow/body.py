@@ -136,9 +136,9 @@ class BodyTrace(Trace):
             set_trace(before)
             set_layers(layers)
 
-    def note_flag(self, t: Tensor, flag: bool) -> None:
+    def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None:
         if self.outer is not None:
-            self.outer.note_flag(t, flag)
+            self.outer.note_flag(t, flag, wanted)
 
     def read_grad(self, leaf: Tensor) -> Tensor | None:
         return lent_gradient(leaf) if self.outer is None else self.outer.read_grad(leaf)

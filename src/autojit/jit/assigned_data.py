@@ -39,6 +39,7 @@ class TraceData:
     def __init__(self) -> None:
         self.arguments: list[Tensor] = []  # what stands for the tensors that the step is given
         self.gradients_given: list[Tensor] = []  # and for their gradients
+        self.switched_on: list[Tensor] = []  # leaves outside that require gradients from somewhere in the step on
         self._copied: list[tuple[Any, weakref.ref[Storage]]] = []  # arrays that got a copy of what they should share
 
     def is_given(self, t: Tensor) -> bool:
@@ -48,8 +49,10 @@ class TraceData:
         given = [x._storage for x in (*self.arguments, *self.gradients_given)]
         return any(s is not None and s.memory is storage.memory for s in given)
 
-    def note_flag(self, t: Tensor, flag: bool) -> None:
+    def note_flag(self, t: Tensor, flag: bool, wanted: bool) -> None:
         """The step tells a leaf outside whether it requires gradients: that it did, or did not, is a guard."""
+        if wanted and not flag:
+            self.switched_on.append(t)
         if not any(known is t for known, _ in self.flags):
             self.flags.append((t, flag))
 

@@ -41,12 +41,13 @@ class CallOfCapture:
         inputs: list[tuple[Value, Tensor | None]] = [(v, given.get(v)) for v in capture.inputs]
         self.entries = list(trace.state.values())
         self.moving_on = {id(e) for e in self.entries if "moves_on" in e.root_owner().__dict__}
+        switched_on = {id(t) for t in trace.switched_on}
         for entry in self.entries:
             owner = entry.root_owner()
             if entry.left is not None:
                 inputs.append((entry.input, entry.entered))
             else:
-                inputs.append((entry.input, owner if owner._requires_grad else None))
+                inputs.append((entry.input, owner if owner._requires_grad or id(owner) in switched_on else None))
         roots = {id(t) for _, t in inputs} | {id(entry.root_owner()) for entry in self.entries}
         changed = {id(e.root_owner()) for e in self.entries if e.left is not None}  # their views get other histories
         self.others = [

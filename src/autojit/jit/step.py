@@ -6,7 +6,8 @@ an earlier segment that computes what Python decides on; ``native.py`` describes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -251,7 +252,8 @@ class CompiledStep:
         self.calls += 1
         self.effects.check_histories(leaves)
         if self.call is not None:
-            return self._run_differentiable(leaves)
+            with _requiring(self.capture.trace.switched_on):
+                return self._run_differentiable(leaves)
         count = len(self.results.values)
         gate = self.segment.gate
         sizes = self.capture.sizes_of(leaves)
@@ -363,6 +365,19 @@ class CompiledStep:
     def graph(self) -> Any:
         """The graph of the last segment as recorded."""
         return self.segment.graph
+
+
+@contextmanager
+def _requiring(leaves: Sequence[Tensor]) -> Iterator[None]:
+    """Leaves that the step lets require gradients do so while it records what its results lead to."""
+    before = [t._requires_grad for t in leaves]
+    try:
+        for t in leaves:
+            t._requires_grad = True
+        yield
+    finally:
+        for t, flag in zip(leaves, before, strict=True):
+            t._requires_grad = flag
 
 
 def _in_memory(trace: Trace, value: Value, order: tuple[int, ...]) -> Value:

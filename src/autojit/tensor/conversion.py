@@ -306,7 +306,7 @@ def set_requires_grad(self: Tensor, wanted: bool) -> None:
     if wanted and not type_of(self).dtype.is_differentiable:
         raise UsageError("only Tensors of floating point and complex dtype can require gradients", {"tensor": self})
     if state.trace is not None and self._array is not None:
-        state.trace.note_flag(self, self._requires_grad)
+        state.trace.note_flag(self, self._requires_grad, bool(wanted))
     self._requires_grad = bool(wanted)
     for holder in holders(self) if state.layers else ():
         holder._requires_grad = self._requires_grad
