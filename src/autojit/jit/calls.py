@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from autojit.core.locks import without_waiting
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
 from autojit.jit.pytree import flatten
-from autojit.jit.trace import Trace
+from autojit.jit.trace import BeginAgain, Trace
 from autojit.jit.trace_entries import Split
 from autojit.runtime.gate import Reentered
 from autojit.tensor.exchange import array_of_foreign
@@ -29,6 +30,9 @@ def _is_foreign(leaf: Any) -> bool:
     return not isinstance(leaf, Tensor | np.ndarray) and hasattr(type(leaf), "__dlpack__")
 
 
+TORN_LIMIT = 8
+
+
 class Call:
     """A call's leaves, the values of its open sizes, and the decisions passed so far."""
 
@@ -42,12 +46,23 @@ class Call:
         self.sizes: dict[str, int] = {}  # the values of the open sizes
         self.trace: Trace | None = None  # the capture that was begun last
         self.epoch = 0  # the guard epoch before guards were looked at
+        self.torn = 0  # captures of this call that were given up, as another thread changed what they read
         self.restart()
 
     def restart(self) -> None:
         """Back to the root."""
         self.path: list[Decision] = []
         self.outcomes: list[Split] = []
+
+    def give_up_torn(self) -> None:
+        """What the capture has read has changed meanwhile: another one reads it as it is at one time.
+
+        Raises:
+            BeginAgain: another thread may have done it.
+        """
+        if self.torn < TORN_LIMIT and threading.active_count() > 1:
+            self.torn += 1
+            raise BeginAgain
 
     def with_sizes(self, sizes: dict[str, int], outcomes: Sequence[Split]) -> Call:
         """The same call as if its open sizes had other values, and its decisions these outcomes: for the capture."""

@@ -400,7 +400,7 @@ class JitFunction:
                 has_numbers = bool(call.sizes) or any(leaf.kind == "number" for leaf in made)
                 with traced_math(has_numbers), observer.observing():
                     result = (rebinding or self.function)(*args, **kwargs)
-                snapshot.check(rebinding)
+                snapshot.check(rebinding, call)
                 check_nests(args, kwargs, call.tree, given)
                 outputs, tree = let_out(result, observer.outside)
                 capture = Capture(trace, made, call.tree, outputs, with_plain_keys(tree), observer.all_guards(), [])

@@ -101,6 +101,23 @@ def _uses_autojit(names: dict[str, Any]) -> bool:
     return False
 
 
+def special_methods(cls: type) -> tuple[Any, ...]:
+    """Names and functions of a class and its bases that no code of the user's names when they are called.
+
+    Python looks up ``__call__``; autojit what one of its classes has too: ``forward``, ``backward`` of a ``Function``.
+    """
+    own = [base for base in cls.__mro__ if is_own_class(base)]
+    found = [
+        (name, member)
+        for base in cls.__mro__
+        if is_user_class(base)
+        for name, member in vars(base).items()
+        if is_a(member, FunctionType | staticmethod | classmethod)
+        and (name[:2] == name[-2:] == "__" or any(name in vars(known) for known in own))
+    ]
+    return tuple(sum(found, ()))
+
+
 class ObservedFunctions:
     """The functions that one capture observes. ``met``: told of every object that is looked into."""
 

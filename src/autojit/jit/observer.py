@@ -43,6 +43,7 @@ from autojit.jit.observed_functions import (
     is_user_module,
     is_user_names,
     own_code,
+    special_methods,
 )
 from autojit.jit.places import Location, attributes_of, cell_content, is_a
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
@@ -73,7 +74,8 @@ class Observer(ObservedCalls):
         self.counted = CountedReads(rebound)
         self.contents = Contents(self)
         self.foreign = ForeignCalls(self)
-        self.places_read: set[Any] = set()
+        self.places_read: dict[tuple[int, Any], Guard] = {}
+        self.is_torn = False  # whether a place gave something else when it was read again: another thread writes it
         self._switches = switches()
         self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
         self._functions = ObservedFunctions(HOOKS)
@@ -146,7 +148,14 @@ class Observer(ObservedCalls):
         """The methods that Python looks up by itself, in the class."""
         cls = value if is_a(value, type) else type(value)
         if is_user_class(cls):
-            self.note(cls, _CLASS, f"methods of {cls.__name__}", lambda: _special(cls), _special(cls), ClassGuard(cls))
+            self.note(
+                cls,
+                _CLASS,
+                f"methods of {cls.__name__}",
+                lambda: special_methods(cls),
+                special_methods(cls),
+                ClassGuard(cls),
+            )
 
     def _note_code(self, function: FunctionType) -> None:
         if is_instrumented(function.__code__):
@@ -203,10 +212,15 @@ class Observer(ObservedCalls):
     ) -> None:
         """A place outside was read and held ``value``; what it holds is outside too."""
         identity = id(holder), key
-        if identity in self.places_read or self.is_of_step(holder, key):
+        if self.is_of_step(holder, key):
             return
-        self.places_read.add(identity)
-        guard = Guard(name, read, value, native, source=here())
+        known = self.places_read.get(identity)
+        if known is not None:
+            self.is_torn |= not (
+                value is known.expected or identity[0] in self.counted.tables or same(value, known.expected)
+            )
+            return
+        guard = self.places_read[identity] = Guard(name, read, value, native, source=here())
         if held:
             guard.held_by = holder, key
         self.outside.setdefault(id(holder), holder)
@@ -328,7 +342,8 @@ class Observer(ObservedCalls):
         table = frame.f_globals
         if self.is_of_step(table, name) or name in _class_body(frame):
             return value
-        if (id(table), name) not in self.places_read and (name in table or is_user_names(table)):
+        known = self.places_read.get((id(table), name))
+        if (known is None and (name in table or is_user_names(table))) or (known and known.expected is not value):
             self.note_key(table, name, f"global {name}", table.get(name, MISSING))
         return self.enter(value, name)
 
@@ -455,23 +470,6 @@ _PARTS = object()  # and of what a partial holds
 def _is_constant(value: Any) -> bool:
     """Whether what a library's module holds is neither code nor a class: a setting, a stream, a number."""
     return not callable(value) and not is_a(value, ModuleType | Tensor)
-
-
-def _special(cls: type) -> tuple[Any, ...]:
-    """Names and functions of a class and its bases that no code of the user's names when they are called.
-
-    Python looks up ``__call__``; autojit what one of its classes has too: ``forward``, ``backward`` of a ``Function``.
-    """
-    own = [base for base in cls.__mro__ if is_own_class(base)]
-    found = [
-        (name, member)
-        for base in cls.__mro__
-        if is_user_class(base)
-        for name, member in vars(base).items()
-        if is_a(member, FunctionType | staticmethod | classmethod)
-        and (name[:2] == name[-2:] == "__" or any(name in vars(known) for known in own))
-    ]
-    return tuple(sum(found, ()))
 
 
 def _static(cls: type, name: str, after: type | None = None) -> Any:

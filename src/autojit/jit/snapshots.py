@@ -20,6 +20,7 @@ from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED
+from autojit.jit.calls import Call
 from autojit.jit.guards import Guard, same, stays
 from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
@@ -48,16 +49,19 @@ class Snapshot:
         if t.is_leaf:
             self._flags.append((t, t._requires_grad))
 
-    def check(self, rebinding: Rebinding | None) -> None:
+    def check(self, rebinding: Rebinding | None, call: Call) -> None:
         """After the function has run: whether its steps have all the arguments and results that they need.
 
         Raises:
             Rebinds: there are more places that the step can take over, hidden inputs, or calls to make afterwards.
             Releases: there are fewer.
             DrawnOtherwise: what it draws cannot be given to a step.
+            BeginAgain: what it has read has changed meanwhile.
             TraceError: it did what cannot be done again at every call.
         """
         observer = self.observer
+        if observer.is_torn:
+            call.give_up_torn()
         self._refuse_hooks()
         observer.check_draws()
         self.settle()
@@ -107,7 +111,7 @@ class Snapshot:
         for name, table, before in counted.tables.values():
             keys = [key for key in before if (id(table), key) in counted.assigned and same(table.get(key), before[key])]
             kept += [(Location(f"{name}.{key}", table, key), before[key]) for key in keys]
-        known = self._assigned | observer.places_read | observer.rebound
+        known = self._assigned | observer.places_read.keys() | observer.rebound
         for place, before in kept:
             if place.identity not in known:
                 is_plain = type(place.holder) is dict and type(place.key) is str

@@ -24,7 +24,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "isinstance(t, Storage) and t.version != version -> isinstance(t, Storage)",
     ): "a version that has moved by nothing is counted on by nothing",
     (
-        "jit/trace.py", "_begun_with", "0 -> 1",
+        "jit/trace_memory.py", "_begun_with", "0 -> 1",
     ): "no memory is filled with the number of an array without elements; of one with elements it is all the same",
     (
         "jit/instrumented_code.py", "_Writer.call", "_VERSION < (3, 12) -> not _VERSION < (3, 12)",
