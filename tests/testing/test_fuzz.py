@@ -24,7 +24,7 @@ def test_a_seed_gives_one_program() -> None:
 
 def test_most_programs_run_eagerly_to_their_end() -> None:
     runs = [run(load(generate(seed).script(), str(seed)), "eager") for seed in range(60)]
-    assert sum(seen.error is None and seen.broken is None for seen in runs) > 0.75 * len(runs)
+    assert sum(seen.error is None and seen.broken is None for seen in runs) > 0.8 * len(runs)
 
 
 SMOKE = (200, 202, 204, 207, 209, 210, 212, 213)

@@ -168,6 +168,7 @@ class Trace(Protocol):
 
     def note_flag(self, tensor: Any, flag: bool, wanted: bool) -> None:
         """A leaf is told whether it requires gradients (``wanted``); ``flag``: whether it did before."""
+        ...
 
     def note_detached(self, tensor: Any) -> None:
         """A concrete tensor is about to lose its history in place: it has it again if the capture fails."""

@@ -30,7 +30,7 @@ def _is_foreign(leaf: Any) -> bool:
     return not isinstance(leaf, Tensor | np.ndarray) and hasattr(type(leaf), "__dlpack__")
 
 
-TORN_LIMIT = 8
+TORN_LIMIT = 8  # captures of one call; a function that reads what its own library calls change looks torn, too
 
 
 class Call:

@@ -57,7 +57,7 @@ class Made(TreeSpec):
 
     def _build(self, leaves: Leaves) -> Any:
         number, has_state = self.keys
-        (function, *arguments), *_ = [self.children[0]._build(leaves)]
+        function, *arguments = self.children[0]._build(leaves)
         made = leaves.made[number] = function(*arguments)
         state, items, pairs = [child._build(leaves) for child in self.children[1:]]
         if has_state:
@@ -208,4 +208,4 @@ def _not_again(value: Any, why: str) -> TraceError:
     )
 
 
-__all__ = ["Leaves", "Made", "let_out", "put_together"]
+__all__ = ["let_out", "put_together"]

@@ -23,9 +23,7 @@ EPSILON = {
 UNITS = 1000.0  # rounding errors of a chain of some tens of ops and short sums, in units of the largest magnitude
 SMALLEST = 0.1  # magnitude below which a number is taken for the rest of a cancellation between numbers around 1
 SHAKES = 5
-MORE_SHAKES = (
-    25  # before a difference is called a finding: five equal signs of what only rounding decides are no rarity
-)
+MORE_SHAKES = 25  # before a difference is a finding: five equal signs of what only rounding decides are no rarity
 EXPLAINED = 100.0  # times the movement of the shaken eager run that a difference may reach
 MINOR = ("strides", "version moved", "is_leaf", "requires_grad", "memory", "identity")  # told when nothing else differs
 BROKEN = ("NameError", "UnboundLocalError", "SyntaxError")  # of a program that lost a statement while it was shrunk
