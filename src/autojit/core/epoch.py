@@ -36,9 +36,10 @@ def switch_values() -> dict[str, object]:
     return {**_first, **_switches}
 
 
-def first_values() -> dict[str, object]:
-    """What they were before anybody set them."""
-    return dict(_first)
+def switches_since(then: dict[str, object]) -> list[tuple[str, object, object]]:
+    """The switches that are others than ``switch_values`` said: name, value, and what it was."""
+    was = {**_first, **then}
+    return [(name, value, was[name]) for name, value in switch_values().items() if was[name] != value]
 
 
 def put_switch(name: str, value: object) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.epoch import first_values, put_switch, switch_values
+from autojit.core.epoch import put_switch, switch_values, switches_since
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
@@ -100,7 +100,7 @@ class Snapshot:
                 location.write(before)
                 self._assigned.add(location.identity)
                 self.observer.defer(Assigned(self._counted(location)), value)
-        for name, value, _ in self._other_switches():
+        for name, value, _ in switches_since(self._switches):
             self.observer.defer(partial(put_switch, name), value)
         self._put_switches()
 
@@ -120,13 +120,8 @@ class Snapshot:
                 guard.held_by = None if is_plain else (place.holder, place.key)
                 observer.guards.append(guard)
 
-    def _other_switches(self) -> list[tuple[str, object, object]]:
-        """Switches of the whole process that the function has set otherwise: name, value, and what it was before."""
-        before = {**first_values(), **self._switches}
-        return [(name, value, before[name]) for name, value in switch_values().items() if before[name] != value]
-
     def _put_switches(self) -> None:
-        for name, _, before in self._other_switches():
+        for name, _, before in switches_since(self._switches):
             put_switch(name, before)
 
     def _counted(self, location: Location) -> Location:
