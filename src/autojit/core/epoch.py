@@ -1,4 +1,4 @@
-"""The guard epoch: one number that counts changes of what compiled steps may have baked in; and global switches.
+"""The guard epoch: one number that counts changes of what compiled steps may have baked in; switches, hooks of all.
 
 Native code compares the number by its address. What counts its changes here needs no guard of its own at every call.
 """
@@ -15,6 +15,7 @@ guard_epoch = np.zeros(1, np.int64)
 _switches: dict[str, object] = {}
 _first: dict[str, object] = {}  # what they were before anybody set them
 _setters: dict[str, Callable[[Any], None]] = {}
+_hooks_of_all: dict[str, dict[int, Any]] = {}
 
 
 def bump_guard_epoch() -> None:
@@ -47,6 +48,17 @@ def put_switch(name: str, value: object) -> None:
     _setters[name](value)
 
 
+def hooks_of_all(kind: str) -> dict[int, Any]:
+    """The table of the hooks of everything of a kind ("modules", say), by numbers that are never used again."""
+    return _hooks_of_all.setdefault(kind, {})
+
+
+def tables_of_all() -> dict[str, dict[int, Any]]:
+    """The tables of such hooks, by kind."""
+    return _hooks_of_all
+
+
 def switches() -> tuple[object, ...]:
-    """Names and values of the switches that have been set, as a guard compares them."""
-    return tuple(part for item in sorted(_switches.items()) for part in item)
+    """Names and values of the switches that have been set, and the hooks of all, as a guard compares them."""
+    hooks = [(kind, tuple(table)) for kind, table in sorted(_hooks_of_all.items()) if table]
+    return (*(part for item in sorted(_switches.items()) for part in item), *hooks)

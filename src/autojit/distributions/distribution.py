@@ -37,6 +37,7 @@ class Distribution:
     has_rsample = False
     has_enumerate_support = False
     arg_constraints: ClassVar[dict[str, Constraint]] = {}
+    _changes_itself: ClassVar[tuple[str, ...]] = ()  # what its methods assign; compiled steps compare the rest
     _default_validate_args: ClassVar[bool] = __debug__
 
     def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:

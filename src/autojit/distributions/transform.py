@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from autojit.core.errors import UnsupportedError
 from autojit.distributions import constraints
@@ -22,6 +22,7 @@ class Transform:
     """An invertible function: ``t(x)``, ``t.inv(y)``, ``t.log_abs_det_jacobian(x, y)``; ``sign`` if it is monotonic."""
 
     bijective = False
+    _changes_itself: ClassVar[tuple[str, ...]] = ("_last",)  # what its methods assign; compiled steps compare the rest
     domain: Any = constraints.real
     codomain: Any = constraints.real
 

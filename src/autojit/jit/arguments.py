@@ -29,10 +29,11 @@ from autojit.jit.trace import Trace
 from autojit.jit.traced_number import TracedNumber
 from autojit.tensor.dispatch import mark_inference
 from autojit.tensor.functions_elementwise import add
-from autojit.tensor.gradients import hook_keys
+from autojit.tensor.gradients import hook_keys, hook_tables
 from autojit.tensor.memory import storage_offset
 from autojit.tensor.node import ZERO, LeafHooks, Node
 from autojit.tensor.recording import wants_grad
+from autojit.tensor.saved import accumulator_of
 from autojit.tensor.storage import INFERENCE_VIEW
 from autojit.tensor.tensor import Tensor, alias, made_in_inference, type_of, wrap, wrap_value
 
@@ -95,6 +96,7 @@ class ArgumentLeaf:
     inference: bool = False  # made in inference mode
     tensor_type: type = Tensor
     entry: Tensor | None = None  # the shell with the history it had at the start; None without gradients
+    node: Node | None = None  # of a leaf with hooks: the shell's, which lives as long as the capture
 
     def array(self, given: Any) -> Any:
         """The array of a call's argument as native code can address it; the cell of a number is native calls' own."""
@@ -164,8 +166,8 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         mark_inference(shell)
     if shell._requires_grad:
         found.entry = _entry_of(trace, leaf, shell, kind)
-    if leaf._leaf_hooks is not None and found.is_leaf:
-        shell._leaf_hooks = (LeafHooks(leaf._leaf_hooks[0]), LeafHooks(leaf._leaf_hooks[1]))
+    if found.is_leaf and any(hook_tables(leaf)):
+        found.node = _take_hooks(shell, *hook_tables(leaf))
     if leaf._grad is not None and leaf._requires_grad and found.is_leaf:
         grad_kind = type_of(leaf._grad)
         found.grad_value = trace.builder.input(grad_kind if shape is None else grad_kind.with_shape(shape))
@@ -176,6 +178,15 @@ def _tensor_leaf(trace: Trace, leaf: Tensor, shape: Shape | None) -> ArgumentLea
         if wants_grad(leaf._grad):
             found.grad_entry = _entry_of(trace, leaf._grad, found.grad_shell, grad_kind)
     return found
+
+
+def _take_hooks(shell: Tensor, *tables: dict[Any, Any] | None) -> Node:
+    """A stand-in gets copies of a leaf's hooks; the node of the stand-in, which has those of the leaf's node."""
+    of_gradient, after_adding, of_node, after_node = (LeafHooks(table or ()) for table in tables)
+    shell._leaf_hooks = of_gradient, after_adding
+    node = accumulator_of(shell)
+    node.pre_hooks, node.post_hooks = of_node, after_node
+    return node
 
 
 def _entry_of(trace: Trace, given: Tensor, shell: Tensor, kind: TensorType) -> Tensor:
@@ -231,7 +242,7 @@ def signature(
             made = leaf._view is not None and made_in_inference(leaf)
             twin = first.setdefault(id(leaf), k)
             if wants_grad(leaf):
-                hooks = None if leaf._leaf_hooks is None or leaf._grad_fn is not None else hook_keys(leaf)
+                hooks = () if leaf._grad_fn is not None else hook_keys(leaf)
                 parts.append((kind, True, _gradient_there(leaf._grad), _history(leaf), type(leaf), twin, hooks, made))
             else:
                 parts.append((kind, False, type(leaf), twin, made))

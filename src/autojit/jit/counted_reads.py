@@ -3,7 +3,7 @@
 What autojit's own layers and optimisers read of themselves is read by code that is not observed. So a module that a
 capture meets is guarded with all its parts (flags and numbers of its layers, parameters, buffers, submodules, hooks),
 an optimiser with its parameters and options. Every assignment to them counts one up, and natively that one number is
-compared.
+compared. Distributions and transforms count nothing; their attributes are guarded one by one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from autojit.jit.guards import PRIMITIVES, Guard
-from autojit.jit.observed_functions import MODULE_HOOKS, is_own_class
+from autojit.jit.observed_functions import MODULE_HOOKS, is_module, is_own_class
 from autojit.runtime.entry_spec import MISSING
 
 if TYPE_CHECKING:
@@ -29,10 +29,23 @@ class CountedReads:
         self.rebound = rebound
         self.guards: list[Guard] = []
         self.tables: dict[int, tuple[str, dict[Any, Any], dict[Any, Any]]] = {}
-        self.hooks: list[tuple[str, dict[Any, Any], dict[Any, Any]]] = []  # tables of hooks, and what each held
+        self.hooks: list[tuple[str, dict[Any, Any]]] = []  # what hooks may be registered on, and their tables
         self.of_own: set[int] = set()  # ids of the tables of autojit's own layers
         self.assigned: set[tuple[int, str]] = set()  # (id of one of these, name): what the user's code assigns there
         self._options: list[Guard] = []  # of optimisers: what they hold is known when all that is read is known
+
+    def meet(self, value: Any, name: str, observer: Observer) -> None:
+        """An object from outside, which may be one of these, or be made of others that autojit's own code reads."""
+        if is_module(value):
+            self.module(value, name, observer)
+        elif hasattr(type(value), "_guard_snapshot"):
+            self.optimizer(value, name, observer)
+        elif hasattr(type(value), "_changes_itself"):
+            for key, held in vars(value).items():
+                if key not in value._changes_itself:
+                    observer.note_key(vars(value), key, f"{name}.{key}", observer.enter(held, f"{name}.{key}"))
+                    if type(held) is list:
+                        observer.contents.whole(held)
 
     def module(self, module: Any, name: str, observer: Observer) -> None:
         """Guard a module and all its parts."""
@@ -49,11 +62,12 @@ class CountedReads:
             self._keep(where, kept)
             if is_own:
                 self.of_own.add(id(kept))
-        self.hooks += [(where, table[kind], dict(table[kind])) for kind in MODULE_HOOKS if table.get(kind) is not None]
+        self._keep_hooks(where, *(table[k] for k in MODULE_HOOKS if table.get(k) is not None))
         for attribute, value in table.items():
-            if is_own and (id(table), attribute) not in self.rebound and isinstance(value, PRIMITIVES):
+            if is_own and (id(table), attribute) not in self.rebound and _is_option(value):
                 read = functools.partial(dict.get, table, attribute, MISSING)
-                guard = Guard(f"{where}.{attribute}", read, value, None, True)
+                held = value[:] if type(value) is list else value
+                guard = Guard(f"{where}.{attribute}", read, held, None, True)
                 guard.held_by = table, attribute
                 self.guards.append(guard)
             elif type(value) is dict and not attribute.startswith("_") and not is_own:
@@ -73,6 +87,7 @@ class CountedReads:
         guard = Guard(f"{name} (parameters and options)", read, None, None, True)
         self.guards.append(guard)
         self._options.append(guard)
+        self._keep_hooks(name, optimizer._step_pre_hooks, optimizer._step_post_hooks)
         for p in (p for group in optimizer.param_groups for p in group["params"]):
             observer.enter(p)
         if not (optimizer._is_followed or is_own_class(type(optimizer))):
@@ -91,14 +106,22 @@ class CountedReads:
         for guard in self._options:
             guard.expected = guard.read()
 
+    def _keep_hooks(self, name: str, *tables: dict[Any, Any]) -> None:
+        self.hooks += [(name, table) for table in tables]
+
     def _keep(self, name: str, table: dict[Any, Any]) -> None:
         self.tables[id(table)] = name, table, dict(table)
 
 
+def _is_option(value: Any) -> bool:
+    """Whether a layer of autojit's own may compute by an attribute: a number, sizes by axis, a function."""
+    return isinstance(value, (*PRIMITIVES, tuple, list)) or (callable(value) and not is_module(value))
+
+
 def _members(part: Any, rebound: frozenset[tuple[int, Any]]) -> tuple[Any, ...]:
-    """What a module holds, the numbers of its hooks and of those of all modules, and a ``forward`` of its own."""
+    """What a module holds, the numbers of its hooks, and a ``forward`` of its own."""
     tables = (part._parameters, part._buffers, part._modules)
     held = [t[key] for t in tables for key in t if not rebound or (id(t), key) not in rebound]
     hooks = [tuple(vars(part).get(kind, ())) for kind in MODULE_HOOKS]
     forward = MISSING if (id(vars(part)), "forward") in rebound else vars(part).get("forward", MISSING)
-    return (*held, *hooks, tuple(getattr(part, "_hooks_of_all", ())), forward)
+    return (*held, *hooks, forward)

@@ -105,6 +105,11 @@ class Following:
             # one that gets a history begins the next call with it, where a pass of the step would go on through it
             if (t._requires_grad == flag if t._grad_fn is None else trace.has_passes)
         ]
+        known = {id(t) for t, _ in trace.flags}
+        met = () if trace.met_outside is None else trace.met_outside()
+        outside = [t for t in met if isinstance(t, Tensor) and isinstance(t._array, np.ndarray)]
+        self.flags += [(t, t._requires_grad) for t in outside if id(t) not in known]
+        self.forms = [(t, t._array, _form(t)) for t in outside]
         self._epoch = -1  # the guard epoch at which holders were looked at last
 
     def failure(self, segment: Segment, is_decision: bool) -> str | None:
@@ -114,7 +119,11 @@ class Following:
         """
         epoch = int(guard_epoch[0])
         reason = (
-            self._other_flag() or self._follow(self.gradients.read()) or self.gradients.failure() or segment.failure()
+            self._other_flag()
+            or self._other_form()
+            or self._follow(self.gradients.read())
+            or self.gradients.failure()
+            or segment.failure()
         )
         if reason is not None or not self.holders or self._epoch == epoch:
             return reason
@@ -140,16 +149,32 @@ class Following:
                 return f"requires_grad of a tensor {type_of(t)}: {flag} -> {t._requires_grad}"
         return None
 
+    def _other_form(self) -> str | None:
+        """Which tensor has another shape, dtype or layout, whether or not the step reads its values."""
+        for k, (t, array, form) in enumerate(self.forms):
+            if t._array is not array:
+                if _form(t) != form:
+                    return f"a tensor {form[0]} has become {type_of(t)}, or lies otherwise"
+                self.forms[k] = t, t._array, form
+                self.count[0] += 1
+        return None
+
     def _follow(self, places: Sequence[Followed]) -> str | None:
         reason, renamed = follow(places, self.trace.state)
         if renamed:
             self.flags = [(renamed.get(id(t), t), flag) for t, flag in self.flags]
+            self.forms = [(new := renamed.get(id(t), t), new._array, form) for t, _, form in self.forms]
             self.gradients.rename(renamed)
             self.results.rename(renamed)
             for holder in self.holders:
                 holder.rename(renamed)
             self.count[0] += 1
         return reason
+
+
+def _form(t: Tensor) -> tuple[Any, ...]:
+    """What Python can ask of a concrete tensor besides its values."""
+    return type_of(t), t._array.strides
 
 
 def _of_place(key: Any) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from autojit.core.device import Device
 from autojit.core.dtypes import DType
 from autojit.core.source import SourceLocation
-from autojit.jit.histories import freed_node
+from autojit.jit.histories import freed_node, history_of
 from autojit.jit.places import Location
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
 from autojit.runtime.object_layout import TYPE_OFFSET, function_words, layout_is_known, type_version, words_at
@@ -147,15 +147,18 @@ def hook_guards(tensors: Iterable[Tensor]) -> list[Guard]:
 
 
 def history_guards(passed: Iterable[tuple[Tensor, Node]]) -> list[Guard]:
-    """Guards of the histories outside that backward went through: the same again, and not one that it has freed."""
-    return [
-        Guard(
-            f"history of a tensor {type_of(t)}",
-            functools.partial(getattr, t, "_grad_fn"),
-            node if freed_node(t) is None else FREED,
-        )
-        for t, node in passed
-    ]
+    """Guards of the histories outside that backward went through: the same again with its hooks, and none it freed."""
+    found: list[Guard] = []
+    for t, node in passed:
+        read = functools.partial(getattr, t, "_grad_fn")
+        found.append(Guard(f"history of a tensor {type_of(t)}", read, node if freed_node(t) is None else FREED))
+        keys = functools.partial(_keys_of_hooks, list(history_of([t])))
+        found.append(Guard(f"hooks of the history of a tensor {type_of(t)}", keys, keys(), None, True))
+    return found
+
+
+def _keys_of_hooks(nodes: Iterable[Node]) -> tuple[Any, ...]:
+    return tuple(key for node in nodes for table in node.hook_tables() for key in table or ())
 
 
 # ---- values

@@ -374,6 +374,9 @@ class NativeStep:
         for leaf, flag in self.step.capture.following.flags:
             if id(leaf) not in bound:
                 guards.append(SlotGuard(leaf, "_requires_grad", flag))
+        for t, array, _ in self.step.capture.following.forms:
+            if id(t) not in bound:
+                guards.append(SlotGuard(t, "_array", array))
         for grad in self.step.effects.gradients.all:
             if grad.entry.was_read or grad.result is None:
                 self.grad_places[len(guards)] = grad

@@ -18,8 +18,10 @@ from typing import Any
 from autojit.core.locks import new_lock
 from autojit.core.source import is_own
 from autojit.core.wrapping import own
+from autojit.jit.histories import history_of
 from autojit.jit.instrumented_code import Hooks, instrumented, is_instrumented
 from autojit.jit.places import is_a
+from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
 
 _STDLIB = os.path.dirname(os.__file__) + os.sep
@@ -158,7 +160,8 @@ class ObservedFunctions:
         elif is_a(value, type):
             yield from self._class(value)
         elif is_a(value, Tensor):
-            yield from () if value._leaf_hooks is None else (h for hooks in value._leaf_hooks for h in hooks.values())
+            tables = [*hook_tables(value), *(table for node in history_of([value]) for table in node.hook_tables())]
+            yield from (hook for table in tables if table for hook in table.values())
         elif is_module(value):
             yield from self._module(value)
         elif kind.__name__ == "JitFunction" and is_own_class(kind):  # its function is inlined
@@ -202,7 +205,7 @@ class ObservedFunctions:
             if forward is not None:
                 yield forward
             for p in part._parameters.values():
-                if p is not None and p._leaf_hooks is not None:
+                if p is not None and any(hook_tables(p)):
                     yield p
 
     def _of_library(self, value: Any) -> Iterator[Any]:

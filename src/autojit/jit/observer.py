@@ -48,6 +48,7 @@ from autojit.jit.observed_functions import (
 from autojit.jit.places import Location, attributes_of, cell_content, is_a
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
+from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
 
 
@@ -100,10 +101,8 @@ class Observer(ObservedCalls):
             self._enter_tensor(value)
         elif is_a(value, CellType):
             return value
-        elif is_module(value):
-            self.counted.module(value, name or kind.__name__, self)
-        elif hasattr(kind, "_guard_snapshot"):
-            self.counted.optimizer(value, name or kind.__name__, self)
+        else:
+            self.counted.meet(value, name or kind.__name__, self)
         if kind not in CONTAINERS:
             self._functions.behind(value, self._met)
             if is_a(value, FunctionType):
@@ -176,7 +175,7 @@ class Observer(ObservedCalls):
         self.outside[id(t)] = t
         if t._array is not None:
             self.on_tensor(t)
-        if t._leaf_hooks is not None:
+        if any(hook_tables(t)) or t._grad_fn is not None:
             self._functions.behind(t, self._met)
 
     def _enter_function(self, function: FunctionType) -> None:
@@ -277,13 +276,14 @@ class Observer(ObservedCalls):
         if id(obj) not in self.outside:
             self._note_class(kind, name)
             return value
-        if is_a(obj, Tensor):
+        if is_a(obj, Tensor):  # a parameter, or of a class of the user's
+            if name not in _OF_TENSORS:
+                self.note_key(vars(obj), name, where, held)
+            self._note_class(kind, name)
             return self.enter(value, where)
         if is_own_class(kind) or (is_module(obj) and held is MISSING):  # these count their changes
             table = attributes_of(obj)
-            if table is not None and (
-                held is not MISSING if is_own_class(kind) else _static(kind, name) is not MISSING
-            ):
+            if table is not None and (held is not MISSING or _static(kind, name) is not MISSING):
                 self.note_key(table, name, where, held)
             self._note_class(kind, name)
             return self.enter(value, where)
@@ -344,7 +344,7 @@ class Observer(ObservedCalls):
             return value
         known = self.places_read.get((id(table), name))
         if (known is None and (name in table or is_user_names(table))) or (known and known.expected is not value):
-            self.note_key(table, name, f"global {name}", table.get(name, MISSING))
+            self.note_key(table, name, f"global {name}", value if name in table else MISSING)
         return self.enter(value, name)
 
     def imported(self, module: Any, name: str) -> None:

@@ -22,6 +22,7 @@ from autojit.core.source import is_own
 from autojit.core.wrapping import own
 from autojit.jit.guards import PRIMITIVES
 from autojit.jit.observed_functions import BAGS
+from autojit.tensor.gradients import hook_tables
 from autojit.tensor.random import default_generator
 from autojit.tensor.tensor import SLOTS, StepGradient, Tensor
 
@@ -75,8 +76,8 @@ class Walk:
     def _tensor(self, path: str, t: Tensor, depth: int) -> None:
         array = t._array
         self.parts.append(Part(path, t, array.copy(order="K") if isinstance(array, np.ndarray) else None))
-        for hooks in t._leaf_hooks or ():
-            for hook in hooks.values():
+        for hooks in hook_tables(t):
+            for hook in (hooks or {}).values():
                 self._visit(f"a hook of {path}", hook, depth)
         if t._grad is not None:
             self._visit(f"{path}.grad", t._grad, depth)
@@ -327,7 +328,7 @@ class _SavedTensor:
         self.t = t
         self.content = content
         self.slots = [(name, getattr(t, name)) for name in SLOTS]
-        self.hooks = [dict(hooks) for hooks in t._leaf_hooks or ()]
+        self.hooks = [dict(hooks or ()) for hooks in hook_tables(t)]
         self.lent = getattr(t, "is_lent", None)
         storage = t._storage
         self.storage = (
@@ -339,8 +340,9 @@ class _SavedTensor:
         for name, value in self.slots:
             if getattr(t, name) is not value:
                 setattr(t, name, value)
-        for hooks, kept in zip(t._leaf_hooks or (), self.hooks, strict=True):
-            _restore_dict(hooks, kept)
+        for hooks, kept in zip(hook_tables(t), self.hooks, strict=True):
+            if hooks is not None:
+                _restore_dict(hooks, kept)
         if isinstance(t, StepGradient) and self.lent is not None:
             t.is_lent = self.lent
         storage = t._storage  # the one that it had, which is put back with the slots

@@ -6,7 +6,7 @@ A capture runs the function once, and what that run stores would be stored once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import is_
@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.epoch import put_switch, switch_values, switches_since
+from autojit.core.epoch import put_switch, switch_values, switches_since, tables_of_all
 from autojit.core.errors import TraceError
 from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED
 from autojit.jit.calls import Call
 from autojit.jit.guards import Guard, same, stays
+from autojit.jit.histories import history_of
 from autojit.jit.observed_functions import is_module
 from autojit.jit.observer import Observer
 from autojit.jit.places import Location
@@ -29,6 +30,9 @@ from autojit.jit.pytree import flatten
 from autojit.jit.rebinding import Assigned, Rebinding, Rebinds, Releases
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, DictGuard
+from autojit.tensor.gradients import hook_tables
+from autojit.tensor.node import RemovableHandle
+from autojit.tensor.state import RemovedHook, state
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -37,15 +41,28 @@ class Snapshot:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self._hooks: list[tuple[Tensor, Any]] = []
+        self._hooks: list[tuple[str, Callable[[], Iterable[Any]]]] = []  # what hooks may be registered on, their tables
+        self._leaves: list[Tensor] = []
         self._flags: list[tuple[Tensor, bool]] = []
         self._switches = switch_values()
         self._assigned: set[tuple[int, Any]] = set()  # places to which every call assigns an object
+        self._first_hook = next(RemovableHandle._next)  # greater numbers are of hooks that the function registers
+        self._outer_removed = state.removed_hooks
+        self._removed: list[RemovedHook] = []
+        state.removed_hooks = self._removed
+        for kind, table in tables_of_all().items():
+            self._hooks.append((kind, partial(tuple, (table,))))
         observer.on_tensor, observer.changes, observer.settle = self._keep, self._changes, self.settle
 
     def _keep(self, t: Tensor) -> None:
-        hooks = t._leaf_hooks
-        self._hooks.append((t, None if hooks is None else tuple(map(dict, hooks))))
+        self._hooks.append((f"a tensor {type_of(t)}", lambda: t._leaf_hooks or ()))
+        node = None if t._accumulator is None else t._accumulator()
+        if node is not None:  # else the step makes it, with all its hooks, at every call
+            self._hooks.append((f"the node of a tensor {type_of(t)}", node.hook_tables))
+        self._leaves.append(t)
+        for node in history_of([t]):
+            node.count_hooks()
+            self._hooks.append((f"the history of a tensor {type_of(t)}", node.hook_tables))
         if t.is_leaf:
             self._flags.append((t, t._requires_grad))
 
@@ -77,18 +94,29 @@ class Snapshot:
 
     def _refuse_hooks(self) -> None:
         """Hooks on what exists outside would be one more at every call."""
-        tensors = [
-            (f"a tensor {type_of(t)}", table, {} if before is None else before[k])
-            for t, before in self._hooks
-            for k, table in enumerate(t._leaf_hooks or ())
-        ]
-        for name, table, before in (*tensors, *self.observer.counted.hooks):
-            if not table.keys() <= before.keys():
-                raise TraceError(
-                    "jit: the step registers a hook on something that exists outside it",
-                    {"on": name},
-                    "do it outside the step, or remove in the step what it registers",
-                )
+        for on, _, _ in self._registered():
+            raise TraceError(
+                "jit: the step registers a hook on something that exists outside it",
+                {"on": on},
+                "do it outside the step, or remove in the step what it registers",
+            )
+        for hook in self._removed_from_outside():
+            name = own(hook, "__qualname__", type(hook).__name__)
+            raise TraceError(
+                "jit: the step removes a hook that exists outside it", {"hook": name}, "remove it outside the step"
+            )
+
+    def _removed_from_outside(self) -> list[Any]:
+        """The hooks from before the capture that it has removed, but for those of lazy layers; they are back now."""
+        found: list[Any] = []
+        for table, number, before in reversed(self._removed):
+            hook = before[number]
+            function = hook[0] if type(hook) is tuple else hook
+            if number < self._first_hook and not own(function, "removes_itself", False):
+                found.append(function)
+                table.clear()
+                table.update(before)
+        return found
 
     def settle(self) -> None:
         """Objects that the function has assigned, or replaced by others, are assigned after every call."""
@@ -143,17 +171,18 @@ class Snapshot:
         self.observer.contents.put_back()
 
     def restore_hooks(self) -> None:
-        """Leaf hooks that the function registered while it was captured would stay for every later capture."""
-        for t, before in self._hooks:
-            if before is None:
-                t._leaf_hooks = None
-            elif t._leaf_hooks is not None:
-                for hooks, kept in zip(t._leaf_hooks, before, strict=True):
-                    hooks.clear()
-                    hooks.update(kept)
-        for _, table, before in self.observer.counted.hooks:
-            for key in table.keys() - before.keys():  # a lazy layer removes its own for good
-                del table[key]
+        """Hooks that the function registered while it was captured would stay for every later capture."""
+        state.removed_hooks = self._outer_removed
+        self._hooks += [("", partial(hook_tables, t)) for t in self._leaves]  # and those of nodes that live on
+        for _, table, number in list(self._registered()):
+            table.pop(number, None)  # a leaf may have been met in several ways
+        self._removed_from_outside()
+
+    def _registered(self) -> Iterator[tuple[str, dict[Any, Any], int]]:
+        """The hooks that the function has left on what exists outside it: on what, the table, the number."""
+        tables = [(on, table) for on, found in self._hooks for table in found() if table]
+        for on, table in (*tables, *self.observer.counted.hooks):
+            yield from ((on, table, number) for number in table if type(number) is int and number >= self._first_hook)
 
     def _changes(self) -> Iterable[tuple[Location, Any]]:
         for t, flag in self._flags:
@@ -176,9 +205,11 @@ class Snapshot:
 
 
 def observed(
-    function: Callable[..., Any], rebinding: Rebinding | None, baked: Mapping[str, Any]
+    function: Callable[..., Any], rebinding: Rebinding | None, baked: Mapping[str, Any], leaves: Iterable[Any]
 ) -> tuple[Observer, Snapshot]:
-    """The observer of a capture that begins: what exists is the function, what it is bound to, and ``baked``."""
+    """The observer of a capture that begins: what exists is the function, what it is bound to, ``baked``, and hooks of
+    the arguments ``leaves``.
+    """
     observer = Observer(frozenset() if rebinding is None else rebinding.identities)
     snapshot = Snapshot(observer)
     if isinstance(function, MethodType):
@@ -186,6 +217,9 @@ def observed(
     observer.enter(function, own(function, "__name__", type(function).__name__))
     for name, value in baked.items():
         observer.enter(value, name)
+    for leaf in (leaf for leaf in leaves if isinstance(leaf, Tensor)):
+        for hook in (hook for table in hook_tables(leaf) for hook in (table or {}).values()):
+            observer.enter(hook, f"a hook of an argument {type_of(leaf)}")
     return observer, snapshot
 
 

@@ -6,15 +6,14 @@ plain attributes, so a call without hooks costs one truth test.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
+from autojit.core.epoch import hooks_of_all
 from autojit.nn.backward_hooks import after_the_last_node, with_backward_hooks
 from autojit.tensor.node import RemovableHandle as TensorHandle
+from autojit.tensor.node import take_out
 from autojit.tensor.state import bump_guard_epoch
-
-_numbers = itertools.count()
 
 HOOK_KINDS = (
     "_forward_pre_hooks",
@@ -36,11 +35,11 @@ class RemovableHandle(TensorHandle):
 
     def __init__(self, hooks: dict[int, Any]) -> None:
         self._kept = hooks
-        self.id = next(_numbers)
+        self.id = next(TensorHandle._next)
 
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
-        if self._kept.pop(self.id, None) is not None:
+        if take_out(self._kept, self.id):
             bump_guard_epoch()
 
     def __enter__(self) -> Self:
@@ -62,10 +61,10 @@ def add_hook(hooks: dict[int, Any], hook: Any, prepend: bool = False) -> Removab
     return handle
 
 
-everywhere: dict[int, tuple[str, Any]] = {}
+everywhere: dict[int, tuple[str, Any]] = hooks_of_all("the calls of all modules")
 """Hooks of the calls of all modules: the kind of each, and what a module of its own would keep."""
 
-_of_registration: dict[int, tuple[str, Callable[..., Any]]] = {}
+_of_registration: dict[int, tuple[str, Callable[..., Any]]] = hooks_of_all("what modules get")
 
 
 def _of_kind(kind: str) -> list[Any]:

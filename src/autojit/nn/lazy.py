@@ -98,6 +98,10 @@ def _infer_parameters(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     module._become()
 
 
+_infer_parameters.removes_itself = True  # type: ignore[attr-defined]  # in a step too, for good
+_materialize_loaded.removes_itself = True  # type: ignore[attr-defined]
+
+
 class _OfInputs(LazyModuleMixin):
     """A layer with a weight, whose parameters are drawn once its inputs are known."""
 

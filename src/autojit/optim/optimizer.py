@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 import autojit as aj
+from autojit.core.epoch import hooks_of_all
 from autojit.core.errors import UsageError
 from autojit.core.layout import strided
 from autojit.core.user_warnings import warn
@@ -59,8 +60,8 @@ def check_common(defaults: dict[str, Any], *names: str) -> None:
             check(defaults[name] >= 0.0, labels.get(name, f"{name} value"), defaults[name])
 
 
-_all_step_pre_hooks: dict[int, Callable[..., Any]] = {}
-_all_step_post_hooks: dict[int, Callable[..., Any]] = {}
+_all_step_pre_hooks: dict[int, Callable[..., Any]] = hooks_of_all("before the steps of all optimisers")
+_all_step_post_hooks: dict[int, Callable[..., Any]] = hooks_of_all("after the steps of all optimisers")
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -314,9 +315,9 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
 
     def _guard_snapshot(self, assigned: Collection[Any] = ()) -> tuple[Any, ...]:
-        """What a trace of ``step`` baked in: which parameters there are, and of each group what slots do not carry."""
-        groups = self.param_groups
-        return tuple((tuple(map(id, g["params"])), g.baked_state(self.defaults, assigned)) for g in groups)
+        """What a trace of ``step`` baked in: parameters, what slots do not carry of each group, its hooks."""
+        groups = [(tuple(map(id, g["params"])), g.baked_state(self.defaults, assigned)) for g in self.param_groups]
+        return (*groups, tuple(self._step_pre_hooks), tuple(self._step_post_hooks))
 
     def followed(self) -> tuple[dict[Any, Tensor], dict[Any, Any]]:
         """What compiled steps read by its place: tensors (state, numbers of groups), and what else there is of state.
@@ -491,9 +492,8 @@ def _copied(value: Any, p: Tensor | None, copies: dict[Any, Tensor], name: str =
 
 
 def _refused(optimizer: Optimizer, grad: Tensor) -> RuntimeError:
-    name = type(optimizer).__name__
     return UsageError(
-        f"{name} does not support sparse gradients, please consider SparseAdam instead",
+        f"{type(optimizer).__name__} does not support sparse gradients, please consider SparseAdam instead",
         {"gradient": grad},
         "use SparseAdam, SGD or Adagrad for this parameter, or a layer with sparse=False",
     )

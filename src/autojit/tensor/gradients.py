@@ -34,10 +34,6 @@ accumulating = _Accumulating()
 
 def get_grad(self: Tensor) -> Tensor | None:
     """The accumulated gradient; None before the first backward."""
-    if state.trace is not None:
-        if self._array is not None:
-            return state.trace.read_grad(self)  # type: ignore[no-any-return]
-        state.trace.note_touch(self, self._grad)
     if self._grad is None and self._grad_fn is not None and not self._retains_grad:
         warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
@@ -45,6 +41,10 @@ def get_grad(self: Tensor) -> Tensor | None:
             "Tensor, use .retain_grad() on the non-leaf Tensor.",
             UserWarning,
         )
+    if state.trace is not None:
+        if self._array is not None:
+            return state.trace.read_grad(self)  # type: ignore[no-any-return]
+        state.trace.note_touch(self, self._grad)
     return lent_gradient(self)
 
 
@@ -282,16 +282,18 @@ def get_post_accumulate_hooks(self: Tensor) -> Any:
     return self._leaf_hooks[1] if self._leaf_hooks is not None and self._leaf_hooks[1] else None
 
 
+def hook_tables(leaf: Tensor) -> tuple[dict[Any, Any] | None, ...]:
+    """Where a leaf's hooks are: of its gradient, after it is added, and of its node, before and after it adds."""
+    own = leaf._leaf_hooks or (None, None)
+    node = None if leaf._accumulator is None else leaf._accumulator()
+    return (*own, None, None) if node is None else (*own, node.pre_hooks, node.post_hooks)
+
+
 def hook_keys(leaf: Tensor) -> tuple[tuple[Any, ...], ...]:
     """Which hooks a leaf has, as keys that are never used again, and its grad_dtype: what a compiled step bakes in."""
-    hooks = leaf._leaf_hooks
-    keys: tuple[tuple[Any, ...], ...] = ((), ()) if hooks is None else (tuple(hooks[0]), tuple(hooks[1]))
-    if leaf._grad_dtype is not LIKE_LEAF:
-        keys = (*keys, ("grad_dtype", leaf._grad_dtype))
-    node = None if leaf._accumulator is None else leaf._accumulator()
-    if node is None or (node.pre_hooks is None and node.post_hooks is None):
-        return keys
-    return (*keys, tuple(node.pre_hooks or ()), tuple(node.post_hooks or ()))
+    tables = hook_tables(leaf)
+    keys: tuple[tuple[Any, ...], ...] = tuple(tuple(table or ()) for table in tables) if any(tables) else ()
+    return keys if leaf._grad_dtype is LIKE_LEAF else (*keys, ("grad_dtype", leaf._grad_dtype))
 
 
 PERMANENT = ("data", "requires_grad", "grad_fn", "_backward_hooks")

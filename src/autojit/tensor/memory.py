@@ -231,8 +231,8 @@ def storage(self: Tensor) -> TypedStorage:
 
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both look at the same elements of the same memory in the same way."""
-    a, b = _concrete(self), _concrete(tensor)
-    return bool(_address(a) == _address(b) and a.shape == b.shape and a.strides == b.strides)
+    a, b = (_concrete(t) if t._array is None else t._array for t in (self, tensor))
+    return self is tensor or bool(_address(a) == _address(b) and a.shape == b.shape and a.strides == b.strides)
 
 
 def is_pinned(self: Tensor) -> bool:

@@ -18,7 +18,7 @@ from autojit.core.once import first_use
 from autojit.core.source import UNKNOWN, SourceLocation
 from autojit.core.types import TensorType
 from autojit.tensor.size import Size
-from autojit.tensor.state import bump_guard_epoch
+from autojit.tensor.state import bump_guard_epoch, state
 
 if TYPE_CHECKING:
     from autojit.tensor.tensor import Tensor
@@ -99,10 +99,8 @@ class RemovableHandle:
     def remove(self) -> None:
         """Take the hook out; nothing happens when it is gone already."""
         hooks = self._hooks()
-        if hooks is not None:
-            hooks.pop(self.id, None)
-            if isinstance(hooks, LeafHooks):
-                bump_guard_epoch()
+        if hooks is not None and take_out(hooks, self.id) and isinstance(hooks, Hooks) and hooks.is_counted:
+            bump_guard_epoch()
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -111,21 +109,36 @@ class RemovableHandle:
         self.remove()
 
 
+def take_out(hooks: dict[Any, Any], number: int) -> bool:
+    """Remove a hook from its table, if it is there; a capture takes note of it."""
+    if number not in hooks:
+        return False
+    if state.removed_hooks is not None:
+        state.removed_hooks.append((hooks, number, dict(hooks)))
+    del hooks[number]
+    return True
+
+
 class Hooks(OrderedDict[Any, Any]):
-    """Hooks in registration order, by handle id; a dict that can be referred to weakly."""
+    """Hooks in registration order, by handle id; a dict that can be referred to weakly.
+
+    ``is_counted``: compiled steps may have baked them in, so changes are counted in the guard epoch.
+    """
+
+    is_counted = False
 
     def add(self, hook: Callable[..., Any]) -> RemovableHandle:
+        if self.is_counted:
+            bump_guard_epoch()
         handle = RemovableHandle(self)
         self[handle.id] = hook
         return handle
 
 
 class LeafHooks(Hooks):
-    """Hooks of a leaf. Compiled steps bake them in, so changes are counted in the guard epoch."""
+    """Hooks of a leaf, which compiled steps bake in."""
 
-    def add(self, hook: Callable[..., Any]) -> RemovableHandle:
-        bump_guard_epoch()
-        return super().add(hook)
+    is_counted = True
 
 
 class Node:
@@ -150,6 +163,7 @@ class Node:
     pre_hooks: Hooks | None = None  # in the class, as few nodes have any
     post_hooks: Hooks | None = None
     tensor_hooks: dict[int, Any] | None = None
+    counts_hooks = False  # whether a compiled step's backward goes through it
     retained: dict[int, weakref.ref[Tensor]] | None = None
 
     def __init__(self, sequence: int | None = None) -> None:
@@ -211,14 +225,14 @@ class Node:
         """Call ``fn(grad_inputs, grad_outputs)`` after the node ran; a returned tuple replaces the grad_inputs."""
         with first_use:
             if self.post_hooks is None:
-                self.post_hooks = Hooks()
+                self.post_hooks = self._new_hooks()
         return self.post_hooks.add(fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn(grad_outputs)`` before the node runs; a returned tuple replaces them."""
         with first_use:
             if self.pre_hooks is None:
-                self.pre_hooks = Hooks()
+                self.pre_hooks = self._new_hooks()
         return self.pre_hooks.add(fn)
 
     def _register_hook_dict(self, tensor: Tensor) -> None:
@@ -235,7 +249,23 @@ class Node:
         with first_use:
             if self.tensor_hooks is None:
                 self.tensor_hooks = {}
-        return self.tensor_hooks.setdefault(number, Hooks())
+        return self.tensor_hooks.setdefault(number, self._new_hooks())
+
+    def _new_hooks(self) -> Hooks:
+        hooks = Hooks()
+        hooks.is_counted = self.counts_hooks
+        return hooks
+
+    def hook_tables(self) -> tuple[dict[Any, Any] | None, ...]:
+        """Where the hooks of the node and of the tensors that it made are."""
+        return self.pre_hooks, self.post_hooks, *(self.tensor_hooks or {}).values()
+
+    def count_hooks(self) -> None:
+        """Let changes of its hooks be counted from now on: a compiled step runs them."""
+        self.counts_hooks = True
+        for table in self.hook_tables():
+            if isinstance(table, Hooks):
+                table.is_counted = True
 
     def run(self, grads: list[Any], wanted: tuple[bool, ...]) -> Sequence[Any]:
         """Cotangents of the inputs (None where not wanted, None or ZERO where zero) from those of the outputs.
@@ -255,6 +285,7 @@ class AccumulateGrad(Node):
     """The end of a path: adds what arrives to ``variable.grad``. The engine does the adding."""
 
     __slots__ = ("variable",)
+    counts_hooks = True
 
     def __init__(self, variable: Tensor) -> None:
         self.edges = self.out_metas = ()
@@ -268,17 +299,15 @@ class AccumulateGrad(Node):
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn((), grad_outputs)`` after the gradient was accumulated."""
-        with first_use:
-            if self.post_hooks is None:
-                self.post_hooks = LeafHooks()
-        return self.post_hooks.add(fn)
+        return super().register_hook(fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call ``fn(grad_outputs)`` before the gradient is accumulated; a returned tuple replaces it."""
-        with first_use:
-            if self.pre_hooks is None:
-                self.pre_hooks = LeafHooks()
-        return self.pre_hooks.add(fn)
+        return super().register_prehook(fn)
+
+    def hook_tables(self) -> tuple[dict[Any, Any] | None, ...]:
+        """Those of the leaf as well."""
+        return *(self.variable._leaf_hooks or ()), self.pre_hooks, self.post_hooks
 
     @property
     def _input_metadata(self) -> tuple[InputMetadata | None, ...]:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from autojit.core.ports import Trace
 
 
+RemovedHook = tuple[dict[Any, Any], int, dict[Any, Any]]
+"""A table of hooks, the number of one that was removed from it, and what the table held before."""
+
+
 class State(threading.local):
     """Thread-local switches.
 
@@ -36,6 +40,7 @@ class State(threading.local):
     rounds: tuple[tuple[Any, int], ...]  # under anomaly mode, of loops that Python walks: the capture, the number
     drawn: int  # how often the thread has moved a generator of random numbers on, in eager mode
     recording_hooks: Any  # the stack of saved-tensor hooks, or None
+    removed_hooks: list[RemovedHook] | None  # of the capture that goes on
     mutation: Any  # is told before a tensor is changed in place (``before_change``), or None
     layers: tuple[Layer, ...]  # what ops pass through, innermost last: forward-mode levels, batches
     forward_enabled: bool  # whether forward-mode levels carry tangents along
@@ -64,6 +69,7 @@ class State(threading.local):
         self.rounds = ()
         self.drawn = 0
         self.recording_hooks = None
+        self.removed_hooks = None
         self.mutation = None
         self.view_replay = False
         self.reference = config.reference
