@@ -20,10 +20,16 @@ PATIENCE_S = 60.0
 
 
 class Stopped:
-    """Runs ``first``, and ``meanwhile`` in another thread as soon as ``first`` has come to its line number ``at``."""
+    """Runs ``first``, and ``meanwhile`` in another thread as soon as ``first`` has come to its line number ``at``.
 
-    def __init__(self, first: Callable[[], Any], meanwhile: Callable[[], Any], at: int | None) -> None:
+    ``within``: ends of the names of the files whose lines count.
+    """
+
+    def __init__(
+        self, first: Callable[[], Any], meanwhile: Callable[[], Any], at: int | None, within: tuple[str, ...] = ("",)
+    ) -> None:
         self.lines = 0
+        self._within = within
         self.where = "nowhere"
         self._at = at
         self._errors: list[BaseException] = []
@@ -53,7 +59,8 @@ class Stopped:
             sys.settrace(None)
 
     def _call(self, frame: Any, event: str, given: Any) -> Any:
-        return self._line if frame.f_code.co_filename.startswith(PACKAGE) else None
+        file = frame.f_code.co_filename
+        return self._line if file.startswith(PACKAGE) and file.endswith(self._within) else None
 
     def _line(self, frame: Any, event: str, given: Any) -> Any:
         if event == "line":
@@ -65,16 +72,20 @@ class Stopped:
         return self._line
 
 
-def lines_of(work: Callable[[], Any]) -> int:
+def lines_of(work: Callable[[], Any], within: tuple[str, ...] = ("",)) -> int:
     """How many lines of autojit a piece of work runs through."""
-    return Stopped(work, lambda: None, None).lines
+    return Stopped(work, lambda: None, None, within).lines
 
 
-def try_at(places: Iterable[int], make: Callable[[], tuple[Callable[[], Any], Callable[[], Any], Any]]) -> None:
+def try_at(
+    places: Iterable[int],
+    make: Callable[[], tuple[Callable[[], Any], Callable[[], Any], Any]],
+    within: tuple[str, ...] = ("",),
+) -> None:
     """For each place: ``make`` gives what the two threads do, and what checks afterwards that both did it."""
     for at in places:
         first, meanwhile, check = make()
-        found = Stopped(first, meanwhile, at)
+        found = Stopped(first, meanwhile, at, within)
         try:
             check()
         except AssertionError as error:

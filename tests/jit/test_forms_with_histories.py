@@ -98,3 +98,39 @@ def _program(jit: Callable[[Any], Any], change: str, use: str, made: str) -> lis
 @pytest.mark.parametrize("change", CHANGES)
 def test_gradients_through_a_changed_argument(change: str, use: str, made: str) -> None:
     check_equal(_program(lambda f: f, change, use, made), _program(aj.jit, change, use, made))
+
+
+RESULTS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
+    "alone": lambda made, change: [change(made)],
+    "and its detached memory from before": lambda made, change: [made.detach(), change(made)][::-1],
+    "and its detached memory": lambda made, change: [change(made), made.detach()],
+    "and a part": lambda made, change: [change(made), made[:1]],
+    "twice": lambda made, change: [change(made), made],
+    "and what is made of it": lambda made, change: [change(made), made * 2],
+}
+
+
+@pytest.mark.parametrize("results", RESULTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_result_with_a_form_that_nobody_recorded_is_eager_modes(form: str, results: str) -> None:
+    """Its gradients, or why there are none; and who sees what is written to the other results."""
+
+    def step(x: aj.Tensor) -> Any:
+        return RESULTS[results](x * 3, _unrecorded(FORMS[form]))
+
+    def shown(run: Callable[[Any], Any]) -> list[Any]:
+        x = aj.arange(6.0).reshape(2, 3).requires_grad_()
+        first, *others = run(x)
+        seen: list[Any] = [(t.shape, t.stride(), t.requires_grad) for t in (first, *others)]
+        try:
+            (first * aj.arange(6.0).reshape(first.shape)).sum().backward()
+        except RuntimeError as error:
+            seen.append(str(error).split(" - ", 1)[0])
+        with aj.no_grad():
+            for t in others:
+                t.add_(10.0)
+        return [*seen, first.tolist(), x.grad]
+
+    compiled = aj.jit(step)
+    for _ in range(3):
+        check_equal(shown(compiled), shown(step))

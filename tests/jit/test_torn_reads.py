@@ -14,6 +14,7 @@ from .preempting import lines_of, try_at
 
 scale = 2.0
 STOPS = 40
+READERS = ("jit/observer.py", "jit/contents.py", "jit/held_contents.py", "jit/read_hooks.py")
 
 
 def _of_globals(value: float) -> None:
@@ -31,8 +32,10 @@ def _places() -> dict[str, tuple[Callable[[], float], Callable[[float], None]]]:
     }
 
 
+@pytest.mark.parametrize("lines", ["all", "reading"])
 @pytest.mark.parametrize("place", _places())
-def test_a_step_is_for_one_value_of_what_another_thread_changes_meanwhile(place: str) -> None:
+def test_a_step_is_for_one_value_of_what_another_thread_changes_meanwhile(place: str, lines: str) -> None:
+    within, stops = (READERS, 3 * STOPS) if lines == "reading" else (("",), STOPS)
     read, write = _places()[place]
     x = aj.ones(2)
 
@@ -52,7 +55,7 @@ def test_a_step_is_for_one_value_of_what_another_thread_changes_meanwhile(place:
         return lambda: found.append(step(x)), lambda: write(3.0), check
 
     try:
-        count = lines_of(make()[0])
-        try_at(range(1, count, max(count // STOPS, 1)), make)
+        count = lines_of(make()[0], within)
+        try_at(range(1, count + 1, max(count // stops, 1)), make, within)
     finally:
         write(2.0)

@@ -13,6 +13,7 @@ import numpy as np
 from autojit.core.locks import without_waiting
 from autojit.core.sizes import with_hints
 from autojit.core.types import Shape
+from autojit.jit.guards import Guard, broken_guard
 from autojit.jit.pytree import flatten
 from autojit.jit.trace import BeginAgain, Trace
 from autojit.jit.trace_entries import Split
@@ -22,7 +23,7 @@ from autojit.tensor.tensor import Tensor, type_of
 
 if TYPE_CHECKING:
     from autojit.jit.native_calls import NativeCalls
-    from autojit.jit.step import Decision
+    from autojit.jit.step import CompiledStep, Decision
 
 
 def _is_foreign(leaf: Any) -> bool:
@@ -64,6 +65,24 @@ class Call:
             self.torn += 1
             raise BeginAgain
 
+    def check_untorn(self, guards: Sequence[Guard]) -> None:
+        """All that a capture has read is as it was read; else another thread has written it, perhaps between two reads.
+
+        Raises:
+            BeginAgain: as ``give_up_torn``.
+        """
+        if threading.active_count() > 1 and broken_guard(guards):
+            self.give_up_torn()
+
+    def run(self, step: CompiledStep, arrays: Sequence[Any]) -> Any:
+        """Run a step; if it fails right after its capture, what that has detached gets its history again."""
+        try:
+            return step.run(self.leaves, arrays)
+        except BaseException:
+            if self.trace is not None:
+                self.trace.attach_again()
+            raise
+
     def with_sizes(self, sizes: dict[str, int], outcomes: Sequence[Split]) -> Call:
         """The same call as if its open sizes had other values, and its decisions these outcomes: for the capture."""
         found = copy.copy(self)
@@ -104,11 +123,13 @@ class Onward(LineByLine):
 
 
 class UnrecordedForm(LineByLine):
-    """An argument that requires gradients gets another form that its history does not show."""
+    """A tensor that requires gradients gets another form that its history does not show: ``role`` "an argument", or
+    "a result that shares its memory".
+    """
 
-    def __init__(self, argument: Tensor) -> None:
+    def __init__(self, role: str, t: Tensor) -> None:
         super().__init__(
-            f"an argument {type_of(argument)} that requires gradients gets another shape in place, and no history "
+            f"{role} {type_of(t)} that requires gradients gets another shape in place, and no history "
             "shows it: ran line by line (change the shape in grad mode, or use the out-of-place form)"
         )
 

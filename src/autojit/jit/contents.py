@@ -132,6 +132,11 @@ class Contents:
         item = _digits(item)
         if is_a(container, dict) and is_a(item, _NAMING):
             found = dict.__contains__(container, item)
+            if (id(container), item) in self.observer.written:
+                return found  # the step has put it there, or has taken it away
+            if id(container) in self._before:
+                self.whole(container)
+                return found
             name = f"{_shown(item)} in {self.observer.name_of(container)}"
             read = lambda: dict.__contains__(container, item)
             self.observer.note(container, (_LENGTH, item), name, read, found)
@@ -147,7 +152,15 @@ class Contents:
             self.whole(container)
         elif not is_a(container, tuple):
             name = f"len({self.observer.name_of(container)})"
-            self.observer.note(container, _LENGTH, name, lambda: len(container), len(container))
+            length = len(container) - self._added(container)
+            self.observer.note(container, _LENGTH, name, lambda: len(container), length)
+
+    def _added(self, container: Any) -> int:
+        """How many keys the step has put into a dictionary, one by one, that were not there."""
+        if not is_a(container, dict):
+            return 0
+        written = [(place.key, was) for place, was in self.observer.written.values() if place.holder is container]
+        return sum(dict.__contains__(container, key) - (was is not MISSING) for key, was in written)
 
     def iterated(self, value: Any) -> Any:
         """Something that is about to be walked."""

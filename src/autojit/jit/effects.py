@@ -177,7 +177,7 @@ class Effects:
                 onward.append(given)
         for k, shell in self._unsettled:
             if any(shell is t for t in self.trace.unrecorded):
-                raise UnrecordedForm(leaves[k])
+                raise UnrecordedForm("an argument", leaves[k])
             if leaves[k]._view is not None and leaves[k]._view.base is not None:
                 raise ViewsOfView(leaves[k])
         if onward:

@@ -282,7 +282,7 @@ class JitFunction:
     def _finish(self, step: CompiledStep, call: Call, arrays: Sequence[Any]) -> Any:
         if self.comparison is not None:
             self.comparison.look_at(step)
-        result = step.run(call.leaves, arrays)
+        result = call.run(step, arrays)
         self.gathering.note(step, call.leaves)
         self._install(step, call.leaves, call.epoch)
         if step.capture.modes_left is not None:
@@ -386,12 +386,11 @@ class JitFunction:
     def _trace(self, call: Call, shift: int = 0) -> Capture:
         trace = call.trace = Trace(call.outcomes, call.sizes, self.open_sizes.are_counts_fixed, shift)
         made = make_leaves(trace, call.leaves, self.open_numbers.of(call.tree), call.bound, call.shapes)
-        given = given_to_function(made, call.leaves)
-        args, kwargs = call.tree.unflatten(given)
+        args, kwargs = call.tree.unflatten(given := given_to_function(made, call.leaves))
         rebinding = self.rebinding
         first = 0 if rebinding is None else rebinding.first_argument(call.tree)
         baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
-        observer, snapshot = observed(self.function, rebinding, baked)
+        observer, snapshot = observed(self.function, rebinding, baked, call.leaves)
         trace.met_outside = lambda: (*observer.outside.values(), *trace.reached)
         modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
@@ -417,8 +416,9 @@ class JitFunction:
             set_modes(modes)
             trace.restore()
             snapshot.restore_hooks()
-        capture.guards += hook_guards([*trace.reached, *(entry.leaf for entry in trace.grads.values())])
-        capture.guards += history_guards(trace.passed)
+        leaves = [*trace.reached, *(entry.leaf for entry in trace.grads.values())]
+        capture.guards += hook_guards(leaves) + history_guards(trace.passed)
+        call.check_untorn(capture.guards)
         return capture
 
     # -- the native entry point

@@ -23,6 +23,7 @@ from autojit.ir.concrete import concrete
 from autojit.ir.graph import Value
 from autojit.ir.op import Op
 from autojit.jit.arguments import ArgumentLeaf
+from autojit.jit.calls import UnrecordedForm
 from autojit.jit.histories import has_history, history_of
 from autojit.jit.made_objects import put_together
 from autojit.jit.pytree import TreeSpec
@@ -209,12 +210,11 @@ class Results:
                 place = Place("detached", what=what, chain=view.chain, creation=view.creation, is_leaf=is_leaf)
                 place.is_counted_apart = storage is not what._storage
                 return place
-            if storage.value is not None and (self._is_shared(leaf) or self._has_gaps(leaf)):
+            if storage.value is not None and self._is_part(leaf):
                 index, known = self._result(_whole(leaf))
                 return Place("result", index, chain=view.chain, aliases=known, creation=view.creation or NO_GRAD)
         index, known = self._result(leaf)
-        is_second = known or id(leaf) in self._second
-        place = Place("result", index, aliases=is_second)
+        place = Place("result", index, aliases=known or id(leaf) in self._second)
         return self._with_history(place, leaf, arguments)
 
     def _as_it_is(self, leaf: Any) -> Place:
@@ -269,6 +269,14 @@ class Results:
     def _is_shared(self, leaf: Tensor) -> bool:
         """Whether another result looks at the same memory."""
         return leaf._storage is not None and id(leaf._storage.memory) in self._shared
+
+    def _is_part(self, leaf: Tensor) -> bool:
+        """Whether a result with a form of its own is taken from all of its memory; UnrecordedForm where none may be."""
+        if leaf._grad_fn is None:
+            return self._is_shared(leaf) or self._has_gaps(leaf)
+        if self._is_shared(leaf):
+            raise UnrecordedForm("a result that shares its memory", leaf)
+        return False
 
     def _has_gaps(self, leaf: Tensor) -> bool:
         """Whether a view does not lie as memory of its own would: it is taken from the whole, as in eager mode."""
