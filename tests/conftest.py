@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -20,6 +21,10 @@ hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500, print_blob=True)
 hypothesis.settings.load_profile("reproducible")
 
+COLLECTED_AFTER = (
+    20_000  # new objects: at Python's own 700 the collector walks the objects of 20,000 tests all the time
+)
+
 _OWN_CACHE = pytest.StashKey[str]()
 
 
@@ -32,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Interrupts are heard also where the shell that began the run ignores them, as in its background jobs.
     """
+    gc.set_threshold(COLLECTED_AFTER)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "AUTOJIT_TEST_CACHE" not in os.environ:

@@ -7,6 +7,7 @@ The page is made anew by every build and never kept, for line numbers change wit
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
@@ -75,7 +76,7 @@ def _definition(value: Any) -> tuple[Path, int] | None:
     try:
         value = inspect.unwrap(value)
         file = Path(inspect.getsourcefile(value) or "")
-        line = inspect.getsourcelines(value)[1]
+        line = inspect.findsource(value)[1] + 1
     except (TypeError, OSError):
         return None
     return (file, line) if file.is_relative_to(ROOT) else None
@@ -89,10 +90,15 @@ def _binding(name: str, value: Any, module: ModuleType) -> tuple[Path, int]:
             file = getattr(place, "__file__", None)
             if file is None or not Path(file).is_relative_to(ROOT):
                 continue
-            found = re.search(pattern, Path(file).read_text(encoding="utf-8"), re.MULTILINE)
+            found = re.search(pattern, _text(file), re.MULTILINE)
             if found is not None:
                 return Path(file), found.string.count("\n", 0, found.start()) + 1
     raise LookupError(f"{module.__name__}.{name}: no line defines it")
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return Path(file).read_text(encoding="utf-8")
 
 
 def _packages(module: ModuleType) -> Iterator[ModuleType]:

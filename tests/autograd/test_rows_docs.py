@@ -100,18 +100,25 @@ def test_S1_12_a_page_compares_the_ways_of_disabling_gradients(mode: Mode) -> No
         assert name in ways
 
 
-def test_S1_43_every_public_name_links_to_its_source(mode: Mode, tmp_path: Path) -> None:
-    mode.does_not_apply(A_PAGE)
-    target = tmp_path / "api.md"
+@pytest.fixture(scope="module")
+def api_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target: Path = tmp_path_factory.mktemp("api") / "api.md"
     subprocess.run(
         [sys.executable, str(ROOT / "tools" / "make_api_index.py"), str(target)], check=True, capture_output=True,
         env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
     )  # fmt: skip
-    text = target.read_text(encoding="utf-8")
+    return target
+
+
+def test_S1_43_every_public_name_links_to_its_source(mode: Mode, api_page: Path) -> None:
+    mode.does_not_apply(A_PAGE)
+    text = api_page.read_text(encoding="utf-8")
     linked: dict[str, dict[str, tuple[Path, int]]] = {}
     for section in text.split("\n## ")[1:]:
         found = re.findall(r"^\| \[([^\]]+)\]\(([^)#]+)#L(\d+)\)", section, re.MULTILINE)
-        linked[section.split("`")[1]] = {name: ((tmp_path / path).resolve(), int(line)) for name, path, line in found}
+        linked[section.split("`")[1]] = {
+            name: ((api_page.parent / path).resolve(), int(line)) for name, path, line in found
+        }
     assert set(aj.autograd.__all__) == set(linked["autojit.autograd"])
     assert set(aj.__all__) <= set(linked["autojit"])
     assert set(aj.nn.functional.__all__) == set(linked["autojit.nn.functional"])

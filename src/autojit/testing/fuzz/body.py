@@ -200,7 +200,12 @@ class Body:
         if not x.shape:
             return self.unary()
         text = self.rng.choice(
-            ("{x}[{x} > 0]", "{x}.masked_select({x} < 0.5)", "{x}.flatten()[{x}.flatten() > -1]", "{x}.unique()")
+            (
+                "{x}[{x} > 0]",
+                "{x}.masked_select({x} < 0.5)",
+                "{x}.flatten()[{x}.flatten() > -1]",
+                "({x} * 4).round().unique()",
+            )
         )
         self.made(text.format(x=x.name), ("c",), counted=True)
         return None

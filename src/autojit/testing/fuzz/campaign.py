@@ -6,6 +6,7 @@ is replaced. Every worker is also replaced after some hundred programs: what com
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import time
 from collections import Counter, defaultdict
@@ -24,6 +25,7 @@ from autojit.testing.fuzz.verdicts import Verdict, judge
 
 PROGRAMS_OF_A_WORKER = 400
 LONGEST_S = 300.0  # one program: ten seconds were the longest seen, 60 with ten times as many processes as cores
+COLLECTED_AFTER = 20_000  # new objects: at Python's own 700 the collector takes a fifth of a program's time
 OPTIMISED_EVERY = 6  # every sixth program's kernels are optimised by LLVM, which takes half of a program's time
 PASSES_OFF_EVERY = 5  # every fifth program also runs without passes: its kernels are compiled for it alone
 
@@ -203,6 +205,7 @@ def _stop(worker: _Worker) -> None:
 
 def _serve(pipe: Connection) -> None:
     """A worker's life: a seed in, a verdict out."""
+    gc.set_threshold(COLLECTED_AFTER)
     while True:
         try:
             seed = pipe.recv()

@@ -38,6 +38,7 @@ MODULES = (  # functions of (..., 4) to (..., 4)
         before="class Parent{u}(nn.Module):\n    gain = {k}\n    def forward(self, z):\n        return self.a(z) * self.gain\nclass Child{u}(Parent{u}):\n    def __init__(self):\n        super().__init__()\n        self.a, self.fn = nn.Linear(4, 4, bias=False), {{'a': aj.tanh}}\n    def forward(self, z):\n        return self.fn['a'](super().forward(z))\n"),
     _net("Outer{u}()", "net{u}.part.weight.data.mul_({k})", before="class Outer{u}(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.part = jit(nn.Linear(4, 4))\n    def forward(self, z):\n        return self.part(z).tanh()\n"),
     _net("nn.MultiheadAttention(4, 2, batch_first=True)", before="")._replace(reads=("net{u}({x}.reshape(1, -1, 4), {x}.reshape(1, -1, 4), {x}.reshape(1, -1, 4))[0].reshape({x}.shape)",), changes=("net{u}.eval()", "net{u}.in_proj_weight.data.mul_({k})", "net{u}.requires_grad_(False)")),
+    _net("nn.Conv1d(1, 1, 3, padding=1)", "net{u}.padding, net{u}.dilation = (2,), (2,)", "net{u}.padding_mode = 'zeros'", "net{u}.stride = (2,)", before="")._replace(reads=("net{u}({x}.reshape(-1, 1, 4)).reshape({x}.shape)",)),
     _net("nn.GRU(4, 4, batch_first=True)", before="")._replace(reads=("net{u}({x}.reshape(1, -1, 4))[0].reshape({x}.shape)",), changes=("net{u}.weight_hh_l0.data.mul_({k})", "net{u}.requires_grad_(False)", "net{u}.eval()")),
 )  # fmt: skip
 
@@ -49,6 +50,7 @@ OPTIMIZERS = (
 )  # fmt: skip
 
 OPTIMIZER_CHANGES = (
+    "opt.register_step_post_hook(lambda o, a, k: [p.data.mul_(0.9) for p in params] and None)", "opt.register_step_pre_hook(lambda o, a, k: print('step'))",
     "opt.load_state_dict(opt.state_dict())", "opt.load_state_dict(first_state)", "opt.state.clear()", "opt.state = collections.defaultdict(dict)", "opt.param_groups[0]['lr'] = 0.02",
     "opt.param_groups[0]['weight_decay'] = 0.1", "opt.zero_grad()", "opt.zero_grad(set_to_none=False)", "scheduler.step()", "opt.step()", "opt.state.pop(params[0], None)",
     "[s.update({{k: v.clone() * 0.5 for k, v in s.items() if isinstance(v, aj.Tensor) and v.dim()}}) for s in opt.state.values()]", "[v.mul_(0.5) for s in opt.state.values() for v in s.values() if isinstance(v, aj.Tensor) and v.dim()]",
@@ -56,6 +58,7 @@ OPTIMIZER_CHANGES = (
 )  # fmt: skip
 
 PARAMETER_CHANGES = (
+    "kept_handle = params[0].register_hook(lambda g: g * 0.5) if params[0].requires_grad else None", "params[-1].tag = 2.0",
     "params[0].grad = None", "params[0].requires_grad_(False)", "params[0].requires_grad_(True)", "params[0].data.mul_(0.5)", "params[0].grad = aj.ones_like(params[0])",
     "params[0].grad.mul_(2) if params[0].grad is not None else None", "params[0].grad, params[-1].grad = (params[-1].grad, params[0].grad) if params[0].shape == params[-1].shape else (params[0].grad, params[-1].grad)",
     "held = params[0].grad", "[p.grad.zero_() for p in params if p.grad is not None]", "aj.nn.utils.clip_grad_norm_(params, 0.5)", "params[0].data = params[0].data.clone()", "kept = [p.grad for p in params]",
