@@ -6,12 +6,16 @@ import operator
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
 
 import autojit as aj
 from autojit.core.errors import AutojitError
+from autojit.jit.calls import Call
+from autojit.jit.guards import broken_guard
 
 Change = Callable[[Any, int], Any]
 COMMON: dict[str, Change] = {
@@ -131,3 +135,15 @@ def test_a_container_is_changed_at_every_call_as_in_eager_mode(kind: str, seed: 
         assert compiled == calls(kind, names, lambda f: f), names
         agreed += 1
     assert agreed >= (3 if kind in MAPPINGS else 6), "refusals are the exception"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_capture_compares_is_what_was_there_before_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the very next call would find it changed; what the step has put there itself is no read."""
+    broken: list[str | None] = []
+    monkeypatch.setattr(Call, "check_untorn", lambda self, guards: broken.append(broken_guard(guards)))
+    pairs = list(product(KINDS[kind][1], repeat=2))
+    for names in random.Random(kind).sample(pairs, min(len(pairs), 24)):
+        with suppress(AutojitError):
+            calls(kind, [(names[0], 2), (names[1], 9), (names[1], 2)], aj.jit)
+        assert not any(broken), (names, broken)

@@ -132,7 +132,7 @@ class Contents:
         item = _digits(item)
         if is_a(container, dict) and is_a(item, _NAMING):
             found = dict.__contains__(container, item)
-            if (id(container), item) in self.observer.written:
+            if any((id(container), item) in places for places in (self.observer.written, self.observer.rewritten)):
                 return found  # the step has put it there, or has taken it away
             if id(container) in self._before:
                 self.whole(container)
@@ -159,8 +159,9 @@ class Contents:
         """How many keys the step has put into a dictionary, one by one, that were not there."""
         if not is_a(container, dict):
             return 0
-        written = [(place.key, was) for place, was in self.observer.written.values() if place.holder is container]
-        return sum(dict.__contains__(container, key) - (was is not MISSING) for key, was in written)
+        written = (*self.observer.written.values(), *self.observer.rewritten.values())
+        places = [(place.key, was) for place, was in written if place.holder is container]
+        return sum(dict.__contains__(container, key) - (was is not MISSING) for key, was in places)
 
     def iterated(self, value: Any) -> Any:
         """Something that is about to be walked."""

@@ -65,6 +65,7 @@ class Observer(ObservedCalls):
         self.rebound = rebound
         self.guards: list[Guard] = []
         self.written: dict[tuple[int, Any], tuple[Location, Any]] = {}  # places, and what they held
+        self.rewritten: dict[tuple[int, Any], tuple[Location, Any]] = {}  # the same for those that are rebound
         self.unguarded: list[str] = []
         self.outside: dict[int, Any] = {}  # by id: what existed before; kept, so that no other object gets the id
         self.names: dict[int, str] = {}  # what messages call them
@@ -384,10 +385,9 @@ class Observer(ObservedCalls):
     # -- writes
 
     def note_write(self, location: Location, before: Any) -> None:
-        if location.identity in self.rebound or location.identity in self.written:
-            return
         self.outside.setdefault(id(location.holder), location.holder)
-        self.written[location.identity] = location, before
+        places = self.rewritten if location.identity in self.rebound else self.written
+        places.setdefault(location.identity, (location, before))
 
     def set_attribute(self, obj: Any, name: str, value: Any) -> None:
         """``obj.name = value``."""
