@@ -21,9 +21,7 @@ hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=500, print_blob=True)
 hypothesis.settings.load_profile("reproducible")
 
-COLLECTED_AFTER = (
-    20_000  # new objects: at Python's own 700 the collector walks the objects of 20,000 tests all the time
-)
+COLLECTED_AFTER = 20_000  # new objects: at Python's own 700 the collector keeps walking what 20,000 tests hold
 
 _OWN_CACHE = pytest.StashKey[str]()
 

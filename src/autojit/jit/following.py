@@ -2,7 +2,8 @@
 
 Another tensor of the same type in the same place is followed: it takes the place of the one before in everything that
 the capture refers to it by. That is all or nothing: what were two tensors must be two tensors, what was one must be
-one, and none may be a tensor that the step also reaches by another way.
+one, and none may be a tensor that the step also reaches by another way. Tensors from outside that a capture has only
+met keep their form (type, layout, whether they require gradients): the function may have asked for it.
 """
 
 from __future__ import annotations
