@@ -416,9 +416,9 @@ class JitFunction:
             set_modes(modes)
             trace.restore()
             snapshot.restore_hooks()
+        call.check_untorn(capture.guards)  # but for histories: one that this capture has freed is not to be met again
         leaves = [*trace.reached, *(entry.leaf for entry in trace.grads.values())]
         capture.guards += hook_guards(leaves) + history_guards(trace.passed)
-        call.check_untorn(capture.guards)
         return capture
 
     # -- the native entry point
