@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from autojit.core.errors import CompileError
 from autojit.core.locks import new_lock
@@ -15,7 +16,7 @@ from autojit.core.undivided import undivided
 from autojit.runtime.cores import available_cores
 
 _lock = new_lock()
-_begun: dict[str, threading.Thread] = {}
+_begun: dict[str, tuple[threading.Thread, Any]] = {}  # with a lock for those who wait for it
 
 
 def helper(work: Callable[[], object], name: str) -> threading.Thread | None:
@@ -40,14 +41,18 @@ def begin(what: str, compile: Callable[[], object]) -> None:
             return
         thread = helper(lambda: _run(compile), what)
         if thread is not None:
-            _begun[what] = thread
+            _begun[what] = thread, new_lock()
 
 
 def wait_for(what: str) -> None:
-    """Until it has ended, if it has been begun."""
-    thread = _begun.get(what)
-    if thread is not None:
-        thread.join()
+    """Until it has ended, if it has been begun.
+
+    One thread after the other: Python's own ``join`` may raise an AssertionError where another thread leaves it, too.
+    """
+    if what in _begun:
+        thread, waiting = _begun[what]
+        with waiting:
+            thread.join()
 
 
 def _run(compile: Callable[[], object]) -> None:
