@@ -49,16 +49,15 @@ class Snapshot:
         self._first_hook = next(RemovableHandle._next)  # greater numbers are of hooks that the function registers
         self._outer_removed = state.removed_hooks
         self._removed: list[RemovedHook] = []
-        state.removed_hooks = self._removed
         for kind, table in tables_of_all().items():
             self._hooks.append((kind, partial(tuple, (table,))))
         observer.on_tensor, observer.changes, observer.settle = self._keep, self._changes, self.settle
 
     def _keep(self, t: Tensor) -> None:
-        self._hooks.append((f"a tensor {type_of(t)}", lambda: t._leaf_hooks or ()))
         node = None if t._accumulator is None else t._accumulator()
-        if node is not None:  # else the step makes it, with all its hooks, at every call
-            self._hooks.append((f"the node of a tensor {type_of(t)}", node.hook_tables))
+        # where there is no node yet, the step makes it, with all its hooks, at every call
+        tables = (lambda: t._leaf_hooks or ()) if node is None else node.hook_tables
+        self._hooks.append((f"a tensor {type_of(t)}", tables))
         self._leaves.append(t)
         for node in history_of([t]):
             node.count_hooks()
@@ -220,6 +219,7 @@ def observed(
     for leaf in (leaf for leaf in leaves if isinstance(leaf, Tensor)):
         for hook in (hook for table in hook_tables(leaf) for hook in (table or {}).values()):
             observer.enter(hook, f"a hook of an argument {type_of(leaf)}")
+    state.removed_hooks = snapshot._removed  # last: nothing that comes before takes it back when it fails
     return observer, snapshot
 
 
