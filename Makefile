@@ -83,10 +83,8 @@ format: $(VENV)/installed-lint ## rewrite the sources in the house format
 
 .PHONY: examples
 examples: $(VENV)/installed-examples ## every example at small size
-	@set -e; for example in examples/[a-z]*.py; do \
-		[ -e "$$example" ] || continue; \
-		echo "== $$example --small"; $(BIN)/python "$$example" --small; \
-	done
+	@ls examples/[a-z]*.py | xargs -P $(WORKERS) -I{} sh -c \
+		'said=$$($(BIN)/python {} --small 2>&1); ended=$$?; echo "== {} --small"; echo "$$said"; exit $$ended'
 
 .PHONY: bench
 bench: $(VENV)/installed-bench ## step times, start-up, memory and machine limits; compares with the peers that are installed

@@ -7,6 +7,7 @@ The page is made anew by every build and never kept, for line numbers change wit
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
@@ -76,8 +77,11 @@ def _definition(value: Any) -> tuple[Path, int] | None:
     try:
         value = inspect.unwrap(value)
         file = Path(inspect.getsourcefile(value) or "")
-        line = inspect.findsource(value)[1] + 1
-    except (TypeError, OSError):
+        if inspect.isclass(value):
+            line = _lines_of_classes(str(file))[value.__qualname__]
+        else:
+            line = inspect.findsource(value)[1] + 1
+    except (TypeError, OSError, KeyError):
         return None
     return (file, line) if file.is_relative_to(ROOT) else None
 
@@ -88,12 +92,31 @@ def _binding(name: str, value: Any, module: ModuleType) -> tuple[Path, int]:
     for pattern in patterns:
         for place in (module, sys.modules.get(type(value).__module__), *_packages(module)):
             file = getattr(place, "__file__", None)
-            if file is None or not Path(file).is_relative_to(ROOT):
+            if file is None or not file.startswith(str(ROOT)) or name not in _text(file):
                 continue
             found = re.search(pattern, _text(file), re.MULTILINE)
             if found is not None:
                 return Path(file), found.string.count("\n", 0, found.start()) + 1
     raise LookupError(f"{module.__name__}.{name}: no line defines it")
+
+
+@functools.cache
+def _lines_of_classes(file: str) -> dict[str, int]:
+    """By qualified name; `inspect` parses the whole file for every class that is asked for."""
+    found: dict[str, int] = {}
+
+    def visit(node: ast.AST, within: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            inner = within
+            if isinstance(child, ast.ClassDef):
+                found[within + child.name] = min([child.lineno, *(d.lineno for d in child.decorator_list)])
+                inner = f"{within}{child.name}."
+            elif isinstance(child, ast.FunctionDef):
+                inner = f"{within}{child.name}.<locals>."
+            visit(child, inner)
+
+    visit(ast.parse(_text(file)), "")
+    return found
 
 
 @functools.cache

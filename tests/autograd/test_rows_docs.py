@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import subprocess
@@ -149,9 +148,7 @@ def test_S1_44_every_example_of_the_documentation_runs(mode: Mode) -> None:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"doctest:\s*\+SKIP", text), path
         if path.suffix == ".py":
-            docstrings = [ast.get_docstring(n) or "" for n in ast.walk(ast.parse(text))
-                          if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)]  # fmt: skip
-            assert not any(re.search(r"^\s*```", d, re.MULTILINE) for d in docstrings), path
+            assert not re.search(r"^\s*```", text, re.MULTILINE), f"{path}: fenced examples in docstrings do not run"
 
 
 def test_S3_01_parity_is_judged_against_current_pytorch(mode: Mode) -> None:

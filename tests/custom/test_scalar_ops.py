@@ -221,11 +221,12 @@ def test_single_precision_computes_in_float32() -> None:
     assert narrow(x).tolist() == [0.0, 2.0]
     assert aj.jit(narrow)(x).tolist() == [0.0, 2.0]
     assert narrow(x.double()).tolist() == [1.0, 2.0]
-    for name, case in CASES.items():
-        operands = operands_of(case, 7, np.float32)
-        narrow = aj.op(case.function, single_precision=True)
+    for name in list(CASES)[::3]:  # each costs four compilations by Numba
         if name == "newton_root":
             continue  # its tolerance is below float32's
+        case = CASES[name]
+        operands = operands_of(case, 7, np.float32)
+        narrow = aj.op(case.function, single_precision=True)
         found = narrow(*operands)
         np.testing.assert_allclose(found.detach().numpy(), expected_of(case, operands), rtol=2e-5)
         slopes = aj.autograd.grad(found.sum(), operands)

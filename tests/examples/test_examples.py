@@ -29,6 +29,17 @@ def _folder_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(FOLDER)  # as it is for a program that is started there
 
 
+def distance_from_torch(name: str, losses: list[float]) -> float:
+    """From torch where it is installed, else from what ``examples/_torch.py --small --record`` wrote down."""
+    from _torch import curve, distance, sampled
+
+    if importlib.util.find_spec("torch") is None:
+        expected = np.array(json.loads(RECORDED.read_text(encoding="utf-8"))[name])
+    else:
+        expected = sampled(curve(name, "torch", "--small", "--eager")[0])
+    return distance(expected, sampled(np.array(losses)))
+
+
 def main_of(path: Path) -> Callable[[list[str]], list[float]]:
     spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
     assert spec is not None
@@ -40,27 +51,28 @@ def main_of(path: Path) -> Callable[[list[str]], list[float]]:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_compiled_and_eager_agree(path: Path) -> None:
+def test_an_example_is_captured_once_and_gives_what_eager_mode_and_torch_give(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One test of three claims, so that an example runs once eagerly and once compiled."""
+    functions = []
+
+    def jit(function: Callable[..., object]) -> object:
+        functions.append(aj.jit(function))
+        return functions[-1]
+
     main = main_of(path)
-    eager, compiled = main(["--small", "--eager"]), main(["--small"])
+    eager = main(["--small", "--eager"])
+    monkeypatch.setitem(main.__globals__, "aj", SimpleNamespace(**{**vars(aj), "jit": jit}))
+    compiled = main(["--small"])
+    assert functions
+    assert [function.stats()["captures"] for function in functions] == [1] * len(functions)
     rtol = TOLERANCE.get(path.stem, FLOAT32_TOLERANCE)
     np.testing.assert_allclose(compiled, eager, rtol=rtol, atol=rtol * abs(eager[0]))
     np.testing.assert_allclose(compiled[:5], eager[:5], rtol=min(rtol, 1e-5))
-
-
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_what_is_compiled_is_captured_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = []
-
-    def jit(function: Callable[..., object]) -> object:
-        compiled.append(aj.jit(function))
-        return compiled[-1]
-
-    main = main_of(path)
-    monkeypatch.setitem(main.__globals__, "aj", SimpleNamespace(**{**vars(aj), "jit": jit}))
-    main(["--small"])
-    assert compiled
-    assert [function.stats()["captures"] for function in compiled] == [1] * len(compiled)
+    if path.stem not in OWN:
+        assert distance_from_torch(path.stem, eager) < rtol
+        assert distance_from_torch(path.stem, compiled) < rtol
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -73,17 +85,3 @@ def test_gpt_learns_any_text(tmp_path: Path) -> None:
     text.write_text("do re mi fa so la ti " * 20, encoding="utf-8")
     losses = main_of(FOLDER / "gpt.py")(["--small", "--steps", "12", "--data", str(text)])
     assert losses[-1] < losses[0]
-
-
-@pytest.mark.parametrize("path", [p for p in EXAMPLES if p.stem not in OWN], ids=lambda path: path.stem)
-def test_torch_gives_the_same_curve(path: Path) -> None:
-    """Torch where it is installed, else what it gave when ``examples/_torch.py --small --record`` wrote it down."""
-    from _torch import curve, distance, sampled
-
-    if importlib.util.find_spec("torch") is None:
-        expected = np.array(json.loads(RECORDED.read_text(encoding="utf-8"))[path.stem])
-    else:
-        expected = sampled(curve(path.stem, "torch", "--small", "--eager")[0])
-    for mode in (["--eager"], []):
-        found, _ = curve(path.stem, "autojit", "--small", *mode)
-        assert distance(expected, sampled(found)) < TOLERANCE.get(path.stem, FLOAT32_TOLERANCE)

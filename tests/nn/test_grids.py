@@ -51,7 +51,7 @@ def test_grid_sample_is_differentiable_twice(mode: str, padding: str) -> None:
     x = aj.randn(1, 2, 3, 3, dtype=aj.float64).requires_grad_()
     grid = (aj.rand(1, 2, 2, 2, dtype=aj.float64) * 2.4 - 1.2).requires_grad_()
     assert gradcheck(lambda x, g: F.grid_sample(x, g, mode, padding, False), (x, grid))
-    assert gradgradcheck(lambda x, g: F.grid_sample(x, g, mode, padding, False), (x, grid))
+    assert gradgradcheck(lambda x, g: F.grid_sample(x, g, mode, padding, False), (x, grid), fast_mode=True)
 
 
 def test_nearest_sampling_has_derivative_zero_by_the_positions() -> None:
