@@ -36,6 +36,7 @@ BYTES_LIMIT = 1 << 22  # of an array: about 0.5 ms
 DEPTH_LIMIT = 16
 _ALL = object()  # the key of "everything in it"
 _LENGTH = object()
+_TRUTH = object()
 _BASES: tuple[type, ...] = (
     dict, list, tuple, set, frozenset, deque, array, bytearray, memoryview, np.ndarray, MappingProxyType,
     type({}.keys()), type({}.values()), type({}.items()),
@@ -144,16 +145,21 @@ class Contents:
         self.whole(container)
         return None
 
-    def length(self, container: Any) -> None:
-        """``len(container)``."""
+    def length(self, container: Any, is_truth: bool = False) -> None:
+        """``len(container)``, or whether there is anything in it."""
         if not self.is_one(container):
             return
-        if is_a(container, np.ndarray) or id(container) in self._before:
+        if (
+            is_a(container, np.ndarray)
+            or id(container) in self._before
+            or (is_truth and is_user_class(type(container)))
+        ):
             self.whole(container)
         elif not is_a(container, tuple):
-            name = f"len({self.observer.name_of(container)})"
+            key, question = (_TRUTH, bool) if is_truth else (_LENGTH, len)
             length = len(container) - self._added(container)
-            self.observer.note(container, _LENGTH, name, lambda: len(container), length)
+            name = f"{question.__name__}({self.observer.name_of(container)})"
+            self.observer.note(container, key, name, lambda: question(container), question(range(length)))
 
     def _added(self, container: Any) -> int:
         """How many keys the step has put into a dictionary, one by one, that were not there."""
@@ -279,6 +285,11 @@ class Contents:
 
     # -- writes
 
+    def is_added_to(self, value: Any, method: str) -> bool:
+        """Whether ``+=`` or ``|=`` is this method of a container from outside."""
+        kind = type(value)
+        return kind in (list, deque, dict, OrderedDict) and hasattr(kind, method) and self.is_one(value)
+
     def rearranged(self, container: Any, is_read: bool = True) -> None:
         """All of a container is about to be changed, or has been: what every call leaves in it is what is in it now.
 
@@ -341,10 +352,10 @@ class Contents:
             "setdefault": self._setdefault,
             "pop": self._pop,
         }
-        is_plain = (
-            name in changes and not is_user_class(type(table)) and getattr(type(table), name) is getattr(dict, name)
-        )
-        return partial(changes[name], table) if is_plain else None
+        if name not in changes or is_user_class(type(table)):
+            return None
+        is_dicts = getattr(type(table), name) in (getattr(dict, name), getattr(OrderedDict, name))
+        return partial(changes[name], table) if is_dicts else None
 
     def _set(self, table: Any, key: Any, value: Any) -> None:
         self.changing(table, key, lambda k: table.__setitem__(k, value))

@@ -114,9 +114,13 @@ def mean_objects(guards: Iterable[Guard], outputs: Iterable[Any], places: Iterab
     ``outputs``: what leaves the step, the calls among it that are made after every run; ``places``: what it writes to.
     """
     meant = {id(place.holder) for place in places}
-    for leaf in outputs:
+    waiting = list(outputs)
+    while waiting:
+        leaf = waiting.pop()
         if isinstance(leaf, BuiltinMethodType | MethodType):
-            meant.add(id(leaf.__self__))
+            waiting.append(leaf.__self__)
+        elif isinstance(leaf, functools.partial):
+            waiting += [leaf.func, *leaf.args, *leaf.keywords.values()]
         elif isinstance(leaf, list | np.ndarray):
             meant.add(id(leaf))
     for guard in guards if meant else ():
@@ -210,7 +214,11 @@ def same(a: Any, b: Any) -> bool:
 
 def stays(now: Any, before: Any) -> bool:
     """Whether a place holds what it held; an equal list or array is another one, which somebody may change."""
-    return now is before or (not isinstance(now, list | np.ndarray) and same(now, before))
+    return now is before or (not _may_be_changed(now) and same(now, before))
+
+
+def _may_be_changed(value: Any) -> bool:
+    return isinstance(value, list | np.ndarray) or (type(value) is tuple and any(map(_may_be_changed, value)))
 
 
 def is_value(obj: Any) -> bool:

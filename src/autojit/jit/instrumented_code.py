@@ -44,9 +44,13 @@ class Hooks(NamedTuple):
     iterated: Callable[[Any, None], Any]
     """something that is about to be walked: itself."""
     looked_at: Callable[[Any, None], Any]
-    """something whose truth or text is about to be taken: itself."""
+    """something whose text is about to be taken: itself."""
+    truth: Callable[[Any, None], Any]
+    """something whose truth is about to be taken: itself."""
     two: Callable[[Any, None], Any]
     """(left, right) of an operator: (right, left)."""
+    added_to: Callable[[Any, str], Any]
+    """the same of ``+=`` or ``|=``, and the method that does this for lists, or for dictionaries."""
     contains: Callable[[Any, None], Any]
     identified: Callable[[Any, None], Any]
     """(item, container): (container, item)."""
@@ -239,7 +243,7 @@ def _truth(w: _Writer, i: Instruction, place: int) -> Site:
     is_reached_otherwise = i.start in w.targets
     if place and not is_reached_otherwise and w.instructions[place - 1].op in _DECIDED:
         return UNTOUCHED  # a bool, mostly
-    return Site(w.call(w.hooks.looked_at))
+    return Site(w.call(w.hooks.truth))
 
 
 def _binary(w: _Writer, i: Instruction, place: int) -> Site:
@@ -247,6 +251,8 @@ def _binary(w: _Writer, i: Instruction, place: int) -> Site:
         return Site(w.gathered(2, w.hooks.item), False)
     if i.arg == _REMAINDER and w.is_held(place):
         return Site(w.gathered(2, w.hooks.operator_held), False)
+    if i.arg in _ADDING:
+        return Site(w.passed_on(2, w.hooks.added_to, _ADDING[i.arg]))
     return Site(w.passed_on(2, w.hooks.two))
 
 
@@ -257,6 +263,7 @@ def _operator(symbol: str) -> int:
 
 
 _SUBSCRIPT, _REMAINDER = _operator("[]"), _operator("%")  # the first from 3.14 on
+_ADDING = {_operator("+="): "extend", _operator("|="): "update"}
 
 
 def _call_shown(w: _Writer, count: int, kind: int) -> bytes:

@@ -17,7 +17,7 @@ import time
 import weakref
 from abc import ABCMeta, get_cache_token
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, MappingView, Sequence
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from operator import index
@@ -396,6 +396,8 @@ class ObservedCalls(ObservedDraws):
 
     def _add(self, function: Any, *args: Any) -> Any:
         """Add to a container now, for the rest of the capture, and after every run of the step."""
+        if function.__name__ in _ADDING_ALL:
+            args = tuple([list(arg) if is_a(arg, Iterator | MappingView) else arg for arg in args])
         self.defer(function, *args)
         return function(*args)
 
@@ -425,6 +427,7 @@ _UNBOUND = (type(list.append), type(object.__setattr__))
 _GLOBAL_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
 _SETTING = frozenset(("seed", "setstate", "set_state", "shuffle", "spawn"))
 _ADDING = frozenset(("append", "extend", "appendleft", "extendleft", "add"))
+_ADDING_ALL = frozenset(("extend", "extendleft"))
 _CHANGING = frozenset(
     (
         "pop", "popitem", "popleft", "clear", "update", "setdefault", "remove", "discard", "sort", "reverse", "insert",

@@ -65,6 +65,13 @@ def _looked_at(value: Any, _: Any) -> Any:
     return value
 
 
+def _truth(value: Any, _: Any) -> Any:
+    observer = active.observer
+    if observer is not None and type(value) not in PLAIN:
+        observer.contents.length(value, is_truth=True)
+    return value
+
+
 def _formatted(operands: Any, info: tuple[int, bool, bool]) -> Any:
     conversion, has_format, is_held = info
     value, form = operands if has_format else (operands, "")
@@ -97,6 +104,16 @@ def _two(operands: Any, _: Any) -> Any:
         if type(right) not in PLAIN and not _is_read_by_step(right, left):
             observer.contents.looked_at(right)
     return right, left
+
+
+def _added_to(operands: Any, method: str) -> Any:
+    """What is added to a container from outside is added at every call, as the method does it."""
+    observer = active.observer
+    left, right = operands
+    if observer is None or not observer.contents.is_added_to(left, method):
+        return _two(operands, None)
+    observer.calling(getattr(left, method), right)
+    return type(left)(), left  # nothing is left to be added
 
 
 def _is_read_by_step(operand: Any, other: Any) -> bool:
@@ -199,10 +216,12 @@ HOOKS = Hooks(
     item=_item,
     iterated=_iterated,
     looked_at=_looked_at,
+    truth=_truth,
     formatted=_formatted,
     joined=_joined,
     operator_held=_operator_held,
     two=_two,
+    added_to=_added_to,
     contains=_contains,
     identified=_identified,
     called=_called,
