@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from autojit.core.errors import AutojitError, DifferentiationError, SpecializeSize
+from autojit.core.errors import AutojitError, DifferentiationError, ShapeError, SpecializeSize
 from autojit.core.size_expressions import LEAST
 from autojit.core.size_recorder import SizeGuard
 from autojit.core.source import SourceLocation, is_own
@@ -164,6 +164,8 @@ def _different_derivative(a: Capture, b: Capture) -> str | None:
         ends = [(x.adjoint_call(wanted).graph.outputs, y.adjoint_call(wanted).graph.outputs) for x, y, wanted in pairs]
     except (NotImplementedError, DifferentiationError):
         return None  # said to who asks for the derivative, if somebody does
+    except ShapeError:
+        return "the derivative: it fails for some sizes"  # as each size says by itself
     except Exception as error:
         if isinstance(error, AutojitError) or _is_defect(error):
             raise
