@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from autojit.jit.guards import PRIMITIVES, Guard
 from autojit.jit.observed_functions import MODULE_HOOKS, is_module, is_own_class
+from autojit.jit.replaced_code import note_class
 from autojit.runtime.entry_spec import MISSING
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class CountedReads:
         observer.outside[id(part)] = part
         observer.names.setdefault(id(part), where)
         table = vars(part)
+        note_class(observer, type(part))
         is_own = is_own_class(type(part))
         for kept in (table, part._parameters, part._buffers):
             self._keep(where, kept)

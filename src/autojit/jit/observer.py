@@ -9,6 +9,7 @@ Containers and modules of autojit's own are not looked into here: they count the
 
 from __future__ import annotations
 
+import builtins
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +48,7 @@ from autojit.jit.observed_functions import (
 )
 from autojit.jit.places import Location, attributes_of, cell_content, is_a
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
+from autojit.jit.replaced_code import note_class
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
 from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
@@ -105,6 +107,7 @@ class Observer(ObservedCalls):
         else:
             self.counted.meet(value, name or kind.__name__, self)
         if kind not in CONTAINERS:
+            note_class(self, value if is_a(value, type) else kind)
             self._functions.behind(value, self._met)
             if is_a(value, FunctionType):
                 self._enter_function(value)
@@ -260,7 +263,7 @@ class Observer(ObservedCalls):
         where = f"{self.name_of(obj)}.{name}"
         if kind is ModuleType or is_a(obj, ModuleType):
             if not is_user_module(obj):
-                if _is_constant(value) and obj.__name__.partition(".")[0] != "autojit":
+                if obj.__name__.partition(".")[0] != "autojit":  # whose modules count what is assigned to them
                     self.note_key(vars(obj), name, where, vars(obj).get(name, MISSING))
                 return self._enter_if_observable(value)
             self.note_key(vars(obj), name, where, value)
@@ -333,7 +336,9 @@ class Observer(ObservedCalls):
     def _enter_if_observable(self, value: Any) -> Any:
         """What a library's module holds is constant; functions that users put behind it are observed."""
         kind = type(value)
-        if not is_a(value, ModuleType | type | BuiltinFunctionType) and not is_own_class(kind):
+        if is_a(value, type):
+            note_class(self, value)
+        elif not is_a(value, ModuleType | BuiltinFunctionType) and not is_own_class(kind):
             self.enter(value)
         return value
 
@@ -346,6 +351,8 @@ class Observer(ObservedCalls):
         known = self.places_read.get((id(table), name))
         if (known is None and (name in table or is_user_names(table))) or (known and known.expected is not value):
             self.note_key(table, name, f"global {name}", value if name in table else MISSING)
+            if name not in table:
+                self.note_key(vars(builtins), name, f"builtin {name}", value)
         return self.enter(value, name)
 
     def imported(self, module: Any, name: str) -> None:
@@ -465,11 +472,6 @@ class Observer(ObservedCalls):
 _OF_TENSORS = frozenset(dir(Tensor))
 _CLASS = object()  # the key of what an object is
 _PARTS = object()  # and of what a partial holds
-
-
-def _is_constant(value: Any) -> bool:
-    """Whether what a library's module holds is neither code nor a class: a setting, a stream, a number."""
-    return not callable(value) and not is_a(value, ModuleType | Tensor)
 
 
 def _static(cls: type, name: str, after: type | None = None) -> Any:

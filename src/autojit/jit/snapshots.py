@@ -28,6 +28,7 @@ from autojit.jit.observer import Observer
 from autojit.jit.places import Location
 from autojit.jit.pytree import flatten
 from autojit.jit.rebinding import Assigned, Rebinding, Rebinds, Releases
+from autojit.jit.replaced_code import note_class, watch
 from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, DictGuard
 from autojit.tensor.gradients import hook_tables
@@ -211,6 +212,8 @@ def observed(
     """
     observer = Observer(frozenset() if rebinding is None else rebinding.identities)
     snapshot = Snapshot(observer)
+    watch(observer)
+    note_class(observer, Tensor)
     if isinstance(function, MethodType):
         observer.enter(function.__self__, "self")
     observer.enter(function, own(function, "__name__", type(function).__name__))

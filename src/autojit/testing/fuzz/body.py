@@ -250,7 +250,7 @@ class Body:
         a, b = (self.fill(self.rng.choice(tables.SAME[:20]), "z") for _ in range(2))
         if "detach" in a + b:  # whether the result requires gradients: eagerly that of the branch, compiled of either
             a, b = f"({a} + z * 0)", f"({b} + z * 0)"
-        if "weight" in a + b:  # the same
+        if "weight" in f"{a} {b} {reads}":  # the same
             a, b = f"({a} + weight.sum() * 0)", f"({b} + weight.sum() * 0)"
         kind = self.rng.randrange(3)
         if kind == 0:

@@ -1,0 +1,101 @@
+"""What somebody puts in the place of autojit's own code: ``F.relu = f``, ``nn.ReLU.forward = f``, ``Tensor.mean = f``.
+
+Code of the package is not observed, so nobody sees it look its own names up. Instead its modules count what is assigned
+to names that they have, which is one of the switches that every capture guards; its classes are guarded by the words
+that Python keeps of their versions, and by meaning through the functions in them. What has been put there is the
+user's, and observed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from operator import itemgetter
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from autojit.core.epoch import note_switch
+from autojit.core.wrapping import own
+from autojit.jit.guards import ClassGuard
+from autojit.jit.observed_functions import is_own_class, is_user_code
+from autojit.runtime.entry_spec import MISSING
+
+if TYPE_CHECKING:
+    from autojit.jit.observer import Observer
+
+_CODE = object()  # the key of "the functions in a class"
+_SWITCH = "what autojit's modules hold"
+Place = tuple[str, str]  # a module's name, and a name in it
+_put: dict[Place, Any] = {}  # what is in the place of something now
+_first: dict[Place, Any] = {}  # what was there
+
+
+class _Module(ModuleType):
+    """A module of the package; reading from it is as before."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _note(self, name, value)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _note(self, name, MISSING)
+        super().__delattr__(name)
+
+
+def _note(module: ModuleType, name: str, value: Any) -> None:
+    held, place = vars(module).get(name, MISSING), (module.__name__, name)
+    if held is MISSING or held is value or name.startswith("__"):
+        return  # modules are given new names as they are imported
+    if _first.setdefault(place, held) is value:
+        _put.pop(place, None)
+    else:
+        _put[place] = value
+    note_switch(_SWITCH, tuple(sorted(_put.items(), key=itemgetter(0))), (), _set)
+
+
+def _set(wanted: tuple[tuple[Place, Any], ...]) -> None:
+    for place in {**_put, **dict(wanted)}:
+        setattr(sys.modules[place[0]], place[1], dict(wanted).get(place, _first[place]))
+
+
+_watched = 0  # how many modules there were when they were looked through
+
+
+def watch(observer: Observer) -> None:
+    """From now on assignments to names of the package are seen; what has been assigned is observed."""
+    global _watched
+    if len(sys.modules) != _watched:
+        _watched = len(sys.modules)
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] == "autojit" and type(module) is ModuleType:
+                module.__class__ = _Module
+    for (_, name), value in list(_put.items()):
+        if callable(value):
+            observer.enter(value, name)
+
+
+def note_class(observer: Observer, cls: type) -> None:
+    """Guard the code that the package gives a class, which may be a user's class made from one of its own."""
+    found = _first_own(cls)
+    if found is None or (id(found), _CODE) in observer.places_read:
+        return
+    read: Callable[[], Any] = lambda: _code_in(found)
+    held = read()
+    observer.note(found, _CODE, f"code of {found.__name__}", read, held, ClassGuard(found))
+    for value in held:
+        function = own(value, "__func__", value)
+        if isinstance(function, FunctionType) and is_user_code(function.__code__, function.__globals__):
+            observer.enter(function, function.__name__)
+
+
+@cache
+def _first_own(cls: type) -> type | None:
+    is_module = issubclass(cls, ModuleType)  # which counts what is assigned
+    return None if is_module else next((base for base in cls.__mro__ if is_own_class(base)), None)
+
+
+def _code_in(cls: type) -> tuple[Any, ...]:
+    """The functions and descriptors in a class and its bases, and what has a public name there."""
+    items = [item for base in cls.__mro__[:-1] for item in vars(base).items()]
+    return tuple([value for name, value in items if name[0] != "_" or hasattr(type(value), "__get__")])
