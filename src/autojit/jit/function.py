@@ -62,7 +62,7 @@ from autojit.jit.verify import Comparison, NotYetCompared, check_option
 from autojit.runtime.ahead import compile_ahead
 from autojit.runtime.entry_spec import Refusal
 from autojit.runtime.gate import Reentered
-from autojit.tensor.state import guard_epoch, set_layers, set_trace, state
+from autojit.tensor.state import guard_epoch, set_trace, state
 
 CAPTURE_LIMIT = 64  # paths captured for one argument signature
 SPLIT_LIMIT = 4096  # decisions on one path
@@ -392,7 +392,6 @@ class JitFunction:
         baked = {f"argument {k - first}": e.original for k, e in enumerate(made) if e.kind in ("object", "bound")}
         observer, snapshot = observed(self.function, rebinding, baked, call.leaves)
         trace.met_outside = lambda: (*observer.outside.values(), *trace.reached)
-        modes, layers = (state.grad_enabled, state.inference), state.layers
         try:
             set_trace(trace)
             with recording(trace):
@@ -407,15 +406,10 @@ class JitFunction:
             capture.unguarded, capture.apart = observer.unguarded, told_apart(made, call.leaves, observer.told_apart)
             if rebinding is not None:
                 rebinding.plans.learn(capture.guards)
-            if modes != (state.grad_enabled, state.inference):
+            if snapshot.modes != (state.grad_enabled, state.inference):
                 capture.modes_left = state.grad_enabled, state.inference
         finally:
-            snapshot.put_back()  # after an error too
-            set_trace(None)
-            set_layers(layers)
-            set_modes(modes)
-            trace.restore()
-            snapshot.restore_hooks()
+            snapshot.leave(trace)  # after an error too
         call.check_untorn(capture.guards)  # but for histories: one that this capture has freed is not to be met again
         leaves = [*trace.reached, *(entry.leaf for entry in trace.grads.values())]
         capture.guards += hook_guards(leaves) + history_guards(trace.passed)

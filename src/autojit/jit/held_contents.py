@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection
 from types import MappingProxyType
 from typing import Any
@@ -42,18 +42,15 @@ def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
     """Give a list, dictionary or set back what it held; what it has under ``keys`` has been put back already."""
     if is_a(container, dict):
         kept = dict(zip(before[0], before[1], strict=True))
-        kept.update({key: container[key] for key in keys if key in container and key in kept})
-        container.clear()
-        container.update(kept)
+        kept.update({key: dict.get(container, key) for key in keys if dict.__contains__(container, key) and key in kept})
+        _fill(container, kept)
     elif is_a(container, list | deque):
         items = list(before)
         for key in keys if is_a(container, list) else ():
-            items[key] = container[key]
-        container.clear()
-        container.extend(items)
+            items[key] = list.__getitem__(container, key)
+        _fill(container, items)
     elif is_a(container, set):
-        container.clear()
-        container.update(before)
+        _fill(container, before)
     elif is_a(container, np.ndarray) and container.flags.writeable:
         container[...] = before
 
@@ -65,5 +62,11 @@ def refill(container: Any, places: Collection[Any], items: Any) -> None:
     """
     for place in places:
         items[place] = container[place]
-    container.clear()
-    (container.update if is_a(container, set | dict) else container.extend)(items)
+    _fill(container, items)
+
+
+def _fill(container: Any, items: Any) -> None:
+    """By Python's own methods: a user's class may have others, which nobody has called."""
+    kind: Any = next(kind for kind in (OrderedDict, dict, list, deque, set) if is_a(container, kind))
+    kind.clear(container)
+    (kind.update if is_a(container, set | dict) else kind.extend)(container, items)

@@ -38,6 +38,7 @@ from autojit.jit.observed_calls import ObservedCalls
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import (
     ObservedFunctions,
+    class_number,
     is_module,
     is_own_class,
     is_user_class,
@@ -48,7 +49,7 @@ from autojit.jit.observed_functions import (
 )
 from autojit.jit.places import Location, attributes_of, cell_content, is_a
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
-from autojit.jit.replaced_code import note_class
+from autojit.jit.replaced_code import note_class, note_name
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
 from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
@@ -81,6 +82,7 @@ class Observer(ObservedCalls):
         self.places_read: dict[tuple[int, Any], Guard] = {}
         self.is_torn = False  # whether a place gave something else when it was read again: another thread writes it
         self._switches = switches()
+        self._first_class = class_number()
         self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
         self._functions = ObservedFunctions(HOOKS)
 
@@ -151,14 +153,8 @@ class Observer(ObservedCalls):
         """The methods that Python looks up by itself, in the class."""
         cls = value if is_a(value, type) else type(value)
         if is_user_class(cls):
-            self.note(
-                cls,
-                _CLASS,
-                f"methods of {cls.__name__}",
-                lambda: special_methods(cls),
-                special_methods(cls),
-                ClassGuard(cls),
-            )
+            read, name = functools.partial(special_methods, cls), f"methods of {cls.__name__}"
+            self.note(cls, _CLASS, name, read, read(), ClassGuard(cls))
 
     def _note_code(self, function: FunctionType) -> None:
         if is_instrumented(function.__code__):
@@ -242,6 +238,8 @@ class Observer(ObservedCalls):
             if kind is Tensor and name not in _OF_TENSORS and id(obj) in self.outside:
                 self.note_key(vars(obj), name, f"tensor.{name}", vars(obj).get(name, MISSING))
             return getattr(obj, name)
+        if is_a(obj, type) and self._is_made_inside(obj):
+            return getattr(obj, name)
         table = attributes_of(obj)
         before = MISSING if table is None else table.get(name, MISSING)
         try:
@@ -263,8 +261,7 @@ class Observer(ObservedCalls):
         where = f"{self.name_of(obj)}.{name}"
         if kind is ModuleType or is_a(obj, ModuleType):
             if not is_user_module(obj):
-                if obj.__name__.partition(".")[0] != "autojit":  # whose modules count what is assigned to them
-                    self.note_key(vars(obj), name, where, vars(obj).get(name, MISSING))
+                note_name(self, obj, name, where)
                 return self._enter_if_observable(value)
             self.note_key(vars(obj), name, where, value)
             return self.enter(value, where)
@@ -329,16 +326,15 @@ class Observer(ObservedCalls):
 
     def _note_class(self, cls: type, name: str) -> None:
         """A name was looked up in a class: users' classes may be patched."""
-        if not is_user_class(cls) or (name.startswith("__") and name.endswith("__")):
+        if not is_user_class(cls) or (name.startswith("__") and name.endswith("__")) or self._is_made_inside(cls):
             return
         self.note(cls, name, f"{cls.__name__}.{name}", lambda: _static(cls, name), _static(cls, name), ClassGuard(cls))
 
     def _enter_if_observable(self, value: Any) -> Any:
         """What a library's module holds is constant; functions that users put behind it are observed."""
-        kind = type(value)
         if is_a(value, type):
             note_class(self, value)
-        elif not is_a(value, ModuleType | BuiltinFunctionType) and not is_own_class(kind):
+        elif not is_a(value, ModuleType | BuiltinFunctionType) and not is_own_class(type(value)):
             self.enter(value)
         return value
 
@@ -352,7 +348,7 @@ class Observer(ObservedCalls):
         if (known is None and (name in table or is_user_names(table))) or (known and known.expected is not value):
             self.note_key(table, name, f"global {name}", value if name in table else MISSING)
             if name not in table:
-                self.note_key(vars(builtins), name, f"builtin {name}", value)
+                note_name(self, builtins, name, f"builtin {name}")
         return self.enter(value, name)
 
     def imported(self, module: Any, name: str) -> None:
@@ -407,7 +403,8 @@ class Observer(ObservedCalls):
     def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
         """Assign to an attribute, or delete it."""
         is_class = is_a(obj, type)
-        if is_a(obj, Tensor) or not (is_class or is_a(obj, ModuleType) or id(obj) in self.outside):
+        is_one = id(obj) in self.outside or is_a(obj, ModuleType) or (is_class and not self._is_made_inside(obj))
+        if is_a(obj, Tensor) or not is_one:
             change()
             return
         if is_module(obj) and id(vars(obj)) in self.counted.tables:
@@ -425,6 +422,9 @@ class Observer(ObservedCalls):
         change()
         if is_slot or place.read() is not before or not hasattr(type(member), "__set__"):
             self.note_write(place, before)
+
+    def _is_made_inside(self, cls: type) -> bool:
+        return id(cls) not in self.outside and class_number(cls) > self._first_class > 0
 
     def set_item(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ from autojit.core.epoch import note_switch
 from autojit.core.wrapping import own
 from autojit.jit.guards import ClassGuard
 from autojit.jit.observed_functions import is_own_class, is_user_code
-from autojit.runtime.entry_spec import MISSING
+from autojit.jit.traced_math import untraced
+from autojit.runtime.entry_spec import MISSING, DictGuard
 
 if TYPE_CHECKING:
     from autojit.jit.observer import Observer
@@ -45,8 +46,8 @@ class _Module(ModuleType):
 
 def _note(module: ModuleType, name: str, value: Any) -> None:
     held, place = vars(module).get(name, MISSING), (module.__name__, name)
-    if held is MISSING or held is value or name.startswith("__"):
-        return  # modules are given new names as they are imported
+    if held is MISSING or held is value or name.startswith("_"):
+        return  # modules are given new names as they are imported; private ones are nobody's to replace
     if _first.setdefault(place, held) is value:
         _put.pop(place, None)
     else:
@@ -73,6 +74,13 @@ def watch(observer: Observer) -> None:
     for (_, name), value in list(_put.items()):
         if callable(value):
             observer.enter(value, name)
+
+
+def note_name(observer: Observer, module: ModuleType, name: str, where: str) -> None:
+    """Guard what a library's module holds under a name; the package's own modules count what is assigned."""
+    if module.__name__.partition(".")[0] != "autojit":
+        table, read = vars(module), partial(untraced, module, name)
+        observer.note(table, name, where, read, read(), DictGuard(table, name, read()))
 
 
 def note_class(observer: Observer, cls: type) -> None:

@@ -21,6 +21,7 @@ from autojit.core.source import here
 from autojit.core.wrapping import own
 from autojit.jit.arguments import BAKED
 from autojit.jit.calls import Call
+from autojit.jit.eager_mode import set_modes
 from autojit.jit.guards import Guard, same, stays
 from autojit.jit.histories import history_of
 from autojit.jit.observed_functions import is_module
@@ -33,7 +34,7 @@ from autojit.jit.traced_number import TracedNumber
 from autojit.runtime.entry_spec import MISSING, DictGuard
 from autojit.tensor.gradients import hook_tables
 from autojit.tensor.node import RemovableHandle
-from autojit.tensor.state import RemovedHook, state
+from autojit.tensor.state import RemovedHook, set_layers, set_trace, state
 from autojit.tensor.tensor import Tensor, type_of
 
 
@@ -46,6 +47,7 @@ class Snapshot:
         self._leaves: list[Tensor] = []
         self._flags: list[tuple[Tensor, bool]] = []
         self._switches = switch_values()
+        self.modes, self._layers = (state.grad_enabled, state.inference), state.layers
         self._assigned: set[tuple[int, Any]] = set()  # places to which every call assigns an object
         self._first_hook = next(RemovableHandle._next)  # greater numbers are of hooks that the function registers
         self._outer_removed = state.removed_hooks
@@ -158,17 +160,34 @@ class Snapshot:
     def take_back(self) -> list[Location]:
         """Put back what the function has changed; the places that a step can take over."""
         found: dict[tuple[int, Any], Location] = {}
+        refused: TraceError | None = None
         for location, before in list(self._changes()):
             if location.identity not in found and not _is_made_layer(location.read(), self.observer):
                 found[location.identity] = self._counted(location)
-                location.write(before)
+                try:
+                    location.write(before)
+                except Exception as error:  # of a user's __setattr__
+                    refused = _not_put_back(location.name, error)
+        if refused is not None:
+            raise refused
         return list(found.values())
 
-    def put_back(self) -> None:
-        """What the function has changed is as it was before, whatever came up."""
-        self.take_back()
-        self._put_switches()
-        self.observer.contents.put_back()
+    def leave(self, trace: Any) -> None:
+        """The capture ends: what the function has changed is as it was, and the thread is in no capture any more.
+
+        Raises:
+            TraceError: users' objects refuse to be put back.
+        """
+        try:
+            self.take_back()
+            self._put_switches()
+            self.observer.contents.put_back()
+        finally:
+            set_trace(None)
+            set_layers(self._layers)
+            set_modes(self.modes)
+            trace.restore()
+            self.restore_hooks()
 
     def restore_hooks(self) -> None:
         """Hooks that the function registered while it was captured would stay for every later capture."""
@@ -234,6 +253,14 @@ def _is_untouched(table: Mapping[Any, Any], before: Mapping[Any, Any]) -> bool:
 
 def _is_traced(value: Any) -> bool:
     return any(isinstance(leaf, Tensor) and leaf._array is None for leaf in flatten(value)[0])
+
+
+def _not_put_back(name: str, error: Exception) -> TraceError:
+    return TraceError(
+        "jit: the step assigns to a place that cannot be given back what it held",
+        {"place": name, "because": f"{type(error).__name__}: {error}"},
+        "assign it outside the step",
+    )
 
 
 def _array_replaced(location: Location) -> TraceError:

@@ -26,6 +26,7 @@ from autojit.core.sizes import is_symbolic
 from autojit.core.while_inside import WhileInside
 from autojit.jit.number_ranges import Range, compared
 from autojit.jit.traced_number import WHEN_MADE, TracedNumber, span_of
+from autojit.runtime.entry_spec import MISSING
 from autojit.tensor import functions_elementwise as elementwise
 from autojit.tensor import functions_special as special
 from autojit.tensor.dispatch import number
@@ -280,6 +281,13 @@ def _restore() -> None:
     for (module, made), before in zip(_REPLACED, _originals, strict=True):
         present = vars(module)
         present.update({name: before[name] for name in made if present.get(name) is made[name]})
+
+
+def untraced(module: ModuleType, name: str) -> Any:
+    """What a module holds under a name, outside of captures."""
+    value = vars(module).get(name, MISSING)
+    pairs = zip(_REPLACED, _originals, strict=False)
+    return next((before[name] for (known, made), before in pairs if known is module and made.get(name) is value), value)
 
 
 _numbers = WhileInside(_replace, _restore)

@@ -215,7 +215,8 @@ class _Rounding:
             return any(not _equal(fact, other, self.dtype) for other in kept)
         moved = np.max([_distances(fact, other) for other in kept], axis=0)
         is_near = _distances(fact, compiled) <= EXPLAINED * moved + _tolerances(fact.value, self.dtype)
-        if self.dtype == "float16" or np.asarray(fact.value).dtype == np.float16:  # whose products overflow: where one in between did, eager mode knows no number
+        if self.dtype == "float16" or np.asarray(fact.value).dtype == np.float16:
+            # whose products overflow: where one in between did, eager mode knows no number
             is_near |= ~np.isfinite(fact.value)
             is_on_the_brink = np.abs(fact.value) >= np.finfo(np.float16).max / 8
             is_near |= is_on_the_brink & ~np.isfinite(compiled.value)
