@@ -232,6 +232,7 @@ class Contents:
                     [table.get(key, MISSING) for key in keys]
                 )  # code of others may keep more there
                 observer.note(table, _ALL, f"attributes of {observer.name_of(value)}", read, read())
+                observer.late(table, _LENGTH, f"names in {observer.name_of(value)}", lambda: tuple(table))
                 self._parts_of(table, True, depth)
 
     def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None:
@@ -352,9 +353,10 @@ class Contents:
             "setdefault": self._setdefault,
             "pop": self._pop,
         }
-        if name not in changes or is_user_class(type(table)):
-            return None
-        is_dicts = getattr(type(table), name) in (getattr(dict, name), getattr(OrderedDict, name))
+        plain = (dict, OrderedDict)
+        if name not in changes or type(table).__setitem__ not in [kind.__setitem__ for kind in plain]:
+            return None  # a user's way to store
+        is_dicts = getattr(type(table), name) in [getattr(kind, name) for kind in plain]
         return partial(changes[name], table) if is_dicts else None
 
     def _set(self, table: Any, key: Any, value: Any) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from autojit.core.device import Device
 from autojit.core.dtypes import DType
 from autojit.core.source import SourceLocation
+from autojit.core.wrapping import own
 from autojit.jit.histories import freed_node, history_of
 from autojit.jit.places import Location
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard, WordGuard
@@ -180,7 +181,7 @@ def shown(value: Any) -> str:
     elif isinstance(value, PRIMITIVES):
         text = repr(value)
     else:
-        text = f"<{getattr(value, '__name__', type(value).__name__)}>"
+        text = f"<{own(value, '__name__', type(value).__name__)}>"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

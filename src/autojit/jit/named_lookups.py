@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from types import MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ def written_out(observer: ObservedCalls, function: Any) -> Callable[..., Any] | 
         observer.note_parts(function)
         return functools.partial(observer.calling, function.func, *function.args, **function.keywords)
     return None
+
+
+def by_container(obj: Any, special: str) -> Any:
+    """The method of dictionaries that a class has for attributes (``__getattr__ = dict.__getitem__``), or None."""
+    found: Any = getattr(type(obj), special, None) if issubclass(type(obj), dict) else None
+    is_python = type(found) not in (MethodDescriptorType, WrapperDescriptorType)
+    return None if is_python or found.__objclass__ is object else found.__get__(obj)
 
 
 def _attributes(observer: ObservedCalls, paths: tuple[str, ...], obj: Any) -> Any:

@@ -76,6 +76,7 @@ class ObservedCalls(ObservedDraws):
             setattr: self.set_attribute,
             delattr: self.delete_attribute,
             vars: self._vars,
+            dir: self._dir,
             len: self._len,
             iter: self._iter,
             next: self._next,
@@ -84,7 +85,7 @@ class ObservedCalls(ObservedDraws):
 
     if TYPE_CHECKING:
 
-        def attribute(self, obj: Any, name: str) -> Any: ...
+        def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any: ...
         def set_attribute(self, obj: Any, name: str, value: Any) -> None: ...
         def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None: ...
         def delete_attribute(self, obj: Any, name: str) -> None: ...
@@ -204,6 +205,10 @@ class ObservedCalls(ObservedDraws):
             return self._hidden(function)
         if function.__name__ == "__call__":
             return self._replacement(owner, arguments)
+        if function.__objclass__ is object and function.__name__ in ("__setattr__", "__delattr__"):
+            return lambda name, *value: self.changing_attribute(owner, name, lambda: function(name, *value))
+        if function.__objclass__ is object and function.__name__ == "__getattribute__":
+            return lambda name: self.attribute(owner, name, lambda _, name: function(name))
         if self.contents.is_one(owner):
             return self._method(function, owner, arguments)
         if id(owner) not in self.outside or is_own_class(type(owner)) or is_user_class(type(owner)):
@@ -372,6 +377,12 @@ class ObservedCalls(ObservedDraws):
         if id(obj) in self.outside or is_a(obj, ModuleType):
             self.enter(table, f"vars({self.name_of(obj)})")
         return table
+
+    def _dir(self, obj: Any) -> list[str]:
+        found = dir(obj)
+        if id(obj) in self.outside or is_a(obj, ModuleType | type):
+            self.note(obj, "dir()", f"dir({self.name_of(obj)})", lambda: tuple(dir(obj)), tuple(found))
+        return found
 
     def _len(self, container: Any) -> int:
         self.contents.length(container)

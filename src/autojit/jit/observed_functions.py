@@ -62,7 +62,7 @@ def is_user_class(cls: type) -> bool:
         return False
     name: object = cls.__module__
     module = sys.modules.get(name) if isinstance(name, str) else None
-    if module is None:
+    if module is None or name == "builtins":  # the second: made by code whose globals have no name
         return True
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):

@@ -34,11 +34,11 @@ from autojit.jit.draws import Place, is_drawn_from
 from autojit.jit.foreign_calls import ForeignCalls
 from autojit.jit.guards import ClassGuard, CodeGuard, Guard, TypeGuard, WordsGuard, same
 from autojit.jit.instrumented_code import is_instrumented
+from autojit.jit.named_lookups import by_container
 from autojit.jit.observed_calls import ObservedCalls
 from autojit.jit.observed_draws import ObservedDraws
 from autojit.jit.observed_functions import (
     ObservedFunctions,
-    class_number,
     is_module,
     is_own_class,
     is_user_class,
@@ -47,7 +47,8 @@ from autojit.jit.observed_functions import (
     own_code,
     special_methods,
 )
-from autojit.jit.places import Location, attributes_of, cell_content, is_a
+from autojit.jit.observed_writes import ObservedWrites
+from autojit.jit.places import Location, attributes_of, cell_content, is_a, static_attribute
 from autojit.jit.read_hooks import HOOKS, PLAIN, active
 from autojit.jit.replaced_code import note_class, note_name
 from autojit.runtime.entry_spec import MISSING, CellGuard, DictGuard
@@ -55,7 +56,7 @@ from autojit.tensor.gradients import hook_tables
 from autojit.tensor.tensor import Tensor
 
 
-class Observer(ObservedCalls):
+class Observer(ObservedCalls, ObservedWrites):
     """Reads and writes of one capture.
 
     Args:
@@ -65,10 +66,9 @@ class Observer(ObservedCalls):
 
     def __init__(self, rebound: frozenset[tuple[int, Any]] = frozenset()) -> None:
         super().__init__()
+        ObservedWrites.__init__(self)
         self.rebound = rebound
         self.guards: list[Guard] = []
-        self.written: dict[tuple[int, Any], tuple[Location, Any]] = {}  # places, and what they held
-        self.rewritten: dict[tuple[int, Any], tuple[Location, Any]] = {}  # the same for those that are rebound
         self.unguarded: list[str] = []
         self.outside: dict[int, Any] = {}  # by id: what existed before; kept, so that no other object gets the id
         self.names: dict[int, str] = {}  # what messages call them
@@ -82,7 +82,6 @@ class Observer(ObservedCalls):
         self.places_read: dict[tuple[int, Any], Guard] = {}
         self.is_torn = False  # whether a place gave something else when it was read again: another thread writes it
         self._switches = switches()
-        self._first_class = class_number()
         self._late: dict[Any, tuple[Any, Any, str, Callable[[], Any]]] = {}
         self._functions = ObservedFunctions(HOOKS)
 
@@ -231,19 +230,26 @@ class Observer(ObservedCalls):
         """Like ``note``, of what the capture leaves there."""
         self._late.setdefault((id(holder), key), (holder, key, name, read))
 
-    def attribute(self, obj: Any, name: str) -> Any:
-        """``obj.name``."""
+    def attribute(self, obj: Any, name: str, read: Callable[[Any, str], Any] = getattr) -> Any:
+        """``obj.name``, which ``read`` gives."""
         kind = type(obj)
         if kind is Tensor or kind in CONTAINERS:
             if kind is Tensor and name not in _OF_TENSORS and id(obj) in self.outside:
                 self.note_key(vars(obj), name, f"tensor.{name}", vars(obj).get(name, MISSING))
             return getattr(obj, name)
-        if is_a(obj, type) and self._is_made_inside(obj):
+        if is_a(obj, type) and self.is_class_made_inside(obj):
             return getattr(obj, name)
         table = attributes_of(obj)
         before = MISSING if table is None else table.get(name, MISSING)
+        if (
+            before is MISSING
+            and (instead := by_container(obj, "__getattr__"))
+            and static_attribute(kind, name) is MISSING
+        ):
+            self._note_attribute(obj, name, MISSING, MISSING)
+            return self.calling(instead, name)
         try:
-            value = getattr(obj, name)
+            value = read(obj, name)
         except AttributeError:
             self._note_attribute(obj, name, before, MISSING)
             raise
@@ -271,7 +277,7 @@ class Observer(ObservedCalls):
             return self.enter(value, where) if value is not MISSING and is_user_class(obj) else value
         if kind is super:
             cls, after = obj.__self_class__, obj.__thisclass__
-            read: Callable[[], Any] = lambda: _static(cls, name, after)
+            read: Callable[[], Any] = lambda: static_attribute(cls, name, after)
             self.note(cls, (after, name), f"super({after.__name__}).{name}", read, read(), ClassGuard(cls))
             return value
         if id(obj) not in self.outside:
@@ -282,10 +288,11 @@ class Observer(ObservedCalls):
                 self.note_key(vars(obj), name, where, held)
             self._note_class(kind, name)
             return self.enter(value, where)
-        if is_own_class(kind) or (is_module(obj) and held is MISSING):  # these count their changes
+        is_slot = is_a(static_attribute(kind, name), MemberDescriptorType)
+        if not is_slot and (is_own_class(kind) or (is_module(obj) and held is MISSING)):  # these count their changes
             table = attributes_of(obj)
-            if table is not None and (held is not MISSING or _static(kind, name) is not MISSING):
-                self.note_key(table, name, where, held)
+            if table is not None:
+                self.note_key(table, name, where, held, is_counted=held is MISSING and id(table) in self.counted.tables)
             self._note_class(kind, name)
             return self.enter(value, where)
         self._note_of_instance(obj, name, where, held, value)
@@ -293,7 +300,7 @@ class Observer(ObservedCalls):
 
     def _note_of_instance(self, obj: Any, name: str, where: str, held: Any, value: Any) -> None:
         kind = type(obj)
-        member = _static(kind, name)
+        member = static_attribute(kind, name)
         if is_a(member, MemberDescriptorType | GetSetDescriptorType):
             if name not in ("__dict__", "__weakref__"):
                 self.note(obj, name, where, lambda: getattr(obj, name, MISSING), value, held=True)
@@ -319,16 +326,27 @@ class Observer(ObservedCalls):
         elif id(obj) in self.outside:
             self.unguarded.append(f"{where}, at {here()}")
 
-    def note_key(self, table: dict[Any, Any], key: Any, where: str, value: Any) -> None:
-        native = DictGuard(table, key, value) if type(key) is str and type(table) is dict else None
+    def note_key(self, table: dict[Any, Any], key: Any, where: str, value: Any, is_counted: bool = False) -> None:
+        """``is_counted``: assignments to what has the table count in the guard epoch."""
+        is_word = type(key) is str and type(table) is dict and not is_counted
+        native = DictGuard(table, key, value) if is_word else None
         read = lambda: dict.get(table, key, MISSING)
         self.note(table, key, where, read, value, native, held=native is None)
+        if is_counted and (id(table), key) in self.places_read:
+            self.places_read[id(table), key].by_epoch = True
 
     def _note_class(self, cls: type, name: str) -> None:
         """A name was looked up in a class: users' classes may be patched."""
-        if not is_user_class(cls) or (name.startswith("__") and name.endswith("__")) or self._is_made_inside(cls):
+        if not is_user_class(cls) or (name.startswith("__") and name.endswith("__")) or self.is_class_made_inside(cls):
             return
-        self.note(cls, name, f"{cls.__name__}.{name}", lambda: _static(cls, name), _static(cls, name), ClassGuard(cls))
+        self.note(
+            cls,
+            name,
+            f"{cls.__name__}.{name}",
+            lambda: static_attribute(cls, name),
+            static_attribute(cls, name),
+            ClassGuard(cls),
+        )
 
     def _enter_if_observable(self, value: Any) -> Any:
         """What a library's module holds is constant; functions that users put behind it are observed."""
@@ -385,65 +403,6 @@ class Observer(ObservedCalls):
         if is_a(value, Tensor) and value._array is None:
             self.told_apart.append((value, None))
 
-    # -- writes
-
-    def note_write(self, location: Location, before: Any) -> None:
-        self.outside.setdefault(id(location.holder), location.holder)
-        places = self.rewritten if location.identity in self.rebound else self.written
-        places.setdefault(location.identity, (location, before))
-
-    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
-        """``obj.name = value``."""
-        self.changing_attribute(obj, name, lambda: setattr(obj, name, value))
-
-    def delete_attribute(self, obj: Any, name: str) -> None:
-        """``del obj.name``."""
-        self.changing_attribute(obj, name, lambda: delattr(obj, name))
-
-    def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
-        """Assign to an attribute, or delete it."""
-        is_class = is_a(obj, type)
-        is_one = id(obj) in self.outside or is_a(obj, ModuleType) or (is_class and not self._is_made_inside(obj))
-        if is_a(obj, Tensor) or not is_one:
-            change()
-            return
-        if is_module(obj) and id(vars(obj)) in self.counted.tables:
-            self.counted.note_assigned(obj, name)  # its tables are compared as a whole
-            change()
-            return
-        member = MISSING if is_class else _static(type(obj), name)
-        is_slot = is_a(member, MemberDescriptorType)
-        holder = obj if is_class or is_slot else attributes_of(obj)
-        if holder is None:
-            change()
-            return
-        place = Location(f"{self.name_of(obj)}.{name}", holder, name)
-        before = place.read()
-        change()
-        if is_slot or place.read() is not before or not hasattr(type(member), "__set__"):
-            self.note_write(place, before)
-
-    def _is_made_inside(self, cls: type) -> bool:
-        return id(cls) not in self.outside and class_number(cls) > self._first_class > 0
-
-    def set_item(self, container: Any, key: Any, value: Any) -> None:
-        """``container[key] = value``."""
-        self.contents.changing(container, key, lambda k: container.__setitem__(k, value))
-
-    def delete_item(self, container: Any, key: Any) -> None:
-        """``del container[key]``."""
-        self.contents.changing(container, key, lambda k: container.__delitem__(k))
-
-    def set_global(self, name: str) -> None:
-        """A global of the innermost observed frame is about to be assigned."""
-        table = sys._getframe(2).f_globals
-        self.note_write(Location(f"global {name}", table, name), table.get(name, MISSING))
-
-    def set_cell(self, cell: Any, name: str) -> None:
-        """A variable of an enclosing function is about to be assigned."""
-        if id(cell) in self.outside:
-            self.note_write(Location(name, cell), cell_content(cell))
-
     # -- the capture
 
     @contextmanager
@@ -474,12 +433,6 @@ _CLASS = object()  # the key of what an object is
 _PARTS = object()  # and of what a partial holds
 
 
-def _static(cls: type, name: str, after: type | None = None) -> Any:
-    """What a class or a base (``after`` one of them) has under a name, without asking it."""
-    bases = cls.__mro__ if after is None else cls.__mro__[cls.__mro__.index(after) + 1 :]
-    return next((vars(base)[name] for base in bases if name in vars(base)), MISSING)
-
-
 def _class_body(frame: Any) -> Any:
     return frame.f_locals if not frame.f_code.co_flags & 0x2 else ()
 
@@ -488,6 +441,7 @@ for _relay in (
     *vars(Observer).values(),
     *vars(ObservedCalls).values(),
     *vars(ObservedDraws).values(),
+    *vars(ObservedWrites).values(),
     *vars(Contents).values(),
 ):
     if is_a(_relay, FunctionType):

@@ -114,3 +114,9 @@ def with_more(known: frozenset[tuple[int, Any]], places: Sequence[Location]) -> 
     """Identities of places that were found before, and of these; at some number of them the old ones go."""
     new = frozenset(place.identity for place in places)
     return known | new if len(known) < IDENTITIES_LIMIT else new
+
+
+def static_attribute(cls: type, name: str, after: type | None = None) -> Any:
+    """What a class or a base (``after`` one of them) has under a name, without asking it; MISSING without one."""
+    bases = cls.__mro__ if after is None else cls.__mro__[cls.__mro__.index(after) + 1 :]
+    return next((vars(base)[name] for base in bases if name in vars(base)), MISSING)

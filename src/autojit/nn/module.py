@@ -155,7 +155,7 @@ class Module(StateDictMixin, HookMixin, ConversionMixin):
         elif not self._replaces_member(name, value):
             old = self.__dict__.get(name, _ABSENT)
             object.__setattr__(self, name, value)
-            if hasattr(type(self), name) if old is _ABSENT else not _is_same(old, value):
+            if old is _ABSENT or not _is_same(old, value):
                 bump_guard_epoch()
 
     def _forget(self, name: str, keep: str, what: str) -> None:

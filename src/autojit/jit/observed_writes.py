@@ -1,0 +1,102 @@
+"""The part of an observer that knows what the step assigns to places outside: attributes, items, names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import MemberDescriptorType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from autojit.jit.named_lookups import by_container
+from autojit.jit.observed_functions import class_number, is_module
+from autojit.jit.places import Location, attributes_of, cell_content, is_a, static_attribute
+from autojit.runtime.entry_spec import MISSING
+from autojit.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from autojit.jit.contents import Contents
+    from autojit.jit.counted_reads import CountedReads
+
+
+class ObservedWrites:
+    """The places that one capture has written to."""
+
+    if TYPE_CHECKING:
+
+        def calling(self, function: Any, *args: Any, **kwargs: Any) -> Any: ...
+
+        def name_of(self, value: Any) -> str: ...
+
+    outside: dict[int, Any]
+    rebound: frozenset[tuple[int, Any]]
+    counted: CountedReads
+    contents: Contents
+
+    def __init__(self) -> None:
+        self.written: dict[tuple[int, Any], tuple[Location, Any]] = {}  # places, and what they held
+        self.rewritten: dict[tuple[int, Any], tuple[Location, Any]] = {}  # the same for those that are rebound
+        self._first_class = class_number()
+
+    def note_write(self, location: Location, before: Any) -> None:
+        self.outside.setdefault(id(location.holder), location.holder)
+        places = self.rewritten if location.identity in self.rebound else self.written
+        places.setdefault(location.identity, (location, before))
+
+    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
+        """``obj.name = value``."""
+        if (instead := by_container(obj, "__setattr__")) is not None:
+            self.calling(instead, name, value)
+        else:
+            self.changing_attribute(obj, name, lambda: setattr(obj, name, value))
+
+    def delete_attribute(self, obj: Any, name: str) -> None:
+        """``del obj.name``."""
+        if (instead := by_container(obj, "__delattr__")) is not None:
+            self.calling(instead, name)
+        else:
+            self.changing_attribute(obj, name, lambda: delattr(obj, name))
+
+    def changing_attribute(self, obj: Any, name: str, change: Callable[[], None]) -> None:
+        """Assign to an attribute, or delete it."""
+        is_class = is_a(obj, type)
+        is_one = id(obj) in self.outside or is_a(obj, ModuleType) or (is_class and not self.is_class_made_inside(obj))
+        if is_a(obj, Tensor) or not is_one:
+            change()
+            return
+        member = MISSING if is_class else static_attribute(type(obj), name)
+        is_slot = is_a(member, MemberDescriptorType)
+        if is_module(obj) and not is_slot and id(vars(obj)) in self.counted.tables:
+            self.counted.note_assigned(obj, name)  # its tables are compared as a whole
+            change()
+            return
+        holder = obj if is_class or is_slot else attributes_of(obj)
+        if holder is None:
+            change()
+            return
+        place = Location(f"{self.name_of(obj)}.{name}", holder, name)
+        before = place.read()
+        change()
+        if is_slot or place.read() is not before or not hasattr(type(member), "__set__"):
+            self.note_write(place, before)
+
+    def is_class_made_inside(self, cls: type) -> bool:
+        """Whether the step has made a class, which is nobody else's then."""
+        return id(cls) not in self.outside and class_number(cls) > self._first_class > 0
+
+    def set_item(self, container: Any, key: Any, value: Any) -> None:
+        """``container[key] = value``."""
+        self.contents.changing(container, key, lambda k: container.__setitem__(k, value))
+
+    def delete_item(self, container: Any, key: Any) -> None:
+        """``del container[key]``."""
+        self.contents.changing(container, key, lambda k: container.__delitem__(k))
+
+    def set_global(self, name: str) -> None:
+        """A global of the innermost observed frame is about to be assigned."""
+        table = sys._getframe(2).f_globals
+        self.note_write(Location(f"global {name}", table, name), table.get(name, MISSING))
+
+    def set_cell(self, cell: Any, name: str) -> None:
+        """A variable of an enclosing function is about to be assigned."""
+        if id(cell) in self.outside:
+            self.note_write(Location(name, cell), cell_content(cell))
