@@ -19,8 +19,9 @@ import numpy as np
 from autojit.core.errors import TraceError
 from autojit.core.sizes import SymbolicSize
 from autojit.core.source import here
+from autojit.jit.array_writes import ARRAYS, ArrayWrites
 from autojit.jit.guards import PRIMITIVES, same
-from autojit.jit.held_contents import refill, restore, snapshot, without_keys
+from autojit.jit.held_contents import parts_of, refill, restore, snapshot, without_keys
 from autojit.jit.observed_functions import BAGS, is_module, is_own_class, is_user_class
 from autojit.jit.places import Location, attributes_of, is_a
 from autojit.jit.traced_number import TracedNumber
@@ -53,6 +54,7 @@ class Contents:
         self._before: dict[int, tuple[Any, Any]] = {}  # by id: container, and what was in it
         self._whole: set[int] = set()
         self._is_settled = False
+        self.arrays = ArrayWrites(observer)
 
     def is_one(self, value: Any) -> bool:
         """Whether an object is a container from outside."""
@@ -238,6 +240,8 @@ class Contents:
     def whole(self, value: Any, deep: bool = True, depth: int = 0) -> None:
         """All of a container from outside has been read; ``deep``: also what is in the containers in it."""
         observer = self.observer
+        if is_a(value, ARRAYS):
+            self.arrays.check(value)
         if depth > DEPTH_LIMIT:
             raise self._refusal(value, "lies too deep")
         is_known = id(value) in self._whole
@@ -258,7 +262,7 @@ class Contents:
 
     def _parts_of(self, value: Any, deep: bool, depth: int) -> None:
         observer = self.observer
-        for place, part in _parts(value):
+        for place, part in parts_of(value):
             observer.enter(part, f"{observer.name_of(value)}[{_shown(place)}]")
             if deep and is_a(part, _BASES) and id(part) not in self._whole and not is_own_class(type(part)):
                 self.whole(part, deep, depth + 1)
@@ -289,7 +293,8 @@ class Contents:
     def is_added_to(self, value: Any, method: str) -> bool:
         """Whether ``+=`` or ``|=`` is this method of a container from outside."""
         kind = type(value)
-        return kind in (list, deque, dict, OrderedDict) and hasattr(kind, method) and self.is_one(value)
+        is_plain = kind in (list, deque, dict, OrderedDict)
+        return is_plain and bool(method) and hasattr(kind, method) and self.is_one(value)
 
     def rearranged(self, container: Any, is_read: bool = True) -> None:
         """All of a container is about to be changed, or has been: what every call leaves in it is what is in it now.
@@ -328,6 +333,15 @@ class Contents:
         else:
             self.keep(container)
             change(key)
+
+    def assign(self, container: Any, key: Any, value: Any) -> None:
+        """``container[key] = value``."""
+        if is_a(container, ARRAYS) and not is_user_class(type(container)) and self.is_one(container):
+            self.observer.used_as_key(key)
+            self.keep(container)
+            self.arrays.assign(container, key, value)
+        else:
+            self.changing(container, key, lambda k: container.__setitem__(k, value))
 
     def _change_list(self, container: Any, key: Any, change: Callable[[Any], None]) -> None:
         """Assign to an item or a part of a list, or delete it: item by item where none of them moves."""
@@ -406,6 +420,7 @@ class Contents:
             TraceError: one has been changed in a way that cannot be done again.
         """
         observer = self.observer
+        self.arrays.settle()
         for container, before in list(self._before.values()):
             keys = self._own_keys(container)
             now = snapshot(container, keys)
@@ -446,6 +461,8 @@ class Contents:
         if is_a(container, dict):
             of_items = [key for holder, key in self.observer.places_read if holder == id(container) and key is not _ALL]
             return None if of_items or self._own_keys(container) else dict(container)
+        if is_a(container, np.ndarray):
+            return container.copy() if id(container) in self.refilled else None
         return list(container) if is_a(container, _REFILLED) else None
 
     def put_back(self) -> None:
@@ -465,16 +482,6 @@ def _digits(key: Any) -> Any:
 _REFILLED = (list, deque, set)
 _NAMING = (*PRIMITIVES, Tensor, tuple, type)  # keys by which a place in a dictionary is known
 _PLAIN = frozenset((*PRIMITIVES, range, slice, type(Ellipsis), type))
-
-
-def _parts(value: Any) -> list[tuple[Any, Any]]:
-    """The items of a container with their keys; also the keys that are objects."""
-    if is_a(value, np.ndarray | bytearray | memoryview | array):
-        return []
-    if is_a(value, dict | MappingProxyType):
-        keys = [(k, k) for k in value if not is_a(k, PRIMITIVES)]
-        return [*value.items(), *keys]
-    return list(enumerate(value))
 
 
 def _at(items: list[Any], place: int) -> Any:

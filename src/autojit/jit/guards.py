@@ -118,7 +118,7 @@ def mean_objects(guards: Iterable[Guard], outputs: Iterable[Any], places: Iterab
     waiting = list(outputs)
     while waiting:
         leaf = waiting.pop()
-        if isinstance(leaf, BuiltinMethodType | MethodType):
+        if isinstance(leaf, BuiltinMethodType | MethodType | MethodWrapperType):
             waiting.append(leaf.__self__)
         elif isinstance(leaf, functools.partial):
             waiting += [leaf.func, *leaf.args, *leaf.keywords.values()]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from autojit.jit.guards import PRIMITIVES
 from autojit.jit.places import is_a
 
 
@@ -55,6 +56,12 @@ def restore(container: Any, before: Any, keys: frozenset[Any]) -> None:
         _fill(container, before)
     elif is_a(container, np.ndarray) and container.flags.writeable:
         container[...] = before
+    elif is_a(container, bytearray):
+        container[:] = before
+    elif is_a(container, array):
+        container[:] = array(container.typecode, before)
+    elif is_a(container, memoryview) and not container.readonly:
+        container.cast("B")[:] = before
 
 
 def refill(container: Any, places: Collection[Any], items: Any) -> None:
@@ -64,7 +71,10 @@ def refill(container: Any, places: Collection[Any], items: Any) -> None:
     """
     for place in places:
         items[place] = container[place]
-    _fill(container, items)
+    if is_a(container, np.ndarray):
+        container[...] = items
+    else:
+        _fill(container, items)
 
 
 def _fill(container: Any, items: Any) -> None:
@@ -72,3 +82,13 @@ def _fill(container: Any, items: Any) -> None:
     kind: Any = next(kind for kind in (OrderedDict, dict, list, deque, set) if is_a(container, kind))
     kind.clear(container)
     (kind.update if is_a(container, set | dict) else kind.extend)(container, items)
+
+
+def parts_of(value: Any) -> list[tuple[Any, Any]]:
+    """The items of a container with their keys; also the keys that are objects."""
+    if is_a(value, np.ndarray | bytearray | memoryview | array):
+        return []
+    if is_a(value, dict | MappingProxyType):
+        keys = [(k, k) for k in value if not is_a(k, PRIMITIVES)]
+        return [*value.items(), *keys]
+    return list(enumerate(value))

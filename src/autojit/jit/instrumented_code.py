@@ -49,8 +49,8 @@ class Hooks(NamedTuple):
     """something whose truth is about to be taken: itself."""
     two: Callable[[Any, None], Any]
     """(left, right) of an operator: (right, left)."""
-    added_to: Callable[[Any, str], Any]
-    """the same of ``+=`` or ``|=``, and the method that does this for lists, or for dictionaries."""
+    in_place: Callable[[Any, str], Any]
+    """the same of an operator in place, and the method that does this for lists, or for dictionaries, or ""."""
     contains: Callable[[Any, None], Any]
     identified: Callable[[Any, None], Any]
     """(item, container): (container, item)."""
@@ -251,19 +251,22 @@ def _binary(w: _Writer, i: Instruction, place: int) -> Site:
         return Site(w.gathered(2, w.hooks.item), False)
     if i.arg == _REMAINDER and w.is_held(place):
         return Site(w.gathered(2, w.hooks.operator_held), False)
-    if i.arg in _ADDING:
-        return Site(w.passed_on(2, w.hooks.added_to, _ADDING[i.arg]))
+    if i.arg in _IN_PLACE:
+        return Site(w.passed_on(2, w.hooks.in_place, _IN_PLACE[i.arg]))
     return Site(w.passed_on(2, w.hooks.two))
+
+
+_OPERATORS: list[tuple[str, str]] = opcode._nb_ops  # type: ignore[attr-defined]
 
 
 def _operator(symbol: str) -> int:
     """The argument of BINARY_OP for an operator, or -1."""
-    names = [known for _, known in opcode._nb_ops]  # type: ignore[attr-defined]
+    names = [known for _, known in _OPERATORS]
     return names.index(symbol) if symbol in names else -1
 
 
 _SUBSCRIPT, _REMAINDER = _operator("[]"), _operator("%")  # the first from 3.14 on
-_ADDING = {_operator("+="): "extend", _operator("|="): "update"}
+_IN_PLACE = {k: {"+=": "extend", "|=": "update"}.get(s, "") for k, (_, s) in enumerate(_OPERATORS) if s[-1] == "="}
 
 
 def _call_shown(w: _Writer, count: int, kind: int) -> bytes:

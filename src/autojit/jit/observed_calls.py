@@ -327,7 +327,7 @@ class ObservedCalls(ObservedDraws):
             self.contents.keep(owner)
             return partial(self._add, function)
         elif name in _CHANGING:
-            self.contents.rearranged(owner, is_read=name != "clear")
+            self.contents.rearranged(owner, is_read=name not in ("clear", "fill"))
         else:
             self.contents.whole(owner, deep=name not in _SHALLOW)
         return None

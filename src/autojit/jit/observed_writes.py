@@ -85,7 +85,7 @@ class ObservedWrites:
 
     def set_item(self, container: Any, key: Any, value: Any) -> None:
         """``container[key] = value``."""
-        self.contents.changing(container, key, lambda k: container.__setitem__(k, value))
+        self.contents.assign(container, key, value)
 
     def delete_item(self, container: Any, key: Any) -> None:
         """``del container[key]``."""

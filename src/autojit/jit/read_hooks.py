@@ -106,11 +106,15 @@ def _two(operands: Any, _: Any) -> Any:
     return right, left
 
 
-def _added_to(operands: Any, method: str) -> Any:
-    """What is added to a container from outside is added at every call, as the method does it."""
+def _in_place(operands: Any, method: str) -> Any:
+    """What is added to a container from outside is added at every call, as the ``method`` does it."""
     observer = active.observer
     left, right = operands
-    if observer is None or not observer.contents.is_added_to(left, method):
+    if observer is None or type(left) in PLAIN:
+        return _two(operands, None)
+    if not observer.contents.is_added_to(left, method):
+        if isinstance(left, np.ndarray) and observer.contents.is_one(left):
+            observer.contents.rearranged(left)
         return _two(operands, None)
     observer.calling(getattr(left, method), right)
     return type(left)(), left  # nothing is left to be added
@@ -221,7 +225,7 @@ HOOKS = Hooks(
     joined=_joined,
     operator_held=_operator_held,
     two=_two,
-    added_to=_added_to,
+    in_place=_in_place,
     contains=_contains,
     identified=_identified,
     called=_called,

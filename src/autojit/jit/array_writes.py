@@ -1,0 +1,76 @@
+"""Arrays and buffers from outside to whose items a step assigns: the assignments are made after every run.
+
+What the step computes is not there yet when it is captured, so an array that is given some of it does not hold in the
+capture what it will hold; nobody may look at it from then on.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autojit.core.errors import TraceError
+from autojit.core.source import here
+from autojit.jit.late_values import is_of_step
+from autojit.jit.places import is_a
+from autojit.jit.pytree import flatten
+from autojit.tensor.state import state
+
+if TYPE_CHECKING:
+    from autojit.jit.observer import Observer
+
+ARRAYS = (np.ndarray, bytearray, memoryview, array, deque)
+
+
+class ArrayWrites:
+    """The arrays that one capture writes to."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.written: list[Any] = []
+        self._unknown: list[Any] = []  # those of them that do not hold what the step has assigned
+
+    def assign(self, container: Any, key: Any, value: Any) -> None:
+        """``container[key] = value`` after every run, and now if all is known."""
+        self.observer.defer(container.__setitem__, key, value)
+        self.written.append(container)
+        if any(map(is_of_step, flatten((key, value))[0])):
+            self._unknown.append(container)
+        else:
+            container[key] = value
+
+    def check(self, value: Any) -> None:
+        """Before an array is read: whether it holds what the function has put there.
+
+        Raises:
+            TraceError: it does not, or shows the memory of another that has been written to.
+        """
+        hidden = [other for other in self.written if other is not value] if self.written else []
+        for other in (*self._unknown, *hidden):
+            if other is value or _share_memory(other, value):
+                raise self._refusal(other)
+
+    def settle(self) -> None:
+        """At the end of the capture: the step computes with none of them as it is before the call.
+
+        Raises:
+            TraceError: it does.
+        """
+        trace: Any = state.trace
+        for container in self.written if trace is not None else ():
+            if any(_share_memory(entry.array, container) for entry in trace.state.values()):
+                raise self._refusal(container)
+
+    def _refusal(self, container: Any) -> TraceError:
+        return TraceError(
+            "jit: the step assigns to items of an array that exists outside it, and also looks at the array",
+            {"array": f"{self.observer.name_of(container)} ({type(container).__name__})", "at": here()},
+            "keep the numbers in a tensor, or read the array outside the step and pass what was read as an argument",
+        )
+
+
+def _share_memory(a: Any, b: Any) -> bool:
+    return is_a(a, np.ndarray) and is_a(b, np.ndarray) and bool(np.may_share_memory(a, b))
